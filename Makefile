@@ -1,0 +1,48 @@
+# Two commands do everything: `make demo` and `make test`. See README.md.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PB := device_plugin/adapters/kubelet/pb
+UV := $(VENV)/tools/bin/uv
+
+.PHONY: demo test lint setup native protos lock clean
+
+demo: setup
+	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
+
+test: setup
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(STAMP) native
+
+$(STAMP): requirements/dev.lock pyproject.toml
+	@$(PYTHON) hack/check-tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+native: $(STAMP)
+	@$(MAKE) --no-print-directory -C vgpu_runtime
+
+# Generated gRPC stubs are committed, so that an install needs no protoc; a test holds them to the .proto files.
+protos: setup
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. $(PB)/*.proto
+
+lock:
+	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		-o requirements/run.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--extra demo --extra dev -c requirements/run.lock -o requirements/dev.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build
+	@$(MAKE) --no-print-directory -C vgpu_runtime clean

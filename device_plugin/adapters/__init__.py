@@ -1,0 +1,1 @@
+"""Everything that touches the outside: the API server, the kubelet, cards, HTTP, metrics."""

@@ -1,0 +1,1 @@
+"""Card backends: what sysfs says of the cards of a machine."""

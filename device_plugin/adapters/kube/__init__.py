@@ -1,0 +1,1 @@
+"""The Kubernetes API over kept HTTP connections, decoded into core types."""

@@ -1,0 +1,1 @@
+"""The `vgpu` commands that a person types."""

@@ -1,0 +1,95 @@
+"""The annotations of the contract, and a strict reader of the JSON inside them.
+
+Anybody who may edit a pod or a node can put anything there, so a reader either returns fully checked
+values or raises AnnotationError: no other exception, whatever the text holds.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from device_plugin.core.errors import AnnotationError
+
+CARDS = "vgpu.io/cards"
+GRANT = "vgpu.io/grant"
+CARD_MODEL = "vgpu.io/card-model"
+CARD_UUID = "vgpu.io/card-uuid"
+POLICY = "vgpu.io/policy"
+
+VERSION = 1
+# An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.
+MAX_BYTES = 64 * 1024
+# Wide enough for any card or cluster, narrow enough that sums stay exact in a signed 64-bit integer.
+MAX_INT = 2**40
+
+
+class Fields:
+    """Typed access to one JSON object; every miss is an AnnotationError that names the key."""
+
+    def __init__(self, value: object, where: str) -> None:
+        if not isinstance(value, dict):
+            raise AnnotationError(f"{where}: expected an object, found {_shown(value)}")
+        self._value: Mapping[str, Any] = value
+        self._where = where
+
+    def text(self, key: str, *, max_length: int = 253) -> str:
+        """A non-empty string of at most `max_length` characters."""
+        value = self._value.get(key)
+        if not isinstance(value, str) or not 0 < len(value) <= max_length:
+            raise AnnotationError(f"{self._where}: {key} must be a text of 1 to {max_length} characters")
+        return value
+
+    def integer(self, key: str, *, least: int = 0) -> int:
+        """An integer from `least` to MAX_INT; `true` is not an integer."""
+        return checked_int(self._value.get(key), f"{self._where}: {key}", least=least)
+
+    def flag(self, key: str) -> bool:
+        """A JSON boolean."""
+        value = self._value.get(key)
+        if not isinstance(value, bool):
+            raise AnnotationError(f"{self._where}: {key} must be true or false")
+        return value
+
+    def items(self, key: str, *, most: int) -> list[Any]:
+        """A JSON array of at most `most` elements."""
+        value = self._value.get(key)
+        if not isinstance(value, list) or len(value) > most:
+            raise AnnotationError(f"{self._where}: {key} must be a list of at most {most} elements")
+        return value
+
+    def mapping(self, key: str, *, most: int) -> dict[str, Any]:
+        """A JSON object of at most `most` keys."""
+        value = self._value.get(key)
+        if not isinstance(value, dict) or len(value) > most:
+            raise AnnotationError(f"{self._where}: {key} must be an object of at most {most} keys")
+        return value
+
+
+def read_object(text: str, what: str) -> Fields:
+    """The versioned JSON object in an annotation's `text`.
+
+    Raises AnnotationError if it is too long, not JSON, not an object, or not of VERSION.
+    """
+    if len(text) > MAX_BYTES:
+        raise AnnotationError(f"{what}: {len(text)} characters long, at most {MAX_BYTES} are read")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AnnotationError(f"{what}: not JSON ({error})") from None
+    fields = Fields(value, what)
+    version = fields.integer("v", least=1)
+    if version != VERSION:
+        raise AnnotationError(f"{what}: version {version}, this program reads version {VERSION}")
+    return fields
+
+
+def checked_int(value: object, where: str, *, least: int) -> int:
+    """`value` as an int from `least` to MAX_INT, or AnnotationError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_INT:
+        raise AnnotationError(f"{where} must be an integer of at least {least}, found {_shown(value)}")
+    return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

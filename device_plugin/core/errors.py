@@ -1,0 +1,18 @@
+"""Exceptions of the core.
+
+VgpuError
+├── RequestError      a pod asks for something malformed; the text says what to write instead
+└── AnnotationError   an inventory or grant annotation cannot be trusted; the text says why
+"""
+
+
+class VgpuError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class RequestError(VgpuError):
+    """A container's limits are malformed. The text is shown to the person who wrote the pod."""
+
+
+class AnnotationError(VgpuError):
+    """An annotation is malformed, of another version, or of an absurd size."""

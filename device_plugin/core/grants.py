@@ -1,0 +1,90 @@
+"""Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from device_plugin.core import annotations
+from device_plugin.core.annotations import Fields, checked_int
+from device_plugin.core.cards import MAX_CARDS, MAX_COMPUTE_UNITS
+from device_plugin.core.errors import AnnotationError
+
+MAX_CONTAINERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of one card: `mem_mib` MiB and the core groups `cores`, ascending."""
+
+    card: str
+    mem_mib: int
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a pod was given: for each container that asks, its slices.
+
+    `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards.
+    """
+
+    pod: str
+    node: str
+    containers: Mapping[str, tuple[Slice, ...]]
+    gen: int = 1
+
+    def slices(self) -> Iterator[Slice]:
+        """Every slice of every container."""
+        for slices in self.containers.values():
+            yield from slices
+
+    def encode(self) -> str:
+        """The annotation's text: one line of JSON, keys in a fixed order."""
+        containers = {
+            name: [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in slices]
+            for name, slices in sorted(self.containers.items())
+        }
+        body = {
+            "v": annotations.VERSION,
+            "gen": self.gen,
+            "pod": self.pod,
+            "node": self.node,
+            "containers": containers,
+        }
+        return json.dumps(body, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> "Grant":
+        """Read an annotation; unknown keys are ignored. Raises AnnotationError on anything malformed.
+
+        What the text alone cannot show (is this the pod's own UID, does the card exist, is the slice free)
+        is the caller's to check.
+        """
+        fields = annotations.read_object(text, "grant")
+        entries = fields.mapping("containers", most=MAX_CONTAINERS)
+        if not entries:
+            raise AnnotationError("grant: no container holds a slice")
+        return cls(
+            pod=fields.text("pod"),
+            node=fields.text("node"),
+            containers={name: _slices(name, value) for name, value in entries.items()},
+            gen=fields.integer("gen", least=1),
+        )
+
+
+def _slices(container: str, value: object) -> tuple[Slice, ...]:
+    where = f"grant: container {container[:63]}"
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_CARDS:
+        raise AnnotationError(f"{where}: expected a list of 1 to {MAX_CARDS} slices")
+    slices = tuple(_slice(Fields(entry, where), where) for entry in value)
+    if len({s.card for s in slices}) != len(slices):
+        raise AnnotationError(f"{where}: two slices of one card")
+    return slices
+
+
+def _slice(fields: Fields, where: str) -> Slice:
+    raw = fields.items("cores", most=MAX_COMPUTE_UNITS)
+    cores = tuple(checked_int(core, f"{where}: core group", least=0) for core in raw)
+    if not cores or list(cores) != sorted(set(cores)) or cores[-1] >= MAX_COMPUTE_UNITS:
+        raise AnnotationError(f"{where}: cores must be distinct, ascending and below {MAX_COMPUTE_UNITS}")
+    return Slice(fields.text("card"), fields.integer("memMiB", least=1), cores)

@@ -1,0 +1,1 @@
+"""Where a request goes: fit on a card, choose card and node."""

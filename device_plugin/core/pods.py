@@ -1,0 +1,80 @@
+"""What this project needs to know of a pod and of a node, free of any client library's types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from device_plugin.core import annotations
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant
+
+
+class ContainerKind(Enum):
+    """Main containers and sidecars hold slices side by side; a regular init container may not ask."""
+
+    MAIN = "main"
+    SIDECAR = "sidecar"
+    INIT = "init"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a pod: its name, kind and resource limits as written (`{"hygon.com/dcu-mem": "4"}`)."""
+
+    name: str
+    kind: ContainerKind
+    limits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as the API server shows it. `node` is empty until it is bound."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str = ""
+    phase: str = "Pending"
+    scheduler: str = ""
+    deleting: bool = False
+    created: str = ""
+    annotations: Mapping[str, str] | None = None
+    containers: tuple[Container, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """True once every container has stopped for good; a deletion mark alone is not an end."""
+        return self.phase in ("Succeeded", "Failed")
+
+    def annotation(self, key: str) -> str:
+        """The annotation's text, or an empty one."""
+        return (self.annotations or {}).get(key, "")
+
+    def grant(self) -> Grant | None:
+        """This pod's own grant, or None if it has none.
+
+        Raises AnnotationError if there is one that cannot be this pod's: malformed, written for another pod
+        or node, or naming a container that the pod does not have.
+        """
+        text = self.annotation(annotations.GRANT)
+        if not text:
+            return None
+        grant = Grant.decode(text)
+        if grant.pod != self.uid:
+            raise AnnotationError(f"grant: written for pod {grant.pod[:63]}, found on {self.uid}: void")
+        if grant.node != self.node:
+            raise AnnotationError(
+                f"grant: written for node {grant.node[:63]}, the pod is on {self.node!r}: void"
+            )
+        strangers = set(grant.containers) - {container.name for container in self.containers}
+        if strangers:
+            raise AnnotationError(f"grant: the pod has no container {min(strangers)[:63]}")
+        return grant
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as the API server shows it; `inventory` is the raw text of `vgpu.io/cards`, empty if absent."""
+
+    name: str
+    inventory: str = ""

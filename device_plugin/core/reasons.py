@@ -1,0 +1,53 @@
+"""Why a request cannot be granted now: values, not exceptions, with a text and what to do about it."""
+
+from enum import Enum
+
+
+class Reason(Enum):
+    """One cause of a "no". The value is the label of the metrics; `text` says it of n cards or nodes."""
+
+    NO_INVENTORY = "no-inventory"
+    NOT_SERVING = "not-serving"
+    FAMILY = "family"
+    MODEL = "model"
+    UUID = "uuid"
+    UNHEALTHY = "unhealthy"
+    TOO_LARGE = "too-large"
+    MEMORY = "memory"
+    CORES = "cores"
+    SLICES = "slices"
+    WHOLE = "whole"
+    TOGETHER = "together"
+    POLICY = "policy"
+    MALFORMED = "malformed"
+
+    @property
+    def text(self) -> str:
+        """The cause in a few words that follow a count: `4 lack memory`."""
+        return _TEXT[self][0]
+
+    @property
+    def advice(self) -> str:
+        """What the pod's author or the cluster's operator can do."""
+        return _TEXT[self][1]
+
+
+_TEXT = {
+    Reason.NO_INVENTORY: ("without a card inventory", "check that the node agent runs there"),
+    Reason.NOT_SERVING: ("whose agent is not serving", "wait for the node agent, or look at its /readyz"),
+    Reason.FAMILY: ("of another family", "ask for the family that the nodes advertise"),
+    Reason.MODEL: ("of another model", "change the annotation vgpu.io/card-model"),
+    Reason.UUID: ("excluded by uuid", "change the annotation vgpu.io/card-uuid"),
+    Reason.UNHEALTHY: ("unhealthy", "see the events of the node"),
+    Reason.TOO_LARGE: ("too small for the request", "ask for less"),
+    Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
+    Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),
+    Reason.SLICES: ("hold their most slices", "wait for slices to end"),
+    Reason.WHOLE: ("not wholly free", "wait for slices to end, or ask for a slice"),
+    Reason.TOGETHER: (
+        "fit some but not all of the pod's containers",
+        "split the pod, or wait for slices to end",
+    ),
+    Reason.POLICY: ("not considered", "write a known placement policy in vgpu.io/policy"),
+    Reason.MALFORMED: ("not considered", "correct the request"),
+}

@@ -1,0 +1,144 @@
+"""What containers ask for, read from their resource limits and the pod's annotations.
+
+For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
+`<prefix>-cores: c` for c core groups of one card. Only limits count: Kubernetes makes requests equal.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from device_plugin.core import annotations
+from device_plugin.core.errors import RequestError
+from device_plugin.core.pods import ContainerKind, Pod
+
+DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
+MAX_COUNT = 2**31
+
+# The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
+_SUFFIXES = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
+}  # fmt: skip
+_QUANTITY = re.compile(
+    r"([+-]?)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})(?:[eE]([+-]?\d{1,2})|([numkMGT]|[KMGT]i)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one container asks of one card family: `whole` cards, or a slice of `mem` units and `cores` groups.
+
+    A missing half of a slice is None: `place` completes it from the chosen card.
+    """
+
+    family: str
+    whole: int = 0
+    mem: int | None = None
+    cores: int | None = None
+
+    def __str__(self) -> str:
+        """The request as its author wrote it: `hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15`."""
+        parts = [("", self.whole or None), ("-mem", self.mem), ("-cores", self.cores)]
+        return ", ".join(f"{self.family}{suffix}: {count}" for suffix, count in parts if count is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A comma list from an annotation: values that must match, and `!values` that must not."""
+
+    include: frozenset[str] = frozenset()
+    exclude: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> "Selector":
+        """Read `a,b,!c`; an empty text accepts everything."""
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        return cls(
+            frozenset(word for word in words if not word.startswith("!")),
+            frozenset(word[1:].strip() for word in words if word.startswith("!")),
+        )
+
+    def accepts(self, value: str) -> bool:
+        """True if `value` is wanted; an empty include list wants everything."""
+        return value not in self.exclude and (not self.include or value in self.include)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards."""
+
+    pod: str
+    containers: tuple[tuple[str, Request], ...]
+    models: Selector = Selector()
+    uuids: Selector = Selector()
+    policy: str = ""
+
+
+def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
+    """What `pod` asks for, or None if no container asks. Raises RequestError if a container's limits are malformed."""
+    asking: list[tuple[str, Request]] = []
+    for container in pod.containers:
+        request = container_request(container.name, container.limits, prefixes)
+        if request is None:
+            continue
+        if container.kind is ContainerKind.INIT:
+            raise RequestError(
+                f"init container {container.name} asks for {request}: an init container cannot hold a slice;"
+                " ask in a main container, or make it a sidecar (restartPolicy: Always)"
+            )
+        asking.append((container.name, request))
+    if not asking:
+        return None
+    return PodRequest(
+        pod.uid,
+        tuple(asking),
+        Selector.parse(pod.annotation(annotations.CARD_MODEL)),
+        Selector.parse(pod.annotation(annotations.CARD_UUID)),
+        pod.annotation(annotations.POLICY),
+    )
+
+
+def container_request(name: str, limits: Mapping[str, str], prefixes: Collection[str]) -> Request | None:
+    """What one container's limits ask for, or None. Raises RequestError with what to write instead."""
+    asked: dict[str, dict[str, int]] = {}
+    for prefix in prefixes:
+        for suffix in ("", "-mem", "-cores"):
+            text = limits.get(prefix + suffix)
+            if text is not None:
+                asked.setdefault(prefix, {})[suffix] = _count(name, prefix + suffix, text)
+    if not asked:
+        return None
+    if len(asked) > 1:
+        raise RequestError(
+            f"container {name} asks for {' and '.join(sorted(asked))}: ask for one kind of card"
+        )
+    ((prefix, counts),) = asked.items()
+    if "" in counts and len(counts) > 1:
+        raise RequestError(
+            f"container {name} asks for whole cards and a slice: write either {prefix}: N (whole cards)"
+            f" or {prefix}-mem and {prefix}-cores (a slice of one card)"
+        )
+    return Request(prefix, counts.get("", 0), counts.get("-mem"), counts.get("-cores"))
+
+
+def _count(container: str, resource: str, text: str) -> int:
+    value = parse_quantity(text)
+    if value is None or value.denominator != 1 or not 1 <= value <= MAX_COUNT:
+        raise RequestError(
+            f"container {container}: {resource} is {text!r}: write a whole number of at least 1"
+        )
+    return int(value)
+
+
+def parse_quantity(text: str) -> Fraction | None:
+    """The value of a Kubernetes resource.Quantity (`4`, `2k`, `1.5Ki`, `3e2`), or None if it is not one."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        return None
+    sign, digits, exponent, suffix = match.groups()
+    scale = Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    value = Fraction(digits if not digits.endswith(".") else digits + "0") * scale
+    return -value if sign == "-" else value

@@ -1,0 +1,1 @@
+"""Joins the services to their adapters."""
