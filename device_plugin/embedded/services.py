@@ -1,0 +1,101 @@
+"""The two services as processes of their own: what the one-machine cluster starts, kills and starts again."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+READY_SECONDS = 30.0
+
+
+class ServiceError(Exception):
+    """A service ended, or did not serve in time; the text holds the end of its log."""
+
+
+class Service:
+    """One `vgpu` process. `addresses` are those of its line `listening extender=… http=…`, by name."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        self.name = name
+        self.addresses: dict[str, str] = {}
+        self._arguments = [sys.executable, "-m", "device_plugin", *arguments]
+        self._log = log
+        self._env = {**os.environ, **env}
+        self._process: subprocess.Popen[str] | None = None
+        self._listening = threading.Event()
+        self._reader: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id; ServiceError if it was never started."""
+        if self._process is None:
+            raise ServiceError(f"{self.name} was not started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True while the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process and return at once; `wait` says when it serves."""
+        self._listening.clear()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
+                env=self._env, start_new_session=True,
+            )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def wait(self, seconds: float = READY_SECONDS) -> None:
+        """Return once the process listens. Raises ServiceError if it ends or takes longer than `seconds`."""
+        if not self._listening.wait(seconds) or not self.addresses:
+            raise ServiceError(f"{self.name} does not serve; its log ends with:\n{self.log_tail()}")
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if the process lives."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a crash would: SIGKILL, then wait."""
+        self.signal(signal.SIGKILL)
+        self._join()
+
+    def stop(self, seconds: float = 15.0) -> None:
+        """End it as Kubernetes would: SIGTERM, and SIGKILL after `seconds`."""
+        self.signal(signal.SIGTERM)
+        try:
+            if self._process is not None:
+                self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
+        self._join()
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of its log."""
+        try:
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+    def _read(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None  # noqa: S101 - Popen was given a pipe
+        with process.stdout as lines:
+            for line in lines:
+                words = line.split()
+                if words[:1] == ["listening"]:
+                    self.addresses = dict(word.split("=", 1) for word in words[1:])
+                    self._listening.set()
+        self._listening.set()
+
+    def _join(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+        if self._reader is not None:
+            self._reader.join()

@@ -1,0 +1,55 @@
+"""The commands of `vgpu`. Each is imported only when it is asked for: the node agent pays for what it loads."""
+
+import argparse
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from device_plugin.core.errors import VgpuError
+
+# Name, what it does, and the module that offers add_arguments(parser) and run(args) -> exit status.
+_COMMANDS = (
+    ("node", "run the node agent (DaemonSet)", "device_plugin.wiring.node_command"),
+    ("cluster", "run the cluster service, beside its kube-scheduler", "device_plugin.wiring.cluster_command"),
+    ("demo", "a cluster on this machine, with simulated cards", "device_plugin.cli.demo"),
+    ("bench", "measure placement", "device_plugin.cli.bench"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 2 for bad input, with one line that says what to do."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="vgpu", description="Memory slices and core groups of accelerator cards for Kubernetes pods."
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, text, module in _COMMANDS:
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if name in words[:1]:
+            loaded = importlib.import_module(module)
+            loaded.add_arguments(command)
+            command.set_defaults(run=loaded.run)
+    args = parser.parse_args(words)
+    try:
+        status: int = args.run(args)
+    except VgpuError as error:
+        print(f"vgpu: {error}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
+        return 2
+    return status
+
+
+def run_service(service: Callable[[threading.Event], int]) -> int:
+    """Run a service until SIGTERM or SIGINT sets its stop event; log to stderr."""
+    logging.basicConfig(
+        level=os.environ.get("VGPU_LOG_LEVEL", "INFO").upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return service(stop)

@@ -1,0 +1,182 @@
+"""The settings of both services: a flag beats an environment variable, which beats the file, which beats the default.
+
+    # vgpu node --config FILE
+    version: v1
+    nodeName: gpu-1
+    memUnitMiB: 512
+
+The environment variable of `nodeName` is VGPU_NODE_NAME and its flag --node-name; settings of the API server are
+VGPU_KUBE_SERVER and --kube-server. Unknown keys are refused: a silent typo is how a cluster gets misconfigured.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.requests import DEFAULT_PREFIXES
+
+VERSION = "v1"
+
+
+class SettingsError(VgpuError):
+    """A setting is unknown, malformed or missing; the text says which, and where it came from."""
+
+
+class KubeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """How to reach the API server; all empty means: as a pod, by its service account."""
+
+    server: Annotated[str, Meta(description="URL of the API server")] = ""
+    token_file: Annotated[str, Meta(description="file that holds a bearer token")] = ""
+    ca_file: Annotated[
+        str, Meta(description="file of the authority that signed the server's certificate")
+    ] = ""
+    kubeconfig: Annotated[str, Meta(description="kubeconfig file to take all of this from")] = ""
+
+
+class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Settings of `vgpu node`."""
+
+    node_name: Annotated[str, Meta(description="name of this node, as Kubernetes knows it")] = ""
+    root: Annotated[str, Meta(description="folder that holds the host's sys/ and dev/")] = "/"
+    kubelet_dir: Annotated[str, Meta(description="the kubelet's folder")] = "/var/lib/kubelet"
+    cdi_dir: Annotated[str, Meta(description="folder where the runtime reads CDI specs")] = "/var/run/cdi"
+    state_dir: Annotated[str, Meta(description="folder for slices and records")] = "/var/lib/vgpu"
+    cgroup_root: Annotated[str, Meta(description="the host's cgroup tree")] = "/sys/fs/cgroup"
+    process_groups: Annotated[str, Meta(description="process groups instead of cgroups (demo)")] = ""
+    prefixes: Annotated[dict[str, str], Meta(description="PCI vendor id: resource prefix")] = msgspec.field(
+        default_factory=lambda: {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
+    )
+    mem_unit_mib: Annotated[int, Meta(description="MiB of one memory unit", ge=1)] = msgspec.field(
+        default=1024, name="memUnitMiB"
+    )
+    exclude_cards: Annotated[list[str], Meta(description="uuids or PCI ids of cards to leave alone")] = []
+    library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
+    simulated: Annotated[str, Meta(description="folder of simulated cards (demo, tests)")] = ""
+    http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
+    drain_seconds: Annotated[float, Meta(description="serve so long after SIGTERM", ge=0)] = 5.0
+    kube: KubeSettings = KubeSettings()
+
+
+class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Settings of `vgpu cluster`. The replica leads while the Lease's holder is a process of `pod_name`."""
+
+    pod_name: Annotated[
+        str, Meta(description="name of this pod: the scheduler beside it holds the Lease")
+    ] = ""
+    prefixes: Annotated[list[str], Meta(description="resource prefixes of all card families")] = (
+        msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
+    )
+    scheduler_name: Annotated[str, Meta(description="schedulerName of the pods to place")] = "vgpu-scheduler"
+    lease_namespace: Annotated[str, Meta(description="namespace of the scheduler's Lease")] = "vgpu-system"
+    lease_name: Annotated[str, Meta(description="name of the scheduler's Lease")] = "vgpu-scheduler"
+    extender_listen: Annotated[str, Meta(description="loopback address of /filter, /bind, /explain")] = (
+        "127.0.0.1:9401"
+    )
+    http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9402"
+    reservation_seconds: Annotated[float, Meta(description="an unbound reservation ends then", gt=0)] = 60.0
+    kube: KubeSettings = KubeSettings()
+
+
+Settings = TypeVar("Settings", NodeSettings, ClusterSettings)
+
+
+def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
+    """Give `parser` --config and one flag for each setting of `kind`."""
+    parser.add_argument("--config", metavar="FILE", help="YAML file of settings (version: v1)")
+    for path, field in _leaves(kind):
+        parser.add_argument(
+            "--" + "-".join(_words(path)), dest=".".join(path), metavar="VALUE", help=_hint(field)
+        )
+
+
+def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Settings of `kind` from parsed `flags` (see add_flags), the environment and the file they name.
+
+    Raises SettingsError with the key and its source.
+    """
+    file = flags.get("config") or environ.get("VGPU_CONFIG") or ""
+    values = _read_file(Path(file)) if file else {}
+    settings = _convert(values, kind, f"settings file {file}")
+    known = {".".join(path): (path, field) for path, field in _leaves(kind)}
+    for dotted, (path, field) in known.items():
+        variable = "VGPU_" + "_".join(_words(path)).upper()
+        for source, text in (
+            (variable, environ.get(variable)),
+            (f"--{'-'.join(_words(path))}", flags.get(dotted)),
+        ):
+            if text is not None:
+                _put(values, path, _parse(text, field, source))
+                settings = _convert(values, kind, source)
+    return settings
+
+
+def require(value: str, key: str) -> None:
+    """Raise SettingsError if the setting `key`, which has no usable default, was not given."""
+    if not value:
+        words = _words([key])
+        raise SettingsError(f"{key} is missing: give --{'-'.join(words)} or VGPU_{'_'.join(words).upper()}")
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"settings file {file}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {file}: not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"settings file {file}: expected `key: value` lines")
+    version = values.pop("version", None)
+    if version != VERSION:
+        raise SettingsError(f"settings file {file}: write `version: {VERSION}` (found {version!r})")
+    return values
+
+
+def _leaves(kind: type[msgspec.Struct]) -> Iterator[tuple[tuple[str, ...], msgspec.structs.FieldInfo]]:
+    for field in msgspec.structs.fields(kind):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from (((field.encode_name, *path), leaf) for path, leaf in _leaves(field.type))
+        else:
+            yield (field.encode_name,), field
+
+
+def _words(path: Sequence[str]) -> list[str]:
+    spaced = (re.sub(r"MiB$", "Mib", part) for part in path)
+    return [word.lower() for part in spaced for word in re.findall(r"[A-Z]?[a-z0-9]+", part)]
+
+
+def _hint(field: msgspec.structs.FieldInfo) -> str:
+    described: str = get_args(field.type)[1].description
+    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return described if default == "" else f"{described} (default: {default})"
+
+
+def _parse(text: str, field: msgspec.structs.FieldInfo, source: str) -> object:
+    if get_args(field.type)[0] is str:
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{source}: {error}") from None
+
+
+def _put(values: dict[str, Any], path: Sequence[str], value: object) -> None:
+    for part in path[:-1]:
+        values = values.setdefault(part, {})
+    values[path[-1]] = value
+
+
+def _convert(values: Mapping[str, Any], kind: type[Settings], source: str) -> Settings:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        known = ", ".join(".".join(path) for path, _ in _leaves(kind))
+        advice = f". The settings are: {known}" if "unknown field" in str(error) else ""
+        raise SettingsError(f"{source}: {error}{advice}") from None
