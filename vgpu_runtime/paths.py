@@ -1,0 +1,13 @@
+"""Where the native half is: its sources, and what `make -C vgpu_runtime` builds from them."""
+
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+BUILD = SOURCES.parent / "build"
+LIBRARY = BUILD / "libvgpu.so"
+
+# The container's side of the contract (see include/vgpu_paths.h).
+CONTAINER_CONFIG = "/etc/vgpu/vgpu.conf"
+CONTAINER_REGION = "/var/run/vgpu/usage"
+CONTAINER_LIBRARY = "/usr/local/vgpu/libvgpu.so"
+CONTAINER_VDEV_FOLDER = "/etc/vdev/docker"

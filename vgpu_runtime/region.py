@@ -1,0 +1,103 @@
+"""The usage region of a container: made by the agent, written by the library, read by the agent.
+
+Layout and locking: include/vgpu_region.h (a test keeps the constants equal). The file is in the tenant's hands:
+whatever it holds, a reader here gets a RegionUsage or a RegionError.
+"""
+
+import fcntl
+import os
+import struct
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = 0x3147455255504756  # "VGPUREG1" in memory order
+VERSION = 1
+SLOTS = 128
+CARDS = 16
+USED_OFFSET = 4096
+DENIED_OFFSET = USED_OFFSET + CARDS * SLOTS * 8
+SIZE = DENIED_OFFSET + CARDS * SLOTS * 8
+LOCK_ADMISSION = 1 << 20
+LOCK_SLOT = LOCK_ADMISSION + 1
+USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
+
+_HEADER = struct.Struct("<QIIII")
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
+
+
+class RegionError(ValueError):
+    """The region is truncated, oversized or filled with something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionUsage:
+    """What live processes hold. `used_bytes[i]` and `denied[i]` belong to the i-th card of the config.
+
+    `denied` counts refused allocations since the region was made; `live_slots` counts processes that use a
+    card through the library now.
+    """
+
+    used_bytes: tuple[int, ...]
+    denied: tuple[int, ...]
+    live_slots: int
+
+
+def create(path: Path) -> None:
+    """Make an empty region at `path`, replacing whatever is there. Mode 0666: any user in the container writes."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(_HEADER.pack(MAGIC, VERSION, SLOTS, CARDS, SIZE))
+        file.truncate(SIZE)
+        os.fchmod(file.fileno(), 0o666)
+
+
+def trim(path: Path) -> bool:
+    """Cut a region that the tenant has grown back to SIZE, so that it cannot fill the host's disk; True if it had."""
+    with _opened(path, os.O_RDWR) as fd:
+        if os.fstat(fd).st_size <= SIZE:
+            return False
+        os.ftruncate(fd, SIZE)
+        return True
+
+
+def read(path: Path) -> RegionUsage:
+    """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file."""
+    with _opened(path, os.O_RDONLY) as fd:
+        data = os.pread(fd, SIZE + 1, 0)
+        if len(data) != SIZE:
+            raise RegionError(f"{path} has {'more' if len(data) > SIZE else 'fewer'} than {SIZE} bytes")
+        if _HEADER.unpack_from(data) != (MAGIC, VERSION, SLOTS, CARDS, SIZE):
+            raise RegionError(f"{path} does not begin as a usage region")
+        live = [slot for slot in range(SLOTS) if _locked(fd, LOCK_SLOT + slot)]
+    used, denied = _matrix(data, USED_OFFSET), _matrix(data, DENIED_OFFSET)
+    if any(used[card * SLOTS + slot] > USED_MAX for card in range(CARDS) for slot in live):
+        raise RegionError(f"{path} claims more memory than a card can have")
+    return RegionUsage(
+        used_bytes=tuple(sum(used[card * SLOTS + slot] for slot in live) for card in range(CARDS)),
+        denied=tuple(sum(denied[card * SLOTS : (card + 1) * SLOTS]) for card in range(CARDS)),
+        live_slots=len(live),
+    )
+
+
+def _matrix(data: bytes, offset: int) -> array[int]:
+    cells = array("Q")
+    cells.frombytes(data[offset : offset + CARDS * SLOTS * 8])
+    return cells
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int, byte: int) -> bool:
+    """Whether some process holds a lock on this byte of the file: the kernel drops it when the process dies."""
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))[0] != fcntl.F_UNLCK)

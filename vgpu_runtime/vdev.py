@@ -1,0 +1,63 @@
+"""Hygon's vdev<N>.conf: the slice as the vendor's own runtime (libhsa-runtime64 of DTK/hyhal) enforces it.
+
+The runtime reads `/etc/vdev/docker/vdev<N>.conf`. Fields and order as in HAMi's DCU plugin
+(github.com/Project-HAMi/dcu-vgpu-device-plugin, internal/pkg/dcu/server.go, createvdevFile) and in the strings
+of the vendor's parser as published by the GPUStack operator's Hygon cases, which also name its two rules:
+`cu_count` must equal the number of bits in the two `cu_mask` lines ("inconsistent with hamming weight of cu
+mask field") and `vdev_id` must equal N of the file's name ("inconsistent with configuration file associated
+value"). The first mask line holds units 0-63, the second 64-127.
+
+The runtime takes `pipe_id` as unique per card among live slices: `free_pipe` chooses one.
+"""
+
+from collections.abc import Iterable
+
+from vgpu_runtime.config import CardLimit, ConfigError
+
+MAX_UNITS = 128
+MAX_SLICES = 4  # per card: pipes 0-3
+_WORD = (1 << 64) - 1
+
+
+def file_name(vdev_id: int) -> str:
+    """The name under which the runtime looks for virtual device `vdev_id`."""
+    return f"vdev{vdev_id}.conf"
+
+
+def render(card: CardLimit, *, vdev_id: int, pipe_id: int, device_id: int = 0) -> str:
+    """The text of `file_name(vdev_id)` for one card's slice.
+
+    `device_id` is the card's index among the cards that the container sees. Raises ConfigError for a card that
+    the format cannot express.
+    """
+    if card.mask >> MAX_UNITS:
+        raise ConfigError(
+            f"card {card.uuid}: vdev files have masks of {MAX_UNITS} units, not {card.compute_units}"
+        )
+    if not 0 <= pipe_id < MAX_SLICES:
+        raise ConfigError(f"card {card.uuid}: pipe {pipe_id} is not one of 0-{MAX_SLICES - 1}")
+    return (
+        f"PciBusId: {card.pci}\n"
+        f"cu_mask: 0x{card.mask & _WORD:016x}\n"
+        f"cu_mask: 0x{card.mask >> 64:016x}\n"
+        f"cu_count: {card.mask.bit_count()}\n"
+        f"mem: {card.mem_bytes >> 20} MiB\n"
+        f"device_id: {device_id}\n"
+        f"vdev_id: {vdev_id}\n"
+        f"pipe_id: {pipe_id}\n"
+        "enable: 1\n"
+    )
+
+
+def free_pipe(live: Iterable[int], last: int | None = None) -> int | None:
+    """A pipe that no live slice of the card has, the one after `last` first; None when all are taken.
+
+    The driver needs about a second to let go of a pipe, so going round from the one handed out last keeps a
+    restarted container off the pipe that it just left.
+    """
+    taken = set(live)
+    start = 0 if last is None else last + 1
+    return next(
+        (pipe % MAX_SLICES for pipe in range(start, start + MAX_SLICES) if pipe % MAX_SLICES not in taken),
+        None,
+    )
