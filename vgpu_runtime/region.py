@@ -7,7 +7,6 @@ whatever it holds, a reader here gets a RegionUsage or a RegionError.
 import fcntl
 import os
 import struct
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ LOCK_SLOT = LOCK_ADMISSION + 1
 USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
 
 _HEADER = struct.Struct("<QIIII")
+_MATRIX = struct.Struct(f"<{CARDS * SLOTS}Q")
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 
@@ -82,10 +82,8 @@ def read(path: Path) -> RegionUsage:
     )
 
 
-def _matrix(data: bytes, offset: int) -> array[int]:
-    cells = array("Q")
-    cells.frombytes(data[offset : offset + CARDS * SLOTS * 8])
-    return cells
+def _matrix(data: bytes, offset: int) -> tuple[int, ...]:
+    return _MATRIX.unpack_from(data, offset)
 
 
 @contextmanager
