@@ -1,0 +1,82 @@
+/*
+ * The part of the amdkfd interface that a limit needs. Facts from Linux, include/uapi/linux/kfd_ioctl.h
+ * (interface version 1.17); written here because a build machine's headers may be older or absent.
+ *
+ * The kernel dispatches on the number alone and zero-fills or cuts arguments of another size, so a caller with
+ * newer headers may pass a larger structure than these: requests are matched by type and number.
+ */
+#ifndef VGPU_KFD_H
+#define VGPU_KFD_H
+
+#include <stdint.h>
+#include <sys/ioctl.h>
+
+#define KFD_IOC_TYPE 'K'
+
+#define KFD_NR_CREATE_QUEUE 0x02
+#define KFD_NR_DESTROY_QUEUE 0x03
+#define KFD_NR_ALLOC_MEMORY 0x16
+#define KFD_NR_FREE_MEMORY 0x17
+#define KFD_NR_SET_CU_MASK 0x1a
+#define KFD_NR_AVAILABLE_MEMORY 0x23
+
+#define KFD_QUEUE_COMPUTE 0
+#define KFD_QUEUE_SDMA 1
+#define KFD_QUEUE_COMPUTE_AQL 2
+#define KFD_QUEUE_SDMA_XGMI 3
+#define KFD_QUEUE_SDMA_BY_ENGINE 4
+
+#define KFD_MEM_VRAM (UINT32_C(1) << 0)
+
+struct kfd_create_queue {
+	uint64_t ring_base_address;
+	uint64_t write_pointer_address;
+	uint64_t read_pointer_address;
+	uint64_t doorbell_offset;
+	uint32_t ring_size;
+	uint32_t gpu_id;
+	uint32_t queue_type;
+	uint32_t queue_percentage;
+	uint32_t queue_priority;
+	uint32_t queue_id; /* result */
+	uint64_t eop_buffer_address;
+	uint64_t eop_buffer_size;
+	uint64_t ctx_save_restore_address;
+	uint32_t ctx_save_restore_size;
+	uint32_t ctl_stack_size;
+};
+
+struct kfd_destroy_queue {
+	uint32_t queue_id;
+	uint32_t pad;
+};
+
+struct kfd_set_cu_mask {
+	uint32_t queue_id;
+	uint32_t num_cu_mask; /* bits, a multiple of 32 */
+	uint64_t cu_mask_ptr; /* uint32_t[num_cu_mask / 32] */
+};
+
+struct kfd_alloc_memory {
+	uint64_t va_addr;
+	uint64_t size;
+	uint64_t handle; /* result: gpu_id in the upper half */
+	uint64_t mmap_offset;
+	uint32_t gpu_id;
+	uint32_t flags;
+};
+
+struct kfd_free_memory {
+	uint64_t handle;
+};
+
+struct kfd_available_memory {
+	uint64_t available; /* result */
+	uint32_t gpu_id;
+	uint32_t pad;
+};
+
+#define KFD_DESTROY_QUEUE _IOWR(KFD_IOC_TYPE, KFD_NR_DESTROY_QUEUE, struct kfd_destroy_queue)
+#define KFD_SET_CU_MASK _IOW(KFD_IOC_TYPE, KFD_NR_SET_CU_MASK, struct kfd_set_cu_mask)
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * The usage region: one file per container, shared by the container's processes and read by the agent.
+ * ../region.py has the same constants; a test keeps the two equal.
+ *
+ *   0              struct vgpu_region_header
+ *   USED_OFFSET    uint64_t used[CARDS][SLOTS]     bytes charged now
+ *   DENIED_OFFSET  uint64_t denied[CARDS][SLOTS]   allocations refused since the file was made
+ *
+ * A process owns one slot and is the only writer of its two cells per card. A total is the sum over live slots
+ * and is never stored, so a process that dies at any instruction cannot leave it wrong. Liveness is an OFD write
+ * lock on byte LOCK_SLOT + slot, which the kernel drops with the process; charges are added while holding byte
+ * LOCK_ADMISSION, so that two processes cannot both take the last free bytes. Both bytes lie behind the end of
+ * the file: OFD locks do not need the byte to exist. Used cells of a dead slot count for nothing; its denied
+ * cells keep counting, and the slot's next owner goes on from them.
+ *
+ * Cells are little-endian and 8-byte aligned. The library uses pread and pwrite: the file is in the tenant's
+ * hands, and a mapping of a truncated file raises SIGBUS.
+ */
+#ifndef VGPU_REGION_H
+#define VGPU_REGION_H
+
+#include <stdint.h>
+
+#define VGPU_REGION_MAGIC UINT64_C(0x3147455255504756) /* "VGPUREG1" in memory order */
+#define VGPU_REGION_VERSION 1
+#define VGPU_REGION_SLOTS 128
+#define VGPU_REGION_CARDS 16
+#define VGPU_REGION_USED_OFFSET 4096
+#define VGPU_REGION_DENIED_OFFSET (VGPU_REGION_USED_OFFSET + VGPU_REGION_CARDS * VGPU_REGION_SLOTS * 8)
+#define VGPU_REGION_SIZE (VGPU_REGION_DENIED_OFFSET + VGPU_REGION_CARDS * VGPU_REGION_SLOTS * 8)
+#define VGPU_REGION_LOCK_ADMISSION (1 << 20)
+#define VGPU_REGION_LOCK_SLOT (VGPU_REGION_LOCK_ADMISSION + 1)
+
+struct vgpu_region_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t slots;
+	uint32_t cards;
+	uint32_t size;
+};
+
+#endif

@@ -1,0 +1,48 @@
+/* vgpu.conf as the library uses it. The grammar is in ../config.py. */
+#ifndef VGPU_CONFIG_H
+#define VGPU_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vgpu_region.h"
+
+#define CONFIG_MAX_BYTES 65536
+#define CONFIG_MAX_CARDS VGPU_REGION_CARDS
+#define CONFIG_MAX_UNITS 1024
+#define CONFIG_MAX_XCC 16
+
+struct mask {
+	uint32_t words[CONFIG_MAX_UNITS / 32]; /* bit i: compute unit i */
+};
+
+static inline bool mask_has(const struct mask *mask, unsigned unit)
+{
+	return mask->words[unit / 32] >> (unit % 32) & 1;
+}
+
+static inline void mask_add(struct mask *mask, unsigned unit)
+{
+	mask->words[unit / 32] |= UINT32_C(1) << (unit % 32);
+}
+
+struct card {
+	uint32_t gpu_id;
+	uint64_t mem_bytes;
+	unsigned compute_units;
+	unsigned xcc;
+	bool paired;
+	struct mask granted;
+	unsigned granted_units;
+};
+
+struct config {
+	unsigned card_count;
+	struct card cards[CONFIG_MAX_CARDS]; /* in the order of the region's card indexes */
+};
+
+/* Reads `length` bytes of vgpu.conf. Returns NULL, or what is wrong in words. */
+const char *config_parse(const char *text, size_t length, struct config *config);
+
+#endif

@@ -1,0 +1,85 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "real.h"
+#include "topology.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* libc's checked variants, which a program built with _FORTIFY_SOURCE calls. */
+EXPORT int __open_2(const char *path, int flags);
+EXPORT int __open64_2(const char *path, int flags);
+EXPORT int __openat_2(int folder, const char *path, int flags);
+EXPORT int __openat64_2(int folder, const char *path, int flags);
+
+/* The mode is an argument only where a file may be created. */
+#define MODE_AFTER(flags, mode)                                     \
+	do {                                                        \
+		va_list rest;                                       \
+		va_start(rest, flags);                              \
+		if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) \
+			(mode) = va_arg(rest, mode_t);              \
+		va_end(rest);                                       \
+	} while (0)
+
+#define DEFINE_OPEN(name)                                                         \
+	EXPORT int name(const char *path, int flags, ...)                         \
+	{                                                                         \
+		mode_t mode = 0;                                                  \
+		int fd = topology_open(path);                                     \
+                                                                                  \
+		MODE_AFTER(flags, mode);                                          \
+		return fd >= 0 ? fd : REAL(name, open_fn)(path, flags, mode);     \
+	}
+
+#define DEFINE_OPENAT(name)                                                       \
+	EXPORT int name(int folder, const char *path, int flags, ...)             \
+	{                                                                         \
+		mode_t mode = 0;                                                  \
+		int fd = topology_open(path);                                     \
+                                                                                  \
+		MODE_AFTER(flags, mode);                                          \
+		return fd >= 0 ? fd : REAL(name, openat_fn)(folder, path, flags, mode); \
+	}
+
+#define DEFINE_OPEN_2(name)                                                       \
+	EXPORT int name(const char *path, int flags)                              \
+	{                                                                         \
+		int fd = topology_open(path);                                     \
+                                                                                  \
+		return fd >= 0 ? fd : REAL(name, open_2_fn)(path, flags);         \
+	}
+
+#define DEFINE_OPENAT_2(name)                                                     \
+	EXPORT int name(int folder, const char *path, int flags)                  \
+	{                                                                         \
+		int fd = topology_open(path);                                     \
+                                                                                  \
+		return fd >= 0 ? fd : REAL(name, openat_2_fn)(folder, path, flags); \
+	}
+
+#define DEFINE_FOPEN(name)                                                        \
+	EXPORT FILE *name(const char *path, const char *mode)                     \
+	{                                                                         \
+		int fd = topology_open(path);                                     \
+		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;                   \
+                                                                                  \
+		if (fd >= 0 && !file)                                             \
+			close(fd);                                                \
+		return fd >= 0 ? file : REAL(name, fopen_fn)(path, mode);         \
+	}
+
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
+DEFINE_OPENAT(openat)
+DEFINE_OPENAT(openat64)
+DEFINE_OPEN_2(__open_2)
+DEFINE_OPEN_2(__open64_2)
+DEFINE_OPENAT_2(__openat_2)
+DEFINE_OPENAT_2(__openat64_2)
+DEFINE_FOPEN(fopen)
+DEFINE_FOPEN(fopen64)

@@ -1,0 +1,8 @@
+/* The two files that the library opens. */
+#ifndef VGPU_PATHS_CHOSEN_H
+#define VGPU_PATHS_CHOSEN_H
+
+const char *config_path(void);
+const char *region_path(void);
+
+#endif

@@ -1,0 +1,116 @@
+#include <errno.h>
+
+#include "mask.h"
+#include "queues.h"
+#include "real.h"
+#include "slice.h"
+#include "vgpu_paths.h"
+
+static int set_mask(int fd, uint32_t queue, const struct card *card, const struct mask *mask)
+{
+	struct kfd_set_cu_mask arguments = {
+		.queue_id = queue,
+		.num_cu_mask = (card->compute_units + 31) / 32 * 32,
+		.cu_mask_ptr = (uintptr_t)mask->words,
+	};
+
+	return REAL(ioctl, ioctl_fn)(fd, KFD_SET_CU_MASK, &arguments);
+}
+
+static int create_masked(int fd, unsigned long request, struct kfd_create_queue *arguments, const struct card *card)
+{
+	struct kfd_destroy_queue unwanted = {0};
+	int result = REAL(ioctl, ioctl_fn)(fd, request, arguments);
+	int failure = errno;
+
+	if (result || set_mask(fd, arguments->queue_id, card, &card->granted) == 0) {
+		errno = failure;
+		return result;
+	}
+	failure = errno;
+	unwanted.queue_id = arguments->queue_id; /* it would run on everybody's units */
+	REAL(ioctl, ioctl_fn)(fd, KFD_DESTROY_QUEUE, &unwanted);
+	errno = failure;
+	return -1;
+}
+
+/* DMA engines are not compute units and have no mask. */
+static bool is_dma(uint32_t type)
+{
+	return type == KFD_QUEUE_SDMA || type == KFD_QUEUE_SDMA_XGMI || type == KFD_QUEUE_SDMA_BY_ENGINE;
+}
+
+/* Takes a slot too, so that the agent sees this process use the card. */
+static bool prepare(void)
+{
+	bool ready;
+
+	slice_lock();
+	ready = region_attach(&slice.usage);
+	if (!ready)
+		slice_complain("queues are refused", "the usage region " VGPU_REGION_PATH " is missing or damaged");
+	ready = ready && table_reserve(&slice.queues);
+	slice_unlock();
+	return ready;
+}
+
+int queue_create(int fd, unsigned long request, struct kfd_create_queue *arguments)
+{
+	int card = slice_card(arguments->gpu_id);
+	int result;
+
+	if (card < 0 || !prepare()) {
+		errno = card < 0 ? EPERM : ENOMEM;
+		return -1;
+	}
+	result = is_dma(arguments->queue_type)
+			 ? REAL(ioctl, ioctl_fn)(fd, request, arguments)
+			 : create_masked(fd, request, arguments, &slice.config.cards[card]);
+	slice_lock();
+	if (result == 0)
+		table_put(&slice.queues, arguments->queue_id, 0, (uint32_t)card);
+	else
+		table_unreserve(&slice.queues);
+	slice_unlock();
+	return result;
+}
+
+int queue_destroy(int fd, unsigned long request, struct kfd_destroy_queue *arguments)
+{
+	struct entry queue;
+	bool known;
+	int result;
+
+	slice_lock();
+	known = table_take(&slice.queues, arguments->queue_id, &queue);
+	slice_unlock();
+	result = REAL(ioctl, ioctl_fn)(fd, request, arguments);
+	if (!known)
+		return result;
+	slice_lock();
+	if (result == 0)
+		table_unreserve(&slice.queues);
+	else
+		table_put(&slice.queues, queue.key, queue.bytes, queue.card);
+	slice_unlock();
+	return result;
+}
+
+int queue_set_mask(int fd, const struct kfd_set_cu_mask *arguments)
+{
+	const uint32_t *words = (const uint32_t *)(uintptr_t)arguments->cu_mask_ptr;
+	const struct entry *queue;
+	const struct card *card;
+	struct mask physical;
+
+	slice_lock();
+	queue = table_get(&slice.queues, arguments->queue_id);
+	card = queue ? &slice.config.cards[queue->card] : NULL;
+	slice_unlock();
+	if (!card || !words || !arguments->num_cu_mask || arguments->num_cu_mask % 32) {
+		errno = EINVAL; /* as the driver answers */
+		return -1;
+	}
+	mask_of_program(card, words, arguments->num_cu_mask, &physical);
+	return set_mask(fd, arguments->queue_id, card, &physical);
+}

@@ -1,0 +1,20 @@
+/* The next definition of each interposed function: libc's, or that of a library preloaded after this one. */
+#ifndef VGPU_REAL_H
+#define VGPU_REAL_H
+
+#include <stdio.h>
+
+typedef int ioctl_fn(int fd, unsigned long request, void *argument);
+typedef int open_fn(const char *path, int flags, ...);
+typedef int openat_fn(int folder, const char *path, int flags, ...);
+typedef int open_2_fn(const char *path, int flags);
+typedef int openat_2_fn(int folder, const char *path, int flags);
+typedef FILE *fopen_fn(const char *path, const char *mode);
+
+/* Looks `name` up behind this library once and keeps it in `*slot`; ends the process where there is none. */
+void *vgpu_real(void **slot, const char *name);
+
+/* Usable as REAL(open, open_fn)(path, flags). */
+#define REAL(name, type) ((type *)__extension__({ static void *slot; vgpu_real(&slot, #name); }))
+
+#endif

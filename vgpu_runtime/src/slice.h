@@ -1,0 +1,40 @@
+/*
+ * What this process is held to. Nothing is read before the process touches a card for the first time: the
+ * library is loaded into every process of the container.
+ */
+#ifndef VGPU_SLICE_H
+#define VGPU_SLICE_H
+
+#include "config.h"
+#include "region.h"
+#include "table.h"
+
+enum enforcement {
+	UNKNOWN,  /* not looked at yet */
+	NONE,     /* no config: not a slice, the library does nothing */
+	ENFORCED, /* held to `config` */
+	CLOSED,   /* a config that cannot be read or understood: no memory, no queues */
+};
+
+struct slice {
+	struct config config;  /* constant once ENFORCED */
+	struct usage usage;    /* the rest under the lock */
+	struct table buffers;  /* charged allocations by KFD handle */
+	struct table queues;   /* queues by id */
+};
+
+extern struct slice slice;
+
+/* Reads the config on the first call; never UNKNOWN. Keeps errno. */
+enum enforcement slice_enforcement(void);
+
+/* Index of the card in the config, or -1. */
+int slice_card(uint32_t gpu_id);
+
+void slice_lock(void);
+void slice_unlock(void);
+
+/* One line on stderr, the first time in this process; later ones are dropped. */
+void slice_complain(const char *text, const char *detail);
+
+#endif

@@ -1,0 +1,199 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "real.h"
+#include "slice.h"
+#include "topology.h"
+
+#define NODES "/sys/devices/virtual/kfd/kfd/topology/nodes/"
+#define CLASS_NODES "/sys/class/kfd/kfd/topology/nodes/"
+#define FILE_MAX 16384
+
+#define HEAP_VRAM_PUBLIC 1
+#define HEAP_VRAM_PRIVATE 2
+
+/* Files of sysfs through the next library's open, which a simulated driver may lead elsewhere. */
+static bool read_sysfs(const char *path, char *text, size_t size)
+{
+	int fd = REAL(open, open_fn)(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[length < 0 ? 0 : length] = '\0';
+	return length > 0;
+}
+
+/* Reads digits and returns what follows them; NULL where there is none. (sscanf binds to the newest libc.) */
+static const char *parse_number(const char *text, uint64_t *number)
+{
+	const char *at = text;
+
+	for (*number = 0; *at >= '0' && *at <= '9'; at++)
+		*number = *number * 10 + (uint64_t)(*at - '0');
+	return at > text ? at : NULL;
+}
+
+/* The value of a `name value` line, or 0. */
+static uint64_t property(const char *text, const char *name)
+{
+	size_t length = strlen(name);
+	uint64_t value = 0;
+
+	for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+		if (!strncmp(line, name, length) && line[length] == ' ' && parse_number(line + length + 1, &value))
+			return value;
+	return 0;
+}
+
+/* Replaces the value of a `name value` line; the text stays as it is where there is no such line or no room. */
+static void replace(char *text, size_t size, const char *name, uint64_t value)
+{
+	char line[128], *start = text, *end;
+	size_t length = (size_t)snprintf(line, sizeof line, "%s ", name);
+
+	while (start && strncmp(start, line, length))
+		if ((start = strchr(start, '\n')))
+			start++;
+	if (!start)
+		return;
+	end = start + strcspn(start, "\n");
+	length = (size_t)snprintf(line, sizeof line, "%s %llu", name, (unsigned long long)value);
+	if (strlen(text) - (size_t)(end - start) + length >= size)
+		return;
+	memmove(start + length, end, strlen(end) + 1);
+	memcpy(start, line, length);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+	return value < limit ? value : limit;
+}
+
+static bool is_vram(const char *bank)
+{
+	uint64_t heap = property(bank, "heap_type");
+
+	return heap == HEAP_VRAM_PUBLIC || heap == HEAP_VRAM_PRIVATE;
+}
+
+/* A card may have two VRAM banks (visible to the CPU or not): in order, they share the limit. */
+static void rewrite_bank(char *text, size_t size, const char *node, unsigned bank, const struct card *card)
+{
+	uint64_t left = card->mem_bytes;
+	char path[256], sibling[FILE_MAX];
+
+	if (!is_vram(text))
+		return;
+	for (unsigned i = 0; i < bank; i++) {
+		snprintf(path, sizeof path, "%smem_banks/%u/properties", node, i);
+		if (read_sysfs(path, sibling, sizeof sibling) && is_vram(sibling))
+			left -= at_most(property(sibling, "size_in_bytes"), left);
+	}
+	replace(text, size, "size_in_bytes", at_most(property(text, "size_in_bytes"), left));
+}
+
+/*
+ * simd_count is the number that runtimes divide by simd_per_cu to get the units. libhsakmt also sizes a queue's
+ * context-save area by it, and Linux from 6.12 on refuses a queue whose area is not the whole card's size
+ * (kfd_queue_acquire_buffers): there the unit count has to be told another way. Untried on hardware.
+ */
+static void rewrite_node(char *text, size_t size, const struct card *card)
+{
+	uint64_t simds = property(text, "simd_count");
+
+	replace(text, size, "simd_count", simds * card->granted_units / card->compute_units);
+	replace(text, size, "local_mem_size", at_most(property(text, "local_mem_size"), card->mem_bytes));
+}
+
+/* The card of the node folder `node` (with a trailing slash), or NULL. */
+static const struct card *card_of(const char *node)
+{
+	char path[256], text[64];
+	uint64_t gpu_id;
+	int card;
+
+	snprintf(path, sizeof path, "%sgpu_id", node);
+	if (!read_sysfs(path, text, sizeof text) || !parse_number(text, &gpu_id) || gpu_id > UINT32_MAX)
+		return NULL;
+	card = slice_card((uint32_t)gpu_id);
+	return card < 0 ? NULL : &slice.config.cards[card];
+}
+
+/* The length of the folder of all nodes that `path` begins with, or 0. */
+static size_t nodes_prefix(const char *path)
+{
+	static const char *const folders[] = {NODES, CLASS_NODES};
+
+	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+		if (!strncmp(path, folders[i], strlen(folders[i])))
+			return strlen(folders[i]);
+	return 0;
+}
+
+/* Splits <nodes>/<n>/properties and <nodes>/<n>/mem_banks/<k>/properties; `bank` is -1 for the first. */
+static bool split(const char *path, char *node, size_t size, int *bank)
+{
+	static const char banks[] = "/mem_banks/";
+	size_t prefix = nodes_prefix(path);
+	const char *end = prefix ? parse_number(path + prefix, &(uint64_t){0}) : NULL;
+	uint64_t index;
+
+	if (!end || *end != '/' || (size_t)(end - path) + 2 > size)
+		return false;
+	memcpy(node, path, (size_t)(end - path) + 1);
+	node[end - path + 1] = '\0';
+	*bank = -1;
+	if (!strncmp(end, banks, sizeof banks - 1)) {
+		end = parse_number(end + sizeof banks - 1, &index);
+		*bank = (int)(index & 0xff);
+	}
+	return end && !strcmp(end, "/properties");
+}
+
+static int as_file(const char *text)
+{
+	size_t length = strlen(text);
+	int fd = (int)syscall(SYS_memfd_create, "kfd-topology", 1U /* MFD_CLOEXEC */);
+
+	if (fd >= 0 && (write(fd, text, length) != (ssize_t)length || lseek(fd, 0, SEEK_SET) != 0)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int serve(const char *path)
+{
+	char node[128], text[FILE_MAX];
+	const struct card *card;
+	int bank;
+
+	if (!split(path, node, sizeof node, &bank) || slice_enforcement() != ENFORCED)
+		return -1;
+	card = card_of(node);
+	if (!card || !read_sysfs(path, text, sizeof text))
+		return -1;
+	if (bank < 0)
+		rewrite_node(text, sizeof text, card);
+	else
+		rewrite_bank(text, sizeof text, node, (unsigned)bank, card);
+	return as_file(text);
+}
+
+int topology_open(const char *path)
+{
+	int saved = errno;
+	int fd;
+
+	if (!path || strncmp(path, "/sys/", 5))
+		return -1;
+	fd = serve(path);
+	errno = saved;
+	return fd;
+}
