@@ -1,0 +1,16 @@
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.requirement import require
+from vgpu_runtime.paths import BUILD, SOURCES
+
+
+@pytest.fixture(scope="session")
+def native() -> Path:
+    """The folder with everything that `make -C vgpu_runtime` builds."""
+    require(shutil.which("cc") and shutil.which("make"), "needs cc and make: apt-get install gcc make")
+    subprocess.run(["make", "--no-print-directory", "-C", SOURCES], check=True)
+    return BUILD

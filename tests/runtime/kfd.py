@@ -1,0 +1,56 @@
+"""KFD calls through the C library's `ioctl`, for a Python program with the library preloaded."""
+
+import ctypes
+
+VRAM = 1
+COMPUTE, SDMA, COMPUTE_AQL = 0, 1, 2
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class KfdError(OSError):
+    pass
+
+
+def call(number: int, fields: str, *values: object) -> ctypes.Structure:
+    """Send request `number` with a structure of `fields` ("name:bits …") and return it as the driver left it."""
+    types = {"64": ctypes.c_uint64, "32": ctypes.c_uint32}
+    names = [field.split(":") for field in fields.split()]
+    layout = type(
+        "Arguments", (ctypes.Structure,), {"_fields_": [(name, types[bits]) for name, bits in names]}
+    )
+    arguments = layout(*values)
+    request = 3 << 30 | ctypes.sizeof(arguments) << 16 | ord("K") << 8 | number
+    if libc.ioctl(-1, ctypes.c_ulong(request), ctypes.byref(arguments)):
+        raise KfdError(ctypes.get_errno(), "refused")
+    return arguments
+
+
+def alloc(gpu_id: int, size: int, flags: int = VRAM) -> int:
+    fields = "va:64 size:64 handle:64 offset:64 gpu_id:32 flags:32"
+    return int(call(0x16, fields, 0, size, 0, 0, gpu_id, flags).handle)
+
+
+def free(handle: int) -> None:
+    call(0x17, "handle:64", handle)
+
+
+def available(gpu_id: int) -> int:
+    return int(call(0x23, "available:64 gpu_id:32 pad:32", 0, gpu_id).available)
+
+
+def create_queue(gpu_id: int, kind: int = COMPUTE_AQL) -> int:
+    fields = (
+        "ring:64 wptr:64 rptr:64 doorbell:64 size:32 gpu_id:32 type:32 percent:32 priority:32 queue_id:32"
+    )
+    rest = " eop:64 eop_size:64 ctx:64 ctx_size:32 stack:32"
+    return int(call(0x02, fields + rest, 0, 0, 0, 0, 4096, gpu_id, kind).queue_id)
+
+
+def destroy_queue(queue_id: int) -> None:
+    call(0x03, "queue_id:32 pad:32", queue_id)
+
+
+def set_mask(queue_id: int, mask: int, bits: int) -> None:
+    words = (ctypes.c_uint32 * (bits // 32))(*(mask >> 32 * i & 0xFFFFFFFF for i in range(bits // 32)))
+    call(0x1A, "queue_id:32 bits:32 pointer:64", queue_id, bits, ctypes.addressof(words))

@@ -1,0 +1,156 @@
+"""vgpu.conf: the agent's parser and the library's accept and refuse the same texts."""
+
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import card
+from vgpu_runtime import config
+from vgpu_runtime.config import ConfigError, SliceConfig, parse, render
+
+GOOD = render(SliceConfig("6a1f-42", "main", (card(), card(gpu_id=7, uuid="DCU-2"))))
+
+
+def edited(pattern: str, replacement: str, count: int = 1) -> str:
+    text, done = re.subn(pattern, replacement, GOOD, count=count, flags=re.MULTILINE)
+    assert done, pattern
+    return text
+
+
+BAD = {
+    "empty": "",
+    "only a comment": "# nothing\n",
+    "truncated": GOOD[:-1],
+    "no card": GOOD.split("\n[card]")[0],
+    "garbage": "\x00\x01\x7f" * 100 + "\n",
+    "future version": edited("version = 1", "version = 2"),
+    "no version": edited("version = 1\n", ""),
+    "unknown key": edited("^xcc", "surprise = 1\nxcc"),
+    "missing key": edited("^xcc = .*\n", ""),
+    "repeated key": edited("^xcc = .*", "xcc = 1\nxcc = 1"),
+    "card key at the head": edited("^pod", "xcc = 1\npod"),
+    "head key in a card": edited("^xcc", "pod = x\nxcc"),
+    "unknown section": edited(r"\[card\]", "[gpu]"),
+    "no blanks": edited(" = ", "="),
+    "two blanks": edited("xcc = ", "xcc =  "),
+    "trailing blank": edited("xcc = 1", "xcc = 1 "),
+    "no value": edited("xcc = 1", "xcc = "),
+    "carriage return": GOOD.replace("\n", "\r\n"),
+    "leading blank": edited("^xcc", " xcc"),
+    "long value": edited("pod = .*", "pod = " + "x" * 257),
+    "not ASCII": edited("pod = .*", "pod = ü"),
+    "too long": GOOD + "#" * config.MAX_BYTES + "\n",
+    "leading zero": edited("xcc = 1", "xcc = 01"),
+    "plus": edited("xcc = 1", "xcc = +1"),
+    "negative": edited("mem_bytes = .*", "mem_bytes = -1"),
+    "no memory": edited("mem_bytes = .*", "mem_bytes = 0"),
+    "too much memory": edited("mem_bytes = .*", f"mem_bytes = {2**50 + 1}"),
+    "overflowing number": edited("mem_bytes = .*", f"mem_bytes = {2**64 + 1}"),
+    "gpu_id 0": edited("gpu_id = .*", "gpu_id = 0"),
+    "gpu_id too large": edited("gpu_id = .*", f"gpu_id = {2**32}"),
+    "gpu_id twice": edited("gpu_id = .*", "gpu_id = 5", count=2),
+    "paired 2": edited("paired = .*", "paired = 2"),
+    "paired yes": edited("paired = .*", "paired = yes"),
+    "xcc 0": edited("xcc = .*", "xcc = 0"),
+    "xcc 17": edited("xcc = .*", "xcc = 17"),
+    "units 0": edited("compute_units = .*", "compute_units = 0"),
+    "units 1025": edited("compute_units = .*", "compute_units = 1025"),
+    "mask empty": edited("mask = .*", "mask = 0x0"),
+    "mask without digits": edited("mask = .*", "mask = 0x"),
+    "mask decimal": edited("mask = .*", "mask = 15"),
+    "mask upper case": edited("mask = .*", "mask = 0xF"),
+    "mask underscore": edited("mask = .*", "mask = 0x1_0"),
+    "mask beyond the units": edited("mask = .*", f"mask = {1 << 60:#x}"),
+    "mask too long": edited("mask = .*", "mask = 0x" + "0" * 256 + "1"),
+    "pair split": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x7"),
+    "XCC without a unit": edited("xcc = 1", "xcc = 2").replace("0x1fffc00", "0x5"),
+    "seventeen cards": GOOD + "".join(
+        GOOD.split("\n[card]")[1].join(["\n[card]", ""]).replace("13261", str(100 + i)) for i in range(15)
+    ),
+}  # fmt: skip
+
+FINE = {
+    "as rendered": GOOD,
+    "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
+    "another order": edited("version = 1\npod = (.*)", r"pod = \1\nversion = 1"),
+    "leading zeros of a mask": edited("mask = 0x", "mask = 0x000"),
+    "pairs": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x3f0c"),
+    "eight XCCs": edited("xcc = 1", "xcc = 8"),
+    "sixteen cards": "\n[card]".join(
+        [GOOD.split("\n[card]")[0], *(GOOD.split("\n[card]")[1].replace("13261", str(i)) for i in range(20, 36))]
+    ),
+}  # fmt: skip
+
+
+def accepted_by_library(built: Path, texts: list[str]) -> list[bool]:
+    blobs = [text.encode("utf-8") for text in texts]
+    stream = b"".join(b"%d\n%s" % (len(blob), blob) for blob in blobs)
+    done = subprocess.run([built / "parse"], input=stream, capture_output=True, check=True, timeout=60)
+    answers = done.stdout.decode().splitlines()
+    assert len(answers) == len(texts)
+    return [answer == "ok" for answer in answers]
+
+
+def accepted_by_agent(text: str) -> bool:
+    try:
+        parse(text)
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_agent_refuses(name: str) -> None:
+    with pytest.raises(ConfigError):
+        parse(BAD[name])
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_agent_accepts(name: str) -> None:
+    assert parse(FINE[name]).container == "main"
+
+
+def test_library_refuses_and_accepts_the_same(built: Path) -> None:
+    assert dict(zip(BAD, accepted_by_library(built, list(BAD.values())), strict=True)) == dict.fromkeys(
+        BAD, False
+    )
+    assert dict(zip(FINE, accepted_by_library(built, list(FINE.values())), strict=True)) == dict.fromkeys(
+        FINE, True
+    )
+
+
+def test_both_agree_on_damaged_texts(built: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(3000):
+        text = list(GOOD)
+        for _ in range(rng.choice([1, 1, 2])):
+            at = rng.randrange(len(text))
+            kind = rng.randrange(3)
+            if kind == 0:
+                text[at] = rng.choice("0189af x=\n#[]_~")
+            elif kind == 1:
+                del text[at]
+            else:
+                text.insert(at, rng.choice("01fx= \n"))
+        texts.append("".join(text))
+    library = accepted_by_library(built, texts)
+    agent = [accepted_by_agent(text) for text in texts]
+    assert [text for text, a, b in zip(texts, agent, library, strict=True) if a != b] == []
+    assert any(library)
+    assert not all(library)
+
+
+def test_round_trip() -> None:
+    slices = SliceConfig("pod", "main", (card(xcc=8, compute_units=304, mask=(1 << 64) - 1),))
+    assert parse(render(slices)) == slices
+
+
+def test_render_refuses_a_value_that_would_break_the_line() -> None:
+    with pytest.raises(ConfigError):
+        render(SliceConfig("pod", "main\nxcc = 9", (card(),)))

@@ -1,0 +1,128 @@
+"""The agent's reader, on whatever a tenant makes of the file, and the layout that it shares with the library."""
+
+import fcntl
+import os
+import random
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import MIB, Slice
+from vgpu_runtime import region
+from vgpu_runtime.paths import SOURCES
+from vgpu_runtime.region import RegionError
+
+HEADER_CONSTANTS = {
+    "MAGIC": region.MAGIC,
+    "VERSION": region.VERSION,
+    "SLOTS": region.SLOTS,
+    "CARDS": region.CARDS,
+    "USED_OFFSET": region.USED_OFFSET,
+    "DENIED_OFFSET": region.DENIED_OFFSET,
+    "SIZE": region.SIZE,
+    "LOCK_ADMISSION": region.LOCK_ADMISSION,
+    "LOCK_SLOT": region.LOCK_SLOT,
+}
+
+
+def test_constants_equal_the_librarys() -> None:
+    text = (SOURCES / "include" / "vgpu_region.h").read_text()
+    defines = dict(re.findall(r"^#define VGPU_REGION_(\w+) (.+?)(?: /\*.*)?$", text, re.MULTILINE))
+    values: dict[str, int] = {}
+    for name, expression in defines.items():
+        plain = re.sub(r"VGPU_REGION_|UINT64_C", "", expression)
+        values[name] = eval(plain, {}, values)  # noqa: S307 - arithmetic of our own header
+    assert values == HEADER_CONSTANTS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    region.create(tmp_path / "usage")
+    return tmp_path / "usage"
+
+
+def put(path: Path, offset: int, value: int) -> None:
+    with path.open("r+b") as file:
+        os.pwrite(file.fileno(), struct.pack("<Q", value), offset)
+
+
+def cell(card: int, slot: int, base: int = region.USED_OFFSET) -> int:
+    return base + (card * region.SLOTS + slot) * 8
+
+
+def test_new_region_is_empty_and_writable_by_all(path: Path) -> None:
+    usage = region.read(path)
+    assert (set(usage.used_bytes), set(usage.denied), usage.live_slots) == ({0}, {0}, 0)
+    assert path.stat().st_mode & 0o777 == 0o666
+    assert path.stat().st_size == region.SIZE
+
+
+def test_only_locked_slots_count(path: Path) -> None:
+    put(path, cell(1, 5), 7 * MIB)
+    put(path, cell(1, 6), 9 * MIB)
+    put(path, cell(1, 6, region.DENIED_OFFSET), 3)
+    with path.open("r+b") as owner:
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, region.LOCK_SLOT + 5, 1, 0)
+        fcntl.fcntl(owner, fcntl.F_OFD_SETLK, lock)
+        usage = region.read(path)
+    assert (usage.used_bytes[1], usage.denied[1], usage.live_slots) == (7 * MIB, 3, 1)
+    assert region.read(path).live_slots == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 24, 4096, region.SIZE - 1, region.SIZE + 1])
+def test_wrong_size_is_refused(path: Path, size: int) -> None:
+    os.truncate(path, size)
+    with pytest.raises(RegionError):
+        region.read(path)
+
+
+def test_garbage_is_refused(path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    path.write_bytes(random.Random(seed).randbytes(region.SIZE))
+    with pytest.raises(RegionError):
+        region.read(path)
+
+
+def test_garbage_behind_the_header_is_refused_only_in_live_slots(path: Path) -> None:
+    put(path, cell(0, 3), region.USED_MAX + 1)
+    assert region.read(path).used_bytes[0] == 0
+    with path.open("r+b") as owner:
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, region.LOCK_SLOT + 3, 1, 0)
+        fcntl.fcntl(owner, fcntl.F_OFD_SETLK, lock)
+        with pytest.raises(RegionError):
+            region.read(path)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        region.read(tmp_path / "usage")
+
+
+def test_link_in_its_place_is_not_followed(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        region.read(path)
+
+
+def test_grown_region_is_cut(path: Path) -> None:
+    os.truncate(path, 1 << 30)
+    assert region.trim(path)
+    assert not region.trim(path)
+    assert region.read(path).live_slots == 0
+
+
+def test_what_the_library_wrote(container: Slice) -> None:
+    container.configure()
+    script = f"kfd.alloc(GPU, 300 * MIB); kfd.alloc(GPU, 200 * MIB)\ntry: kfd.alloc(GPU, 600 * MIB)\nexcept OSError: pass\n"
+    process = container.start(["python3", "-c", f"from tests.runtime import kfd\nGPU, MIB = 13261, 1 << 20\n{script}\nprint(1, flush=True)\ninput()"])  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        usage = region.read(container.region)
+        process.kill()
+    assert (usage.used_bytes[0], usage.denied[0], usage.live_slots) == (500 * MIB, 1, 1)
+    assert region.read(container.region).used_bytes[0] == 0

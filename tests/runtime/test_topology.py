@@ -1,0 +1,76 @@
+"""Total memory and units, as programs read them from the KFD topology."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import MIB, Slice, card
+
+NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
+CARD_BYTES = 16368 * MIB
+PROPERTIES = f"cpu_cores_count 0\nsimd_count 240\nsimd_per_cu 4\nlocal_mem_size {CARD_BYTES}\nnum_xcc 1\n"
+BANK = "heap_type {heap}\nsize_in_bytes {size}\nflags 0\nwidth 2048\n"
+
+
+@pytest.fixture
+def sys(container: Slice) -> Path:
+    """A processor (node 0), our card (node 1) and a stranger's card (node 2)."""
+    nodes = container.folder / "sys" / NODES.removeprefix("/sys/")
+    for node, gpu_id, properties in ((0, 0, "simd_count 0\n"), (1, 13261, PROPERTIES), (2, 99, PROPERTIES)):
+        bank = nodes / str(node) / "mem_banks" / "0"
+        bank.mkdir(parents=True)
+        (nodes / str(node) / "gpu_id").write_text(f"{gpu_id}\n")
+        (nodes / str(node) / "properties").write_text(properties)
+        (bank / "properties").write_text(BANK.format(heap=1 if gpu_id else 0, size=CARD_BYTES))
+    return container.folder / "sys"
+
+
+def read(container: Slice, sys: Path, path: str) -> str:
+    return "\n".join(container.output(f"print(open({path!r}).read(), end='')", STUB_SYS=str(sys))) + "\n"
+
+
+def test_units_and_memory_are_the_slices(container: Slice, sys: Path) -> None:
+    container.configure()
+    expected = PROPERTIES.replace("simd_count 240", "simd_count 60").replace(str(CARD_BYTES), str(1024 * MIB))
+    assert read(container, sys, f"{NODES}/1/properties") == expected
+    assert read(container, sys, f"{NODES}/1/mem_banks/0/properties") == BANK.format(heap=1, size=1024 * MIB)
+
+
+def test_class_folder_tells_the_same(container: Slice, sys: Path) -> None:
+    (sys / "class" / "kfd").mkdir(parents=True)
+    (sys / "class" / "kfd" / "kfd").symlink_to(sys / "devices/virtual/kfd/kfd")
+    container.configure()
+    text = read(container, sys, NODES.replace("devices/virtual", "class") + "/1/properties")
+    assert "simd_count 60\n" in text
+
+
+def test_a_card_with_two_banks_has_one_limit(container: Slice, sys: Path) -> None:
+    node = sys / NODES.removeprefix("/sys/") / "1"
+    (node / "mem_banks" / "1").mkdir()
+    (node / "mem_banks" / "0" / "properties").write_text(BANK.format(heap=1, size=256 * MIB))
+    (node / "mem_banks" / "1" / "properties").write_text(BANK.format(heap=2, size=CARD_BYTES - 256 * MIB))
+    container.configure()
+    assert f"size_in_bytes {256 * MIB}\n" in read(container, sys, f"{NODES}/1/mem_banks/0/properties")
+    assert f"size_in_bytes {768 * MIB}\n" in read(container, sys, f"{NODES}/1/mem_banks/1/properties")
+
+
+@pytest.mark.parametrize("path", ["0/properties", "2/properties", "1/gpu_id", "0/mem_banks/0/properties"])
+def test_other_files_are_as_they_are(container: Slice, sys: Path, path: str) -> None:
+    container.configure()
+    real = (sys / NODES.removeprefix("/sys/") / path).read_text()
+    assert read(container, sys, f"{NODES}/{path}") == real
+
+
+def test_limit_above_the_card_changes_nothing(container: Slice, sys: Path) -> None:
+    container.configure(card(mem_bytes=64 << 30, mask=(1 << 60) - 1))
+    assert read(container, sys, f"{NODES}/1/properties") == PROPERTIES
+
+
+def test_without_a_config_all_is_as_it_is(container: Slice, sys: Path) -> None:
+    assert read(container, sys, f"{NODES}/1/properties") == PROPERTIES
+
+
+def test_missing_files_stay_missing(container: Slice, sys: Path) -> None:
+    container.configure()
+    done = container.run(f"open('{NODES}/9/properties')", STUB_SYS=str(sys))
+    assert "FileNotFoundError" in done.stderr
