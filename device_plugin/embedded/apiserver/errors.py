@@ -1,0 +1,109 @@
+"""Refusals, as the Status objects that Kubernetes answers with.
+
+Wording follows k8s.io/apimachinery/pkg/api/errors and k8s.io/apiserver/pkg/storage/errors, because clients
+and people read it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One field that is wrong: `field` is its path, `message` the complaint without the path."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+class ApiError(Exception):
+    """A request that ends with a Status of kind Failure and HTTP status `code`."""
+
+    def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details = details
+
+    def status(self) -> dict[str, Any]:
+        """The Status object, as it goes over the wire."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            **({} if self.details is None else {"details": self.details}),
+            "code": self.code,
+        }
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    """401: the bearer token is unknown."""
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def not_found(plural: str, name: str) -> ApiError:
+    """404: no such object; `plural` is qualified by its group (`leases.coordination.k8s.io`)."""
+    details = {"name": name, "kind": plural.partition(".")[0]}
+    return ApiError(404, "NotFound", f'{plural} "{name}" not found', details)
+
+
+def no_such_path() -> ApiError:
+    """404: nothing is served at this path."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> ApiError:
+    """405: the path exists, the method does not."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def already_exists(plural: str, name: str) -> ApiError:
+    """409: an object of that name is there."""
+    details = {"name": name, "kind": plural.partition(".")[0]}
+    return ApiError(409, "AlreadyExists", f'{plural} "{name}" already exists', details)
+
+
+def conflict(plural: str, name: str, why: str) -> ApiError:
+    """409: the object is not in the state that the request expects."""
+    message = f'Operation cannot be fulfilled on {plural} "{name}": {why}'
+    return ApiError(409, "Conflict", message, {"name": name, "kind": plural.partition(".")[0]})
+
+
+def expired(message: str) -> ApiError:
+    """410: the history that was asked for is gone."""
+    return ApiError(410, "Expired", message)
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    """415: the body's format is not one of `accepted`."""
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return ApiError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+
+
+def invalid(kind: str, name: str, causes: Sequence[Cause]) -> ApiError:
+    """422: the object breaks its own rules."""
+    lines = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+    details = {
+        "name": name,
+        "kind": kind,
+        "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
+    }
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
+
+
+def too_new(wanted: int, current: int) -> ApiError:
+    """504: the client has seen a version that this server has not reached."""
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
