@@ -1,0 +1,207 @@
+"""One life of the kubelet process: from start to stop or restart. Containers outlive it."""
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from device_plugin.core.requests import parse_quantity
+from device_plugin.embedded.kubelet import pod_spec
+from device_plugin.embedded.kubelet.admission import Rejection, admit
+from device_plugin.embedded.kubelet.api import Api
+from device_plugin.embedded.kubelet.devices import DeviceManager
+from device_plugin.embedded.kubelet.node_status import NodeStatus
+from device_plugin.embedded.kubelet.pod_resources import PodResources
+from device_plugin.embedded.kubelet.pod_source import PodSource
+from device_plugin.embedded.kubelet.pod_spec import Json
+from device_plugin.embedded.kubelet.pod_status import rejected_status
+from device_plugin.embedded.kubelet.pod_worker import PodWorker, Surroundings
+from device_plugin.embedded.kubelet.registration import CHECKPOINT, Registration
+from device_plugin.embedded.kubelet.reporter import Reporter, now
+from device_plugin.embedded.kubelet.timing import Timing
+from device_plugin.embedded.runtime.containers import Container, Runtime
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What all lives of one kubelet share."""
+
+    name: str
+    kubelet_dir: Path
+    api_url: str
+    token: str
+    timing: Timing
+    base: Mapping[str, str]
+
+
+class Session:
+    """The kubelet from one start to its stop."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._random = rng
+        self._lock = threading.Lock()
+        self._pods: dict[str, Json] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._rejected: set[str] = set()
+        self._stopping = False
+        self._survivors = runtime.containers()
+        timing = config.timing
+        self._api = Api(config.api_url, config.token)
+        self._watch_api = Api(config.api_url, config.token)
+        plugins = config.kubelet_dir / "device-plugins"
+        plugins.mkdir(parents=True, exist_ok=True)
+        self.devices = DeviceManager(
+            plugins / CHECKPOINT, rng, timing, self._active_uids, lambda: self._node.changed()
+        )
+        self._registration = Registration(plugins, self.devices)
+        self.pod_resources = PodResources(
+            config.kubelet_dir / "pod-resources" / "kubelet.sock", self.devices, self._active_pods
+        )
+        self._reporter = Reporter(self._api, config.name, timing.api_retry)
+        self._node = NodeStatus(
+            self._api, config.name, config.base, self.devices.capacity, timing.node_status, timing.api_retry
+        )
+        self._source = PodSource(
+            self._watch_api, config.name, self._on_list, self._on_event, timing.api_retry
+        )
+        self._around = Surroundings(self.devices, runtime, self._reporter, timing, config.name)
+
+    def start(self) -> None:
+        """Serve the sockets, publish the node, and follow its pods."""
+        self._registration.start()
+        self.pod_resources.start()
+        self._reporter.start()
+        self._node.start()
+        self._source.start()
+
+    def stop(self) -> None:
+        """End, but leave the containers alone."""
+        self._stopping = True
+        # Closing the plugins' connections ends an Allocate under way, on which the pods' thread may wait.
+        self._registration.stop()
+        self._source.stop()
+        for worker in self._workers.values():
+            worker.abandon()
+        self._node.stop()
+        self._reporter.stop()
+        self.pod_resources.stop()
+        self._api.close()
+
+    def _on_list(self, pods: list[Json]) -> None:
+        listed = {pod_spec.uid(pod) for pod in pods}
+        for uid in set(self._pods) - listed:
+            self._remove(self._pods[uid])
+        for pod in pods:
+            self._see(pod)
+        for container in self._survivors:
+            if container.spec.pod_uid not in listed and container.spec.pod_uid not in self._workers:
+                self._end_orphan(container.spec.pod)
+        # Later pods with adopted containers' UIDs cannot appear: a UID is never used again.
+        self._survivors = []
+
+    def _on_event(self, kind: str, pod: Json) -> None:
+        if kind == "DELETED":
+            self._remove(pod)
+        else:
+            self._see(pod)
+
+    def _see(self, pod: Json) -> None:
+        """A pod was added or changed."""
+        uid = pod_spec.uid(pod)
+        with self._lock:
+            known = uid in self._pods
+            self._pods[uid] = pod
+        if not known:
+            self._add(pod)
+        elif pod_spec.deleting(pod):
+            self._delete(pod)
+
+    def _add(self, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
+        mine = [container for container in self._survivors if container.spec.pod_uid == uid]
+        if pod_spec.terminal(pod) and not mine:
+            self._rejected.add(uid)
+        elif not pod_spec.deleting(pod):
+            rejection = self._admit(pod, mine)
+            if self._stopping:
+                return
+            if rejection is not None:
+                self._reject(pod, rejection, mine)
+                return
+        if pod_spec.deleting(pod) and not mine:
+            self._rejected.add(uid)
+            self._delete(pod)
+        elif uid not in self._rejected:
+            self._start_worker(pod, mine)
+            if pod_spec.deleting(pod):
+                self._delete(pod)
+
+    def _start_worker(self, pod: Json, adopted: list[Container]) -> PodWorker:
+        worker = PodWorker(pod, self._around, self._random.getrandbits(32), adopted)
+        self._workers[worker.uid] = worker
+        worker.start()
+        return worker
+
+    def _admit(self, pod: Json, mine: list[Container]) -> Rejection | None:
+        running = {container.spec.name for container in mine if container.exit_code is None}
+        others = [other for other in self._active_pods() if pod_spec.uid(other) != pod_spec.uid(pod)]
+        # Tickets are the device manager's to count, not the predicate's: it knows which are free.
+        allocatable = {
+            name: math.floor(parse_quantity(text) or 0) for name, text in self._config.base.items()
+        }
+        return admit(pod, self.devices, running, others, allocatable)
+
+    def _reject(self, pod: Json, rejection: Rejection, mine: list[Container]) -> None:
+        log.info("pod %s/%s rejected: %s", *pod_spec.key(pod), rejection.message)
+        self._rejected.add(pod_spec.uid(pod))
+        self._reporter.event(pod, rejection.reason, rejection.message)
+        self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
+        if mine:
+            self._end_orphan(pod)
+
+    def _end_orphan(self, pod: Json) -> None:
+        """End the containers of a pod that is gone or was rejected, with nobody to tell."""
+        uid = pod_spec.uid(pod)
+        mine = [container for container in self._runtime.containers() if container.spec.pod_uid == uid]
+        if uid not in self._workers:
+            self._start_worker(pod, mine)
+        self._workers[uid].remove(pod)
+
+    def _delete(self, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
+        if uid in self._rejected or uid not in self._workers:
+            self._reporter.status(pod, None, delete=True)
+        else:
+            self._workers[uid].terminate(pod)
+
+    def _remove(self, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
+        with self._lock:
+            self._pods.pop(uid, None)
+        self._rejected.discard(uid)
+        if uid in self._workers:
+            self._workers[uid].remove(pod)
+        self._workers = {
+            uid: worker for uid, worker in self._workers.items() if uid in self._pods or worker.alive
+        }
+
+    def _active_pods(self) -> list[Json]:
+        """Pods that hold their tickets: taken or being decided, not ended, not gone from the API server."""
+        with self._lock:
+            pods = dict(self._pods)
+        workers = self._workers
+        return [
+            pod
+            for uid, pod in pods.items()
+            if uid not in self._rejected and not (uid in workers and workers[uid].finished.is_set())
+        ]
+
+    def _active_uids(self) -> set[str]:
+        return {pod_spec.uid(pod) for pod in self._active_pods()}

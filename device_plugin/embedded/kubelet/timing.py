@@ -1,0 +1,24 @@
+"""How long the stand-in waits where the real kubelet waits longer. All in seconds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Delays of one kubelet; in brackets the real one's.
+
+    `retry`: after a container could not be created [10 to 15]. `backoff`, doubling up to `backoff_limit`: before the
+    second restart of a container that ended [10 to 300]. `pre_start`: PreStartContainer's deadline [30].
+    `endpoint_grace`: how long a stopped plugin's resource keeps its capacity [300]. `node_status`: at least so long
+    between two writes of the node's status [10]. `cdi_lag`: the most by which the runtime's CDI cache is late.
+    `api_retry`: between attempts to reach the API server.
+    """
+
+    retry: float = 0.1
+    backoff: float = 0.1
+    backoff_limit: float = 2.0
+    pre_start: float = 30.0
+    endpoint_grace: float = 300.0
+    node_status: float = 0.05
+    cdi_lag: float = 0.05
+    api_retry: float = 0.2

@@ -1,0 +1,102 @@
+"""What the kubelet stand-in needs of a runtime, and what both kinds of runtime share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class CreateError(Exception):
+    """A container could not be made. `reason` is what the kubelet shows: CreateContainerError or RunContainerError."""
+
+    def __init__(self, message: str, reason: str = "CreateContainerError") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container of a pod, ready to be made. `devices` are CDI names; `pod` is the pod object as JSON gives it.
+
+    `plugin_env` comes from Allocate; the container's own `env` overrides it and what CDI sets.
+    """
+
+    pod: Mapping[str, Any]
+    name: str
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    plugin_env: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    attempt: int = 0
+
+    @property
+    def pod_uid(self) -> str:
+        """The pod's UID."""
+        return str(self.pod["metadata"]["uid"])
+
+    @property
+    def label(self) -> str:
+        """`<namespace>_<pod>_<container>`: the name of its log."""
+        metadata = self.pod["metadata"]
+        return f"{metadata['namespace']}_{metadata['name']}_{self.name}"
+
+
+class Container(Protocol):
+    """A container that was started."""
+
+    spec: ContainerSpec
+    id: str
+    exit_code: int | None
+    """None while it runs."""
+
+    def terminate(self) -> None:
+        """SIGTERM to its first process."""
+
+    def kill(self) -> None:
+        """SIGKILL to all of it."""
+
+
+class Runtime(Protocol):
+    """Makes containers, keeps those it made, and survives the kubelet."""
+
+    def create(self, spec: ContainerSpec, on_exit: Callable[[], None]) -> Container:
+        """Make and start a container. Raises CreateError. `on_exit` is called, on any thread, when it ends."""
+
+    def containers(self) -> list[Container]:
+        """The newest attempt of every container whose pod was not forgotten."""
+
+    def forget(self, pod_uid: str) -> None:
+        """Drop the records of a pod whose containers have all ended."""
+
+    def close(self) -> None:
+        """Kill everything and wait for it."""
+
+
+class ProcessGroups:
+    """One file per live container, `pod<UID>/<container-id>`, that holds its process group: it stands for a cgroup."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, pod_uid: str, container_id: str, pgid: int) -> None:
+        """Say that the container lives, in one step that no reader sees half done."""
+        folder = self._folder / f"pod{pod_uid}"
+        while True:
+            folder.mkdir(exist_ok=True)
+            partial = self._folder / f".{container_id}"
+            partial.write_text(f"{pgid}\n")
+            try:
+                partial.rename(folder / container_id)
+            except FileNotFoundError:
+                continue  # the pod's last other container ended between the two steps
+            return
+
+    def remove(self, pod_uid: str, container_id: str) -> None:
+        """Say that the container is gone; the pod's folder goes with its last container."""
+        folder = self._folder / f"pod{pod_uid}"
+        (folder / container_id).unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:
+            return  # another container lives

@@ -1,0 +1,116 @@
+"""Containers without a process, for tests with tens of thousands of them.
+
+CDI names are resolved and mount sources read as for a real container; then a callback sees what a process would have
+seen. To the node agent a minimal container is as alive as a real one: its file below the process-groups folder holds
+the process group of one sleeping process that all of them share, and is removed when the container ends.
+"""
+
+import secrets
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from device_plugin.embedded.runtime.cdi import CdiCache, CdiError
+from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError, ProcessGroups
+from device_plugin.embedded.runtime.records import Records
+
+OnStart = Callable[[Mapping[str, Any], str, Mapping[str, bytes], Mapping[str, str]], int | None]
+"""Called as (pod, container name, files by container path, environment); an int ends the container with that code."""
+
+
+Stubborn = Callable[[ContainerSpec], bool]
+"""Says of a container whether it ignores SIGTERM."""
+
+
+def never(_: ContainerSpec) -> bool:
+    """No container is stubborn."""
+    return False
+
+
+class MinimalContainer:
+    """A container that is only a record. It ends when it is told to."""
+
+    def __init__(
+        self, spec: ContainerSpec, on_end: Callable[["MinimalContainer", int], None], *, stubborn: bool
+    ) -> None:
+        self.spec = spec
+        self.id = secrets.token_hex(16)
+        self.exit_code: int | None = None
+        self._on_end = on_end
+        self._stubborn = stubborn
+
+    def terminate(self) -> None:
+        """End with 143, unless it is stubborn."""
+        if not self._stubborn:
+            self._on_end(self, 143)
+
+    def kill(self) -> None:
+        """End with 137."""
+        self._on_end(self, 137)
+
+
+class MinimalRuntime:
+    """Makes minimal containers. `stubborn(spec)` says which of them ignore SIGTERM until the grace period is over."""
+
+    def __init__(
+        self,
+        cdi: CdiCache,
+        groups: ProcessGroups,
+        on_start: OnStart,
+        stubborn: Stubborn = never,
+    ) -> None:
+        self._cdi = cdi
+        self._groups = groups
+        self._on_start = on_start
+        self._stubborn = stubborn
+        self._records = Records()
+        self._lock = threading.Lock()
+        self._exits: dict[str, Callable[[], None]] = {}
+        # It ends when its standard input does: with this process, whatever becomes of it.
+        self._sleeper = subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def create(self, spec: ContainerSpec, on_exit: Callable[[], None]) -> Container:
+        """Resolve the CDI devices, read the mounted files, call `on_start`. Raises CreateError."""
+        try:
+            edits = self._cdi.resolve(spec.devices)
+            for source, _ in edits.devices:
+                Path(source).stat()
+            files = {mount.target: Path(mount.source).read_bytes() for mount in edits.mounts}
+        except (CdiError, OSError) as error:
+            raise CreateError(str(error)) from None
+        container = MinimalContainer(spec, self._end, stubborn=self._stubborn(spec))
+        with self._lock:
+            self._exits[container.id] = on_exit
+        self._groups.add(spec.pod_uid, container.id, self._sleeper.pid)
+        self._records.add(container)
+        code = self._on_start(spec.pod, spec.name, files, {**edits.env, **spec.plugin_env, **spec.env})
+        if code is not None:
+            self._end(container, code)
+        return container
+
+    def containers(self) -> list[Container]:
+        """The newest attempt of every container whose pod was not forgotten."""
+        return self._records.all()
+
+    def forget(self, pod_uid: str) -> None:
+        """Drop the records of a pod whose containers have all ended."""
+        self._records.forget(pod_uid)
+
+    def close(self) -> None:
+        """End every container, and the process that they share."""
+        for container in self._records.all():
+            container.kill()
+        self._sleeper.communicate()
+
+    def _end(self, container: MinimalContainer, code: int) -> None:
+        with self._lock:
+            on_exit = self._exits.pop(container.id, None)
+        if on_exit is None:
+            return
+        self._groups.remove(container.spec.pod_uid, container.id)
+        container.exit_code = code
+        on_exit()
