@@ -1,0 +1,177 @@
+"""Cards of a simulated machine, described in YAML; the topology tree and the simulated driver follow from them.
+
+An example, with everything optional but `version` and each card's `preset`::
+
+    version: v1
+    cards:
+      - preset: hygon-60cu-16gib
+        count: 2
+      - preset: amd-304cu-192gib
+        memoryMiB: 65520     # any key of the preset can be given
+        numa: 1
+      - preset: nvidia       # a foreign card: in DRM, not in KFD
+
+Keys of a card: `name`, `vendor`, `device` (PCI ids), `memoryMiB`, `computeUnits`, `xcc`, `gfx` ("9.0.6"; from
+10 on it is RDNA, whose units come in pairs), `kfd` (false: another driver's card), `pci`, `numa`, `uniqueId`.
+"""
+
+import dataclasses
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+VERSION = "v1"
+MAX_CARDS = 16
+MAX_COMPUTE_UNITS = 1024
+MAX_XCC = 16
+FIRST_RENDER_MINOR = 128
+
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_GFX = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})")
+
+
+class SpecError(ValueError):
+    """A description of cards that makes no machine; the message names the card and the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimCard:
+    """One simulated card. Memory in MiB; `unique_id` and `pci` are empty until `number` gives them."""
+
+    name: str
+    vendor: int
+    device: int
+    memory_mib: int
+    compute_units: int
+    xcc: int = 1
+    gfx: str = "9.0.6"
+    kfd: bool = True
+    pci: str = ""
+    numa: int = 0
+    unique_id: int = 0
+
+    @property
+    def gfx_version(self) -> tuple[int, int, int]:
+        """Major, minor and stepping of the instruction set."""
+        major, minor, step = self.gfx.split(".")
+        return int(major), int(minor), int(step)
+
+    @property
+    def paired(self) -> bool:
+        """RDNA: units 2i and 2i+1 are one workgroup processor, masked together."""
+        return self.gfx_version[0] >= 10
+
+    @property
+    def gpu_id(self) -> int:
+        """The 16-bit id that KFD makes from what does not change about a card (kfd_generate_gpu_id)."""
+        return zlib.crc32(f"{self.pci} {self.device} {self.unique_id}".encode()) % 0xFFFF + 1
+
+
+# Debian's HIP 5.2.3 knows gfx up to 9.0.10 and 10.3.x, so the 8-XCC card says gfx90a where hardware says 9.4.2.
+PRESETS: Mapping[str, SimCard] = {
+    "hygon-60cu-16gib": SimCard("Z100", 0x1D94, 0x54B7, 16368, 60),
+    "hygon-120cu-64gib": SimCard("K100-AI", 0x1D94, 0x6210, 65520, 120, gfx="9.0.8"),
+    "amd-60cu-16gib": SimCard("vega20", 0x1002, 0x66A1, 16368, 60),
+    "amd-304cu-192gib": SimCard("mi300x", 0x1002, 0x74A1, 196592, 304, xcc=8, gfx="9.0.10"),
+    "amd-rdna-80cu-16gib": SimCard("navi21", 0x1002, 0x73BF, 16368, 80, gfx="10.3.0"),
+    "nvidia": SimCard("GA102", 0x10DE, 0x2235, 46068, 84, kfd=False),
+}
+
+_KEYS = {
+    "name": "name", "vendor": "vendor", "device": "device", "memoryMiB": "memory_mib",
+    "computeUnits": "compute_units", "xcc": "xcc", "gfx": "gfx", "kfd": "kfd", "pci": "pci", "numa": "numa",
+    "uniqueId": "unique_id",
+}  # fmt: skip
+
+
+def load(path: Path) -> list[SimCard]:
+    """Read a YAML file. Raises SpecError, which says what to change."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: {error}") from error
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
+
+
+def parse(text: str) -> list[SimCard]:
+    """Read the YAML text into cards with PCI addresses and unique ids. Raises SpecError."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SpecError(f"not YAML: {error}") from error
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        raise SpecError(f"the first key must be 'version: {VERSION}'")
+    _known(document, ("version", "cards"), "at the top")
+    entries = document.get("cards")
+    if not isinstance(entries, list) or not entries:
+        raise SpecError("'cards' must be a list of at least one card")
+    cards = [card for index, entry in enumerate(entries) for card in _cards(entry, f"card {index}")]
+    return number(cards)
+
+
+def number(cards: Sequence[SimCard]) -> list[SimCard]:
+    """Give each card without one a PCI address and a unique id, and check that the machine can exist."""
+    if len(cards) > MAX_CARDS:
+        raise SpecError(f"{len(cards)} cards: at most {MAX_CARDS} can be simulated")
+    numbered = [
+        dataclasses.replace(
+            card,
+            pci=card.pci or f"0000:{0x19 + 8 * index:02x}:00.0",
+            unique_id=card.unique_id or 0x1122334455667700 + index + 1,
+        )
+        for index, card in enumerate(cards)
+    ]
+    for what in ("pci", "unique_id", "gpu_id"):
+        if len({getattr(card, what) for card in numbered}) != len(numbered):
+            raise SpecError(f"two cards have the same {what}; give one of them another uniqueId or pci")
+    return numbered
+
+
+def _cards(entry: object, where: str) -> Iterator[SimCard]:
+    if not isinstance(entry, dict):
+        raise SpecError(f"{where}: must be a map with 'preset'")
+    _known(entry, ("preset", "count", *_KEYS), where)
+    preset = PRESETS.get(str(entry.get("preset")))
+    if preset is None:
+        raise SpecError(f"{where}: 'preset' must be one of {', '.join(PRESETS)}")
+    count = entry.get("count", 1)
+    if type(count) is not int or not 1 <= count <= MAX_CARDS:
+        raise SpecError(f"{where}: 'count' must be a number from 1 to {MAX_CARDS}, not {count!r}")
+    if count > 1 and {"pci", "uniqueId"} & entry.keys():
+        raise SpecError(f"{where}: 'pci' and 'uniqueId' name one card; leave them out or leave 'count' out")
+    changes: dict[str, Any] = {_KEYS[key]: value for key, value in entry.items() if key in _KEYS}
+    card = _checked(preset, changes, where)
+    yield from [card] * count
+
+
+def _checked(preset: SimCard, changes: dict[str, Any], where: str) -> SimCard:
+    for field in dataclasses.fields(preset):
+        value = changes.get(field.name)
+        if value is not None and type(value) is not type(getattr(preset, field.name)):
+            raise SpecError(f"{where}: {field.name} must be {field.type}, not {value!r}")
+    card = dataclasses.replace(preset, **changes)
+    rules = {
+        "memoryMiB must be positive": 0 < card.memory_mib < 1 << 40,
+        f"xcc must be 1 to {MAX_XCC}": 1 <= card.xcc <= MAX_XCC,
+        f"computeUnits must be 1 to {MAX_COMPUTE_UNITS}": 1 <= card.compute_units <= MAX_COMPUTE_UNITS,
+        "gfx must look like 9.0.6": _GFX.fullmatch(card.gfx) is not None,
+        "pci must look like 0000:19:00.0": not card.pci or _PCI.fullmatch(card.pci) is not None,
+        "vendor and device must be 16-bit": 0 < card.vendor < 1 << 16 and 0 < card.device < 1 << 16,
+    }
+    for rule, kept in rules.items():
+        if not kept:
+            raise SpecError(f"{where}: {rule}")
+    if card.compute_units % (card.xcc * (2 if card.paired else 1)):
+        raise SpecError(f"{where}: {card.compute_units} computeUnits do not divide into XCCs and pairs")
+    return card
+
+
+def _known(entry: Mapping[Any, Any], keys: Sequence[str], where: str) -> None:
+    if unknown := sorted(str(key) for key in entry if key not in keys):
+        raise SpecError(f"{where}: unknown key {', '.join(unknown)}; known are {', '.join(keys)}")

@@ -1,0 +1,105 @@
+/*
+ * File descriptors that stand for the device nodes.
+ *
+ * Each is an anonymous file, large and empty, so that the runtime's mmap of doorbells and of memory just works. Copies
+ * of a descriptor are recognised by the file they refer to, whatever closed and reused its number meanwhile.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "simkfd.h"
+
+#define DEVICES (SIM_MAX_CARDS + 1)
+#define DEVICE_BYTES (INT64_C(1) << 50)
+
+static struct device {
+	bool made;
+	int fd;
+	dev_t dev;
+	ino_t ino;
+} devices[DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool refers_to(int fd, const struct device *device)
+{
+	struct stat st;
+
+	return device->made && fstat(fd, &st) == 0 && st.st_ino == device->ino && st.st_dev == device->dev;
+}
+
+static int make(struct device *device)
+{
+	struct stat st;
+	int fd = memfd_create("simkfd", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, DEVICE_BYTES) < 0 || fstat(fd, &st) < 0) {
+		close(fd);
+		return -1;
+	}
+	*device = (struct device){.made = true, .fd = fd, .dev = st.st_dev, .ino = st.st_ino};
+	return 0;
+}
+
+/* The device that a path names, or -1. */
+static int device_of(const char *path)
+{
+	const struct sim_world *world = sim_world();
+	unsigned minor;
+
+	if (strcmp(path, "/dev/kfd") == 0)
+		return SIM_DEVICE_KFD;
+	if (sscanf(path, "/dev/dri/renderD%u", &minor) == 1)
+		for (int card = 0; card < world->card_count; card++)
+			if (world->cards[card].render_minor == minor)
+				return card;
+	return -1;
+}
+
+int sim_device_open(const char *path, int flags)
+{
+	int index = device_of(path);
+	char node[512];
+	int fd = -1;
+
+	snprintf(node, sizeof(node), "%s%s", sim_world()->dev, path + strlen("/dev"));
+	if (index < 0 || access(node, F_OK) != 0) {
+		errno = ENOENT;
+		return -1;
+	}
+	pthread_mutex_lock(&lock);
+	if (refers_to(devices[index].fd, &devices[index]) || make(&devices[index]) == 0)
+		fd = fcntl(devices[index].fd, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 3);
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+bool sim_device_is(int fd, int device)
+{
+	return refers_to(fd, &devices[device]);
+}
+
+int sim_device_render_card(int fd)
+{
+	for (int card = 0; card < sim_world()->card_count; card++)
+		if (refers_to(fd, &devices[card]))
+			return card;
+	return -1;
+}
+
+/* In a forked child: the kernel gives it a KFD process of its own when it opens the device itself. */
+void sim_device_forget(void)
+{
+	for (int index = 0; index < DEVICES; index++) {
+		if (devices[index].made && refers_to(devices[index].fd, &devices[index]))
+			close(devices[index].fd);
+		devices[index].made = false;
+	}
+}

@@ -1,0 +1,140 @@
+/* The ioctls, by number. What this driver does not know it refuses, as the kernel does. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "simkfd.h"
+
+#define CLOCK_HZ UINT64_C(1000000000)
+#define GPU_CLOCK_DIVISOR 10 /* a card's counter runs at 100 MHz */
+
+static int clock_counters(struct kfd_clock_counters *args)
+{
+	uint64_t now = sim_now_ns();
+
+	args->gpu_clock = sim_card_index(args->gpu_id) < 0 ? 0 : now / GPU_CLOCK_DIVISOR;
+	args->cpu_clock = args->system_clock = now;
+	args->system_clock_hz = CLOCK_HZ;
+	return 0;
+}
+
+/* LDS and scratch live above the canonical address space, GPU virtual memory fills what a process can map. */
+static int apertures(struct kfd_get_apertures *args)
+{
+	struct kfd_aperture *out = (struct kfd_aperture *)(uintptr_t)args->apertures_ptr;
+	uint32_t room = args->num_of_nodes;
+	uint32_t count = 0;
+
+	for (int card = 0; card < sim_world()->card_count; card++) {
+		if (sim_card_hidden(card))
+			continue;
+		if (count < room)
+			out[count] = (struct kfd_aperture){
+				.lds_base = UINT64_C(1) << 48, .lds_limit = UINT64_C(1) << 48 | UINT32_MAX,
+				.scratch_base = UINT64_C(2) << 48, .scratch_limit = UINT64_C(2) << 48 | UINT32_MAX,
+				.gpuvm_base = 0x200000, .gpuvm_limit = (UINT64_C(1) << 47) - 1,
+				.gpu_id = sim_world()->cards[card].gpu_id,
+			};
+		count++;
+	}
+	args->num_of_nodes = count < room || room == 0 ? count : room;
+	return 0;
+}
+
+static int tile_config(struct kfd_tile_config *args)
+{
+	if (sim_card_index(args->gpu_id) < 0)
+		return -EINVAL;
+	args->num_tiles = args->num_macro_tiles = 0;
+	args->gb_addr_config = 0x2a114042; /* as a gfx906 card has it */
+	args->num_banks = args->num_ranks = 0;
+	return 0;
+}
+
+static int version(struct kfd_get_version *args)
+{
+	args->major = KFD_SIM_MAJOR;
+	args->minor = KFD_SIM_MINOR;
+	return 0;
+}
+
+/* A negative number asks; retrying after a page fault is what these cards cannot do. */
+static int xnack_mode(struct kfd_xnack_mode *args)
+{
+	if (args->enabled > 0)
+		return -EPERM;
+	args->enabled = 0;
+	return 0;
+}
+
+/* Nothing to do for a driver that executes nothing, but the card must be there. */
+static int accept(uint32_t gpu_id)
+{
+	return sim_card_index(gpu_id) < 0 ? -EINVAL : 0;
+}
+
+int sim_ioctl(unsigned long request, void *args)
+{
+	switch (_IOC_NR(request)) {
+	case KFD_NR_GET_VERSION:
+		return version(args);
+	case KFD_NR_CREATE_QUEUE:
+		return sim_queue_create(args);
+	case KFD_NR_DESTROY_QUEUE:
+		return sim_queue_destroy(args);
+	case KFD_NR_SET_MEMORY_POLICY:
+		return accept(((struct kfd_set_memory_policy *)args)->gpu_id);
+	case KFD_NR_GET_CLOCK_COUNTERS:
+		return clock_counters(args);
+	case KFD_NR_UPDATE_QUEUE:
+		return sim_queue_update(args);
+	case KFD_NR_CREATE_EVENT:
+		return sim_event_create(args);
+	case KFD_NR_DESTROY_EVENT:
+		return sim_event_destroy(args);
+	case KFD_NR_SET_EVENT:
+		return sim_event_set(((struct kfd_event_id *)args)->event_id);
+	case KFD_NR_RESET_EVENT:
+		return sim_event_reset(((struct kfd_event_id *)args)->event_id);
+	case KFD_NR_WAIT_EVENTS:
+		return sim_event_wait(args);
+	case KFD_NR_SET_SCRATCH_BACKING_VA:
+	case KFD_NR_SET_TRAP_HANDLER:
+		return 0;
+	case KFD_NR_GET_TILE_CONFIG:
+		return tile_config(args);
+	case KFD_NR_GET_APERTURES:
+		return apertures(args);
+	case KFD_NR_ACQUIRE_VM:
+		return sim_memory_acquire_vm(args);
+	case KFD_NR_ALLOC_MEMORY:
+		return sim_memory_alloc(args);
+	case KFD_NR_FREE_MEMORY:
+		return sim_memory_free(args);
+	case KFD_NR_MAP_MEMORY:
+	case KFD_NR_UNMAP_MEMORY:
+		return sim_memory_map(args);
+	case KFD_NR_SET_CU_MASK:
+		return sim_queue_set_mask(args);
+	case KFD_NR_SET_XNACK_MODE:
+		return xnack_mode(args);
+	case KFD_NR_AVAILABLE_MEMORY:
+		return sim_memory_available(args);
+	default: /* SVM, CRIU, debugging, dmabuf: cards without them */
+		return -EINVAL;
+	}
+}
+
+/* A forked child starts without a KFD process, as in the kernel. */
+static void forget(void)
+{
+	sim_device_forget();
+	sim_vram_forget();
+	sim_memory_forget();
+	sim_queue_forget();
+	sim_event_forget();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget);
+}

@@ -1,0 +1,110 @@
+/*
+ * What a command processor does with AQL packets: it waits for what a packet depends on and signals completion.
+ * Kernels are not executed; a dispatch takes the time that its queue's share of the card's units would give it.
+ *
+ * Layouts: HSA Platform System Architecture Specification 1.2, section 2.9; amd_hsa_signal.h.
+ */
+#include "simkfd.h"
+
+#define PACKET_BYTES 64
+#define FULL_CARD_DISPATCH_NS 100000
+#define PACKETS_PER_STEP 256
+
+enum packet_type { INVALID = 1, KERNEL_DISPATCH = 2, BARRIER_AND = 3, BARRIER_OR = 5 };
+enum { QUEUE_COMPUTE_AQL = KFD_QUEUE_COMPUTE_AQL };
+
+struct packet {
+	uint16_t header; /* low byte: enum packet_type */
+	uint16_t setup;
+	uint32_t reserved;
+	uint64_t dependencies[5]; /* of barriers: signals */
+	uint64_t reserved2;
+	uint64_t completion; /* signal, or 0 */
+};
+
+struct signal {
+	int64_t kind;
+	int64_t value;
+	uint64_t event_mailbox;
+	uint32_t event_id;
+	uint32_t reserved;
+	uint64_t start_ts;
+	uint64_t end_ts;
+};
+
+static bool satisfied(uint64_t signal)
+{
+	const struct signal *dependency = (const struct signal *)(uintptr_t)signal;
+
+	return __atomic_load_n(&dependency->value, __ATOMIC_ACQUIRE) == 0;
+}
+
+static bool dependencies_met(const struct packet *packet, enum packet_type type)
+{
+	int given = 0;
+	int met = 0;
+
+	if (type != BARRIER_AND && type != BARRIER_OR)
+		return true;
+	for (int i = 0; i < 5; i++) {
+		if (!packet->dependencies[i])
+			continue;
+		given++;
+		met += satisfied(packet->dependencies[i]);
+	}
+	return type == BARRIER_AND ? met == given : met > 0 || given == 0;
+}
+
+/* True once the time that this dispatch takes has passed. */
+static bool executed(struct sim_queue *queue)
+{
+	uint64_t now = sim_now_ns();
+
+	if (!queue->busy_until_ns) {
+		uint64_t units = sim_world()->cards[queue->card].units;
+
+		queue->busy_until_ns = now + FULL_CARD_DISPATCH_NS * units / queue->active_units;
+	}
+	if (now < queue->busy_until_ns)
+		return false;
+	queue->busy_until_ns = 0;
+	return true;
+}
+
+static void complete(uint64_t handle)
+{
+	struct signal *signal = (struct signal *)(uintptr_t)handle;
+
+	if (!handle)
+		return;
+	signal->end_ts = sim_now_ns();
+	__atomic_sub_fetch(&signal->value, 1, __ATOMIC_ACQ_REL);
+	if (signal->event_mailbox) {
+		__atomic_store_n((uint64_t *)(uintptr_t)signal->event_mailbox, signal->event_id, __ATOMIC_RELEASE);
+		sim_event_set(signal->event_id);
+	}
+}
+
+bool sim_packets_step(struct sim_queue *queue)
+{
+	uint64_t *read_index = (uint64_t *)(uintptr_t)queue->read_index;
+	uint64_t write_index = __atomic_load_n((uint64_t *)(uintptr_t)queue->write_index, __ATOMIC_ACQUIRE);
+	int done = 0;
+
+	if (queue->type != QUEUE_COMPUTE_AQL)
+		return false;
+	for (; *read_index < write_index && done < PACKETS_PER_STEP; done++) {
+		struct packet *packet =
+			(struct packet *)(uintptr_t)(queue->ring + *read_index * PACKET_BYTES % queue->ring_bytes);
+		enum packet_type type = __atomic_load_n(&packet->header, __ATOMIC_ACQUIRE) & 0xff;
+
+		if (type == INVALID || !dependencies_met(packet, type))
+			break;
+		if (type == KERNEL_DISPATCH && !executed(queue))
+			return true; /* the card is busy: look again soon */
+		complete(packet->completion);
+		__atomic_store_n(&packet->header, INVALID, __ATOMIC_RELEASE);
+		__atomic_store_n(read_index, *read_index + 1, __ATOMIC_RELEASE);
+	}
+	return done > 0;
+}

@@ -1,0 +1,114 @@
+/*
+ * A simulated /dev/kfd: the shared vocabulary of its files.
+ *
+ * The driver is a preloaded library. It answers the libc calls with which the ROCm runtime reaches the kernel
+ * (open, fopen, opendir, ioctl) for the KFD device, the DRM render nodes and the KFD topology, and passes
+ * everything else on with RTLD_NEXT. It is loaded after libvgpu.so, as a kernel is below it.
+ *
+ * Functions that answer an ioctl return 0 or a negative errno.
+ */
+#ifndef SIMKFD_H
+#define SIMKFD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kfd_abi.h"
+
+#define SIM_MAX_CARDS 16
+#define SIM_MAX_UNITS 1024 /* the kernel's own bound on the bits of a CU mask */
+#define SIM_MASK_WORDS (SIM_MAX_UNITS / 32)
+#define SIM_EXPORT __attribute__((visibility("default")))
+
+struct sim_card {
+	uint32_t gpu_id;
+	uint32_t node; /* its number under topology/nodes */
+	uint32_t render_minor;
+	uint32_t device; /* its PCI device id */
+	uint32_t units;
+	uint32_t xcc;
+	bool paired; /* RDNA: compute units come in pairs that are masked together */
+	uint64_t vram_bytes;
+};
+
+/* What driver.conf says, and where things are. Read once; never changes. */
+struct sim_world {
+	bool present; /* false: no simulation here, pass every call on */
+	char dir[256]; /* holds sys/, state/ and driver.conf */
+	char dev[260]; /* stands for /dev */
+	int card_count;
+	struct sim_card cards[SIM_MAX_CARDS];
+};
+
+/* world.c */
+const struct sim_world *sim_world(void);
+bool sim_card_hidden(int card); /* no render node in this mount namespace, so the device cgroup forbids it */
+int sim_card_index(uint32_t gpu_id); /* -1: no such card, or hidden */
+
+/* paths.c */
+enum sim_path { SIM_PATH_OTHER, SIM_PATH_DEVICE, SIM_PATH_TREE, SIM_PATH_FORBIDDEN };
+enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* fills real_path for TREE */
+
+/* device.c: file descriptors that stand for /dev/kfd and /dev/dri/renderD<minor> */
+#define SIM_DEVICE_KFD SIM_MAX_CARDS
+int sim_device_open(const char *path, int flags); /* -1 and errno */
+bool sim_device_is(int fd, int device); /* `device`: a card's index for its render node, or SIM_DEVICE_KFD */
+int sim_device_render_card(int fd); /* -1: not a render node */
+void sim_device_forget(void);
+
+/* vram.c: bytes of VRAM in use over all processes */
+int sim_vram_charge(int card, uint64_t bytes);
+void sim_vram_release(int card, uint64_t bytes);
+uint64_t sim_vram_available(int card);
+void sim_vram_forget(void);
+
+/* memory.c */
+int sim_memory_acquire_vm(const struct kfd_acquire_vm *args);
+bool sim_memory_vm_acquired(int card);
+int sim_memory_alloc(struct kfd_alloc_memory *args);
+int sim_memory_free(const struct kfd_free_memory *args);
+int sim_memory_map(struct kfd_map_memory *args);
+int sim_memory_available(struct kfd_available_memory *args);
+void sim_memory_forget(void);
+
+/* queue.c */
+int sim_queue_create(struct kfd_create_queue *args);
+int sim_queue_update(const struct kfd_update_queue *args);
+int sim_queue_set_mask(const struct kfd_set_cu_mask *args);
+int sim_queue_destroy(const struct kfd_destroy_queue *args);
+void sim_queue_forget(void);
+
+/* packets.c */
+struct sim_queue {
+	bool live;
+	int card;
+	uint32_t type;
+	uint64_t ring; /* addresses as the program gave them */
+	uint64_t ring_bytes;
+	uint64_t read_index;
+	uint64_t write_index;
+	uint32_t active_units; /* that run its kernels: those of its mask, or all */
+	uint64_t busy_until_ns;
+};
+bool sim_packets_step(struct sim_queue *queue); /* true: it did something */
+
+/* event.c */
+uint64_t sim_now_ns(void);
+int sim_event_create(struct kfd_create_event *args);
+int sim_event_destroy(const struct kfd_event_id *args);
+int sim_event_set(uint32_t event_id);
+int sim_event_reset(uint32_t event_id);
+int sim_event_wait(struct kfd_wait_events *args);
+void sim_event_forget(void);
+
+/* ioctl.c */
+int sim_ioctl(unsigned long request, void *args);
+
+/* drm.c */
+int sim_drm_ioctl(int card, unsigned long request, void *args);
+
+/* log.c: one line per noteworthy call, appended to the file that SIMKFD_LOG names */
+void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

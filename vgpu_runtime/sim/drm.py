@@ -1,0 +1,77 @@
+"""The PCI and DRM side of a simulated card, and its health.
+
+A card is `sys/devices/pci0000:00/<pci>/` with its files, which `sys/bus/pci/devices/<pci>`,
+`sys/class/drm/cardN/device` and `sys/class/drm/renderDM/device` point at, all with relative links.
+
+Health is what a real kernel shows: a card is healthy while its topology node's gpu_id is not 0, its DRM device's
+folder can be read, and, where the driver keeps error counts, `ras/umc_err_count` says `ue: 0` (uncorrectable).
+"""
+
+import os
+from pathlib import Path
+
+from vgpu_runtime.sim.cards import FIRST_RENDER_MINOR, SimCard
+
+RAS_COUNT = Path("ras/umc_err_count")
+
+
+def minor(index: int) -> int:
+    """The render node's number of the `index`-th card."""
+    return FIRST_RENDER_MINOR + index
+
+
+def build(card: SimCard, index: int, folder: Path) -> None:
+    """Write the files of the `index`-th card; its memory use is a link into `state/` when KFD has the card."""
+    device = folder / "sys/devices/pci0000:00" / card.pci
+    for name in (f"card{index}", f"renderD{minor(index)}"):
+        node = device / "drm" / name
+        node.mkdir(parents=True)
+        (node / "device").symlink_to("../..")
+        _link(folder / "sys/class/drm" / name, node)
+    _link(folder / "sys/bus/pci/devices" / card.pci, device)
+    driver = "amdgpu" if card.kfd else "nvidia"
+    texts = {
+        "vendor": f"0x{card.vendor:04x}\n",
+        "device": f"0x{card.device:04x}\n",
+        "class": "0x038000\n",
+        "numa_node": f"{card.numa}\n",
+        "uevent": f"DRIVER={driver}\nPCI_CLASS=38000\nPCI_ID={card.vendor:04X}:{card.device:04X}\n"
+        f"PCI_SLOT_NAME={card.pci}\n",
+    }
+    if card.kfd:
+        texts |= {
+            "mem_info_vram_total": f"{card.memory_mib << 20}\n",
+            "unique_id": f"{card.unique_id:016x}\n",
+            str(RAS_COUNT): "ue: 0\nce: 0\n",
+        }
+    for name, text in texts.items():
+        path = device / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    render = folder / f"dev/dri/renderD{minor(index)}"
+    render.parent.mkdir(parents=True, exist_ok=True)
+    render.touch()
+
+
+def set_health(folder: Path, uuid: str, ok: bool) -> None:  # noqa: FBT001 - the contract's name for a yes-or-no state
+    """Make the card with this unique id (its 16 hex digits, with or without a prefix such as `GPU-`) sick or well.
+
+    A sick card has had one uncorrectable memory error. Raises LookupError where no card has the id.
+    """
+    for path in sorted((folder / "sys/devices/pci0000:00").glob("*/unique_id")):
+        if path.read_text(encoding="ascii").strip() == uuid.rpartition("-")[2].lower():
+            _replace(path.parent / RAS_COUNT, f"ue: {int(not ok)}\nce: 0\n")
+            return
+    raise LookupError(f"no simulated card has the unique id {uuid}")
+
+
+def _replace(path: Path, text: str) -> None:
+    """A sysfs file is never half written to its reader."""
+    new = path.with_name(f".{path.name}")
+    new.write_text(text, encoding="ascii")
+    new.replace(path)
+
+
+def _link(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))

@@ -1,0 +1,166 @@
+"""The files of a simulated machine: what its kernel would show in sysfs, and what the simulated driver reads.
+
+Layout and formats are those of Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c and amdgpu's sysfs files, so
+that discovery under `<folder>` runs exactly the code that it runs under `/`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vgpu_runtime.sim import drm, vram
+from vgpu_runtime.sim.cards import SimCard
+
+TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology")
+CONF_VERSION = 1
+
+_HEAP_SYSTEM, _HEAP_VRAM_PUBLIC = 0, 1
+_LINK_PCIE = 2
+_CACHE_OF_SIMD_DATA = 9
+_CPU_CORES = 4
+_SYSTEM_MEMORY = 64 << 30
+_SIMD_ID_BASE = 1 << 31
+
+
+def build(cards: Sequence[SimCard], folder: Path) -> None:
+    """Write the machine under `folder`: sys/, dev/, state/ and driver.conf. `folder` must hold no other machine."""
+    nodes = [card for card in cards if card.kfd]
+    topology = folder / TOPOLOGY
+    _write(topology / "generation_id", "2\n")
+    _write(
+        topology / "system_properties",
+        _lines({"platform_oem": 0, "platform_id": 0, "platform_rev": 2}),
+    )
+    _cpu_node(topology / "nodes/0", gpu_nodes=len(nodes))
+    for index, card in enumerate(cards):
+        drm.build(card, index, folder)
+        if card.kfd:
+            _gpu_node(
+                topology / f"nodes/{nodes.index(card) + 1}", nodes.index(card) + 1, card, drm.minor(index)
+            )
+    _write(folder / "dev/kfd", "")
+    _write(
+        folder / "sys/amdgpu.ids",
+        "1.0.0\n" + "".join(f"{card.device:X},\t00,\t{card.name}\n" for card in nodes),
+    )
+    vram.create(folder, len(nodes))
+    minors = {card.pci: drm.minor(index) for index, card in enumerate(cards)}
+    _write(folder / "driver.conf", _conf(nodes, minors))
+
+
+def _conf(nodes: Sequence[SimCard], minors: Mapping[str, int]) -> str:
+    lines = [f"version {CONF_VERSION}"]
+    for node, card in enumerate(nodes, start=1):
+        lines.append(
+            f"card gpu_id={card.gpu_id} node={node} minor={minors[card.pci]} device={card.device} units={card.compute_units}"
+            f" xcc={card.xcc} paired={int(card.paired)} vram={card.memory_mib << 20}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _cpu_node(node: Path, gpu_nodes: int) -> None:
+    _write(node / "gpu_id", "0\n")
+    _write(node / "name", "\n")
+    _write(node / "properties", _lines(_properties(cpu_cores_count=_CPU_CORES, io_links_count=gpu_nodes)))
+    _memory(node, _HEAP_SYSTEM, _SYSTEM_MEMORY, width=64, clock=2666)
+    for gpu in range(1, gpu_nodes + 1):
+        _link(node / f"io_links/{gpu - 1}", 0, gpu)
+
+
+def _gpu_node(node: Path, index: int, card: SimCard, minor: int) -> None:
+    _write(node / "gpu_id", f"{card.gpu_id}\n")
+    _write(node / "name", f"{card.name}\n")
+    _write(
+        node / "properties",
+        _lines(_properties(io_links_count=1, caches_count=2) | _shape(card) | _identity(card, minor)),
+    )
+    _memory(node, _HEAP_VRAM_PUBLIC, card.memory_mib << 20, width=2048, clock=945)
+    _link(node / "io_links/0", index, 0)
+    _cache(node / "caches/0", level=1, kib=16)
+    _cache(node / "caches/1", level=2, kib=4096 * card.xcc)
+
+
+def _properties(**known: int) -> dict[str, int]:
+    """What every node says, in the kernel's order."""
+    names = (
+        "cpu_cores_count simd_count mem_banks_count caches_count io_links_count p2p_links_count cpu_core_id_base"
+        " simd_id_base max_waves_per_simd lds_size_in_kb gds_size_in_kb num_gws wave_front_size array_count"
+        " simd_arrays_per_engine cu_per_simd_array simd_per_cu max_slots_scratch_cu gfx_target_version vendor_id"
+        " device_id location_id domain drm_render_minor hive_id num_sdma_engines num_sdma_xgmi_engines"
+        " num_sdma_queues_per_engine num_cp_queues max_engine_clk_ccompute"
+    )
+    return dict.fromkeys(names.split(), 0) | {"mem_banks_count": 1, "max_engine_clk_ccompute": 3200} | known
+
+
+def _shape(card: SimCard) -> dict[str, int]:
+    """Shader arrays hold at most 16 units, two arrays to an engine on RDNA; a card's numbers cover all its XCCs."""
+    rdna = card.paired
+    arrays = (8 if rdna else 4) * card.xcc
+    simd_per_cu = 2 if rdna else 4
+    major, minor, step = card.gfx_version
+    return {
+        "simd_count": card.compute_units * simd_per_cu,
+        "simd_id_base": _SIMD_ID_BASE,
+        "max_waves_per_simd": 16 if rdna else 10,
+        "lds_size_in_kb": 64,
+        "wave_front_size": 32 if rdna else 64,
+        "array_count": arrays,
+        "simd_arrays_per_engine": 2 if rdna else 1,
+        "cu_per_simd_array": -(-card.compute_units // arrays),
+        "simd_per_cu": simd_per_cu,
+        "max_slots_scratch_cu": 32,
+        "gfx_target_version": major * 10000 + minor * 100 + step,
+        "max_engine_clk_fcompute": 1500,
+        "num_xcc": card.xcc,
+    }
+
+
+def _identity(card: SimCard, minor: int) -> dict[str, int]:
+    domain, bus, slot, function = (int(part, 16) for part in card.pci.replace(".", ":").split(":"))
+    return {
+        "vendor_id": card.vendor,
+        "device_id": card.device,
+        "location_id": bus << 8 | slot << 3 | function,
+        "domain": domain,
+        "drm_render_minor": minor,
+        "num_sdma_engines": 2,
+        "num_sdma_queues_per_engine": 8,
+        "num_cp_queues": 24,
+        "local_mem_size": 0,  # the memory bank says it
+        "fw_version": 440,
+        "capability": 0x2280,
+        "debug_prop": 0,
+        "sdma_fw_version": 145,
+        "unique_id": card.unique_id,
+    }
+
+
+def _memory(node: Path, heap: int, size: int, width: int, clock: int) -> None:
+    bank = {"heap_type": heap, "size_in_bytes": size, "flags": 0, "width": width, "mem_clk_max": clock}
+    _write(node / "mem_banks/0/properties", _lines(bank))
+
+
+def _link(folder: Path, node_from: int, node_to: int) -> None:
+    link = {
+        "type": _LINK_PCIE, "version_major": 0, "version_minor": 0, "node_from": node_from, "node_to": node_to,
+        "weight": 20, "min_latency": 0, "max_latency": 0, "min_bandwidth": 0, "max_bandwidth": 0,
+        "recommended_transfer_size": 0, "recommended_sdma_engine_id_mask": 0, "flags": 0,
+    }  # fmt: skip
+    _write(folder / "properties", _lines(link))
+
+
+def _cache(folder: Path, level: int, kib: int) -> None:
+    """One cache of each level: nobody needs one for each unit."""
+    cache = {
+        "processor_id_low": _SIMD_ID_BASE, "level": level, "size": kib, "cache_line_size": 64,
+        "cache_lines_per_tag": 1, "association": 16, "latency": 0, "type": _CACHE_OF_SIMD_DATA,
+    }  # fmt: skip
+    _write(folder / "properties", _lines(cache) + "sibling_map 1\n")
+
+
+def _lines(values: Mapping[str, int]) -> str:
+    return "".join(f"{name} {value}\n" for name, value in values.items())
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="ascii")

@@ -1,0 +1,40 @@
+"""VRAM in use on simulated cards: the file in which the processes that use them keep their accounts.
+
+Driver and layout: driver/vram.c. A slot counts while its owner's lock is on it, as VRAM is freed with its process.
+"""
+
+import fcntl
+import struct
+from pathlib import Path
+
+SLOTS = 1024
+SLOT = struct.Struct("=16Q")
+_LOCK_BASE = 1 << 40
+_FLOCK = struct.Struct("=hh4xqqi4x")
+
+
+def create(folder: Path, cards: int) -> None:
+    """Empty accounts for `cards` cards, writable by every process whatever its user."""
+    state = folder / "state"
+    state.mkdir(parents=True)
+    for path, content in [("vram", bytes(SLOTS * SLOT.size))] + [
+        (f"vram_used.{card}", b"%-20d\n" % 0) for card in range(cards)
+    ]:
+        (state / path).write_bytes(content)
+        (state / path).chmod(0o666)
+
+
+def used(folder: Path) -> list[int]:
+    """Bytes in use on each KFD card, in the order of their nodes, by processes that are alive."""
+    totals = [0] * 16
+    with (folder / "state/vram").open("rb") as file:
+        for slot, amounts in enumerate(SLOT.iter_unpack(file.read(SLOTS * SLOT.size))):
+            if any(amounts) and _owned(file.fileno(), slot):
+                totals = [total + amount for total, amount in zip(totals, amounts, strict=True)]
+    return totals[: sum(1 for _ in (folder / "state").glob("vram_used.*"))]
+
+
+def _owned(descriptor: int, slot: int) -> bool:
+    asked = _FLOCK.pack(fcntl.F_RDLCK, 0, _LOCK_BASE + slot, 1, 0)
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
