@@ -1,3 +1,4 @@
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -6,6 +7,14 @@ import pytest
 
 from tests.requirement import require
 from vgpu_runtime.paths import BUILD, SOURCES
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Randomness of a test; a failure shows the seed among the captured output."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)
 
 
 @pytest.fixture(scope="session")

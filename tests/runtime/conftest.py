@@ -2,7 +2,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
 GPU = 13261
 MIB = 1 << 20
+PRELUDE = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {GPU}, {MIB}\n"
 
 
 def card(**changes: object) -> CardLimit:
@@ -66,22 +66,21 @@ class Slice:
             **extra,
         }
 
-    def start(self, command: Sequence[str | Path], **extra: str) -> "subprocess.Popen[str]":
+    def start(self, script: str, **extra: str) -> "subprocess.Popen[str]":
+        """A Python program with `kfd`, GPU and MIB in scope."""
         return subprocess.Popen(
-            command, env=self.environment(**extra), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", PRELUDE + script],
+            env=self.environment(**extra),
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
 
     def run(self, script: str, **extra: str) -> "subprocess.CompletedProcess[str]":
-        """Run Python code with `kfd` and GPU, MIB in scope."""
-        head = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {GPU}, {MIB}\n"
-        return subprocess.run(
-            [sys.executable, "-c", head + script],
-            env=self.environment(**extra),
-            text=True,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        with self.start(script, **extra) as process:
+            output, errors = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(script, process.returncode, output, errors)
 
     def output(self, script: str, **extra: str) -> list[str]:
         """The lines that `script` prints; it must succeed and say nothing on stderr."""
@@ -91,8 +90,9 @@ class Slice:
 
 
 @pytest.fixture(scope="session")
-def built(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the stub driver and the small programs of these tests."""
+    require(shutil.which("cc"), "needs a C compiler: apt-get install gcc")
     folder = tmp_path_factory.mktemp("built")
     include = f"-I{SOURCES / 'include'}"
     for source, target, flags in (
@@ -122,5 +122,4 @@ def built(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def container(native: Path, built: Path, tmp_path: Path) -> Slice:
-    require(shutil.which("cc"), "needs a C compiler: apt-get install gcc")
     return Slice(tmp_path, native / "libvgpu-test.so", built / "libstubkfd.so")

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.requirement import require
+from vgpu_runtime.paths import SOURCES
 
 EXPORTS = {
     "ioctl", "open", "open64", "openat", "openat64", "__open_2", "__open64_2", "__openat_2", "__openat64_2",
@@ -20,9 +21,8 @@ def symbols(library: Path) -> list[str]:
 
 
 def test_glibc_floor_is_2_17(native: Path) -> None:
-    versions = {
-        tuple(map(int, found.split("."))) for line in symbols(native / "libvgpu.so") for found in re.findall(r"GLIBC_([\d.]+)", line)
-    }  # fmt: skip
+    found = re.findall(r"GLIBC_([\d.]+)", "\n".join(symbols(native / "libvgpu.so")))
+    versions = {tuple(map(int, version.split("."))) for version in found}
     assert versions
     assert max(versions) <= (2, 17)
 
@@ -47,16 +47,12 @@ def test_production_build_reads_no_environment(native: Path) -> None:
 
 def test_programs_outside_a_slice_do_not_notice(native: Path) -> None:
     command = ["bash", "-c", "echo text | cat - /proc/self/comm; ls / >/dev/null"]
-    done = subprocess.run(
-        command, env={"LD_PRELOAD": str(native / "libvgpu.so"), "PATH": "/usr/bin:/bin"}, text=True, capture_output=True, check=True
-    )  # fmt: skip
+    environment = {"LD_PRELOAD": str(native / "libvgpu.so"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == ("text\ncat\n", "")
 
 
 def test_up_to_date_build_is_silent(native: Path) -> None:
-    from vgpu_runtime.paths import SOURCES
-
-    done = subprocess.run(
-        ["make", "--no-print-directory", "-C", SOURCES], text=True, capture_output=True, check=True, env={"PATH": "/usr/bin:/bin"}
-    )  # fmt: skip
+    command = ["make", "--no-print-directory", "-C", SOURCES]
+    done = subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, text=True, capture_output=True, check=True)
     assert (native.name, done.stdout, done.stderr) == ("build", "", "")

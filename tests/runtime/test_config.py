@@ -122,10 +122,7 @@ def test_library_refuses_and_accepts_the_same(built: Path) -> None:
     )
 
 
-def test_both_agree_on_damaged_texts(built: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     texts = []
     for _ in range(3000):
         text = list(GOOD)
