@@ -59,7 +59,7 @@ class Endpoint:
             for answer in self._stub.ListAndWatch(pb.Empty()):
                 on_devices({device.ID: device.health == "Healthy" for device in answer.devices})
         except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed before the call
-            log.info("ListAndWatch of %s ended: %s", self.resource, error)
+            log.info("ListAndWatch of %s ended: %s", self.resource, _text(error))
 
     def allocate(self, ids: Collection[str]) -> Allocated:
         """The Allocate RPC for one container: no deadline. Raises PluginError."""
@@ -92,7 +92,7 @@ class Endpoint:
             raise PluginError(f"rpc error: code = Canceled desc = {error}") from None
 
 
-def _text(error: grpc.RpcError) -> str:
+def _text(error: Exception) -> str:
     if isinstance(error, grpc.Call):
         return f"rpc error: code = {error.code().name.title()} desc = {error.details()}"
     return str(error)

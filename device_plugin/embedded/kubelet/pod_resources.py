@@ -49,7 +49,8 @@ class PodResources(rpc.PodResourcesListerServicer):
         self._devices = devices
         self._pods = pods
         self._limit = RateLimit(RATE, BURST)
-        self._server = grpc.server(futures.ThreadPoolExecutor(4, thread_name_prefix="pod-resources"))
+        self._pool = futures.ThreadPoolExecutor(4, thread_name_prefix="pod-resources")
+        self._server = grpc.server(self._pool)
         self.limited = 0
 
     def start(self) -> None:
@@ -63,6 +64,7 @@ class PodResources(rpc.PodResourcesListerServicer):
     def stop(self) -> None:
         """Stop serving."""
         self._server.stop(0).wait()
+        self._pool.shutdown()
 
     def List(
         self, _: pb.ListPodResourcesRequest, context: grpc.ServicerContext

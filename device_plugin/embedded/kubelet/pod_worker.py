@@ -153,6 +153,7 @@ class PodWorker:
                 self._pod, life.view.name, life.view.command, life.view.env, plugin.env, plugin.cdi_devices,
                 life.restarts + 1 if life.container is not None else 0,
             )  # fmt: skip
+            time.sleep(self._random.uniform(0, self._around.timing.create))
             life.begin(self._around.runtime.create(spec, self._poke))
         except PluginError as error:
             self._fail(life, "CreateContainerConfigError", str(error), retry)

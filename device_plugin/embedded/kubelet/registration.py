@@ -48,7 +48,8 @@ class Registration(rpc.RegistrationServicer):
         self._clients: dict[str, Endpoint] = {}
         self._open: set[Endpoint] = set()
         self._threads: list[threading.Thread] = []
-        self._server = grpc.server(futures.ThreadPoolExecutor(4, thread_name_prefix="registration"))
+        self._pool = futures.ThreadPoolExecutor(4, thread_name_prefix="registration")
+        self._server = grpc.server(self._pool)
 
     def start(self) -> None:
         """Wipe the folder, but for the checkpoint, and serve."""
@@ -63,6 +64,7 @@ class Registration(rpc.RegistrationServicer):
     def stop(self) -> None:
         """Stop serving and drop every plugin."""
         self._server.stop(0).wait()
+        self._pool.shutdown()
         with self._lock:
             self._clients.clear()
             endpoints = list(self._open)

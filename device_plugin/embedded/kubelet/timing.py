@@ -11,6 +11,7 @@ class Timing:
     second restart of a container that ended [10 to 300]. `pre_start`: PreStartContainer's deadline [30].
     `endpoint_grace`: how long a stopped plugin's resource keeps its capacity [300]. `node_status`: at least so long
     between two writes of the node's status [10]. `cdi_lag`: the most by which the runtime's CDI cache is late.
+    `create`: the most that the runtime works on a container before it looks its CDI devices up.
     `api_retry`: between attempts to reach the API server.
     """
 
@@ -21,4 +22,5 @@ class Timing:
     endpoint_grace: float = 300.0
     node_status: float = 0.05
     cdi_lag: float = 0.05
+    create: float = 0.1
     api_retry: float = 0.2
