@@ -157,6 +157,19 @@ static int answer(unsigned number, void *argument)
 	}
 }
 
+/* With $STUB_TRUTH, the library dwells before each publication: that is where another process, or death, may come. */
+ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
+{
+	static __thread unsigned seed;
+
+	if (getenv("STUB_TRUTH") && fd != truth_file) {
+		if (!seed)
+			seed = (unsigned)getpid();
+		usleep((unsigned)rand_r(&seed) % 400);
+	}
+	return syscall(SYS_pwrite64, fd, data, size, at);
+}
+
 /* $STUB_SYS stands for /sys. */
 static int open_below(const char *path, int flags, int mode)
 {

@@ -125,7 +125,7 @@ def test_threads(container: Slice) -> None:
     script = (
         "import threading\n"
         "def work():\n"
-        "    for _ in range(300):\n"
+        "    for _ in range(60):\n"
         "        held = [h for h in (attempt(4 * MIB) for _ in range(4)) if isinstance(h, int)]\n"
         "        for handle in held: kfd.free(handle)\n"
         "threads = [threading.Thread(target=work) for _ in range(8)]\n"
