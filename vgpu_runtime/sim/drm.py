@@ -20,8 +20,8 @@ def minor(index: int) -> int:
     return FIRST_RENDER_MINOR + index
 
 
-def build(card: SimCard, index: int, folder: Path) -> None:
-    """Write the files of the `index`-th card; its memory use is a link into `state/` when KFD has the card."""
+def build(card: SimCard, index: int, folder: Path, account: Path | None) -> None:
+    """Write the files of the `index`-th card; what KFD says of its memory use is in the file `account`."""
     device = folder / "sys/devices/pci0000:00" / card.pci
     for name in (f"card{index}", f"renderD{minor(index)}"):
         node = device / "drm" / name
@@ -44,6 +44,8 @@ def build(card: SimCard, index: int, folder: Path) -> None:
             "unique_id": f"{card.unique_id:016x}\n",
             str(RAS_COUNT): "ue: 0\nce: 0\n",
         }
+    if account:
+        _link(device / "mem_info_vram_used", account)
     for name, text in texts.items():
         path = device / name
         path.parent.mkdir(exist_ok=True)
@@ -53,7 +55,7 @@ def build(card: SimCard, index: int, folder: Path) -> None:
     render.touch()
 
 
-def set_health(folder: Path, uuid: str, ok: bool) -> None:  # noqa: FBT001 - the contract's name for a yes-or-no state
+def set_health(folder: Path, uuid: str, ok: bool) -> None:
     """Make the card with this unique id (its 16 hex digits, with or without a prefix such as `GPU-`) sick or well.
 
     A sick card has had one uncorrectable memory error. Raises LookupError where no card has the id.

@@ -2,10 +2,24 @@
 SIM_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden
 SIM_SOURCES := $(wildcard sim/driver/*.c)
 SIM_HEADERS := $(wildcard sim/driver/*.h) include/vgpu_kfd.h
+PROBE := sim/probe/command.c
+PROBE_HIP := $(PROBE) sim/probe/hip.c sim/probe/hsa.c
+PROBE_KFD := $(PROBE) sim/probe/kfd.c
+PROBE_HEADERS := $(wildcard sim/probe/*.h) $(SIM_HEADERS)
 
-TARGETS += $(BUILD)/libsimkfd.so
+TARGETS += $(BUILD)/libsimkfd.so $(BUILD)/vgpu-probe $(BUILD)/vgpu-kfd-probe
 
 $(BUILD)/libsimkfd.so: $(SIM_SOURCES) $(SIM_HEADERS) sim/sim.mk | $(BUILD)
 	@echo "CC $(@F)"
 	@$(CC) $(CFLAGS) $(SIM_FLAGS) -shared -o $@.new $(SIM_SOURCES) -Wl,-z,defs -ldl -lpthread
+	@mv $@.new $@
+
+$(BUILD)/vgpu-probe: $(PROBE_HIP) $(PROBE_HEADERS) sim/sim.mk | $(BUILD)
+	@echo "CC $(@F)"
+	@$(CC) $(CFLAGS) $(SIM_FLAGS) -o $@.new $(PROBE_HIP) -ldl
+	@mv $@.new $@
+
+$(BUILD)/vgpu-kfd-probe: $(PROBE_KFD) $(PROBE_HEADERS) sim/sim.mk | $(BUILD)
+	@echo "CC $(@F)"
+	@$(CC) $(CFLAGS) $(SIM_FLAGS) -o $@.new $(PROBE_KFD)
 	@mv $@.new $@

@@ -51,8 +51,8 @@ def _conf(nodes: Sequence[SimCard], minors: Mapping[str, int]) -> str:
     lines = [f"version {CONF_VERSION}"]
     for node, card in enumerate(nodes, start=1):
         lines.append(
-            f"card gpu_id={card.gpu_id} node={node} minor={minors[card.pci]} device={card.device} units={card.compute_units}"
-            f" xcc={card.xcc} paired={int(card.paired)} vram={card.memory_mib << 20}"
+            f"card gpu_id={card.gpu_id} node={node} minor={minors[card.pci]} device={card.device}"
+            f" units={card.compute_units} xcc={card.xcc} paired={int(card.paired)} vram={card.memory_mib << 20}"
         )
     return "\n".join(lines) + "\n"
 

@@ -13,15 +13,18 @@ _LOCK_BASE = 1 << 40
 _FLOCK = struct.Struct("=hh4xqqi4x")
 
 
+def account(folder: Path, card: int) -> Path:
+    """The text file in which the driver says how much of the `card`-th KFD card is in use."""
+    return folder / f"state/vram_used.{card}"
+
+
 def create(folder: Path, cards: int) -> None:
     """Empty accounts for `cards` cards, writable by every process whatever its user."""
-    state = folder / "state"
-    state.mkdir(parents=True)
-    for path, content in [("vram", bytes(SLOTS * SLOT.size))] + [
-        (f"vram_used.{card}", b"%-20d\n" % 0) for card in range(cards)
-    ]:
-        (state / path).write_bytes(content)
-        (state / path).chmod(0o666)
+    accounts = {account(folder, card): b"%-20d\n" % 0 for card in range(cards)}
+    for path, content in ({folder / "state/vram": bytes(SLOTS * SLOT.size)} | accounts).items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o666)
 
 
 def used(folder: Path) -> list[int]:

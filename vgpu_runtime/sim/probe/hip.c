@@ -1,0 +1,148 @@
+/* The probe on the real HIP runtime, loaded when the program runs so that it builds without. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hsa.h"
+#include "probe.h"
+
+/* From HIP 5.2.3's hip_runtime_api.h; the numbers are its ABI. */
+enum { MULTIPROCESSOR_COUNT = 63, FINE_GRAINED = 0x1, ATTACH_GLOBAL = 0x1 };
+enum { SUCCESS = 0 };
+#define ROW_BYTES ((size_t)1 << 20)
+
+struct pitched {
+	void *pointer;
+	size_t pitch, x, y;
+};
+
+struct extent {
+	size_t width, height, depth;
+};
+
+static void *library;
+static void *stream;
+
+static void *symbol(const char *name)
+{
+	void *address = dlsym(library, name);
+
+	if (!address) {
+		fprintf(stderr, "the HIP runtime has no %s\n", name);
+		exit(1);
+	}
+	return address;
+}
+
+#define HIP(name, ...) ((int (*)(__VA_ARGS__))symbol(#name))
+
+static const char *named(int error)
+{
+	return ((const char *(*)(int))symbol("hipGetErrorName"))(error);
+}
+
+/* Where there is no HIP, the program of the same commands that needs none. */
+static const char *without_hip(char **argv)
+{
+	char path[PATH_MAX + 16];
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+	char *slash;
+
+	fprintf(stderr, "%s; asking the driver itself\n", dlerror());
+	if (length > 0) {
+		path[length] = 0;
+		slash = strrchr(path, '/');
+		strcpy(slash + 1, "vgpu-kfd-probe");
+		execv(path, argv);
+		perror(path);
+	}
+	return "hipErrorSharedObjectInitFailed";
+}
+
+const char *probe_open(char **argv)
+{
+	int devices = 0;
+
+	setenv("HSA_FORCE_FINE_GRAIN_PCIE", "1", 0); /* fine-grained VRAM, which `ext` asks for, is off by default */
+	library = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		library = dlopen("/opt/rocm/lib/libamdhip64.so.5", RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return without_hip(argv);
+	return named(HIP(hipGetDeviceCount, int *)(&devices));
+}
+
+const char *probe_info(int device, struct probe_card *card)
+{
+	size_t free_bytes = 0;
+	size_t total_bytes = 0;
+	int error = HIP(hipGetDeviceCount, int *)(&card->devices);
+
+	if (error == SUCCESS)
+		error = HIP(hipSetDevice, int)(device);
+	if (error == SUCCESS)
+		error = HIP(hipMemGetInfo, size_t *, size_t *)(&free_bytes, &total_bytes);
+	if (error == SUCCESS)
+		error = HIP(hipDeviceGetAttribute, int *, int, int)(&card->units, MULTIPROCESSOR_COUNT, device);
+	if (error == SUCCESS)
+		error = HIP(hipDeviceGetName, char *, int, int)(card->name, sizeof(card->name), device);
+	card->free_bytes = free_bytes;
+	card->total_bytes = total_bytes;
+	return named(error);
+}
+
+const char *probe_alloc(int device, const char *how, uint64_t bytes)
+{
+	struct pitched pitched = {.pointer = NULL};
+	void *pointer = NULL;
+	size_t pitch;
+	int error = HIP(hipSetDevice, int)(device);
+
+	if (error != SUCCESS)
+		return named(error);
+	if (strcmp(how, "malloc") == 0)
+		error = HIP(hipMalloc, void **, size_t)(&pointer, bytes);
+	else if (strcmp(how, "pitch") == 0)
+		error = HIP(hipMallocPitch, void **, size_t *, size_t, size_t)(&pointer, &pitch, ROW_BYTES, bytes / ROW_BYTES);
+	else if (strcmp(how, "3d") == 0)
+		error = HIP(hipMalloc3D, struct pitched *, struct extent)(
+				&pitched, (struct extent){ROW_BYTES, bytes / ROW_BYTES, 1});
+	else if (strcmp(how, "ext") == 0)
+		error = HIP(hipExtMallocWithFlags, void **, size_t, unsigned)(&pointer, bytes, FINE_GRAINED);
+	else if (strcmp(how, "managed") == 0)
+		error = HIP(hipMallocManaged, void **, size_t, unsigned)(&pointer, bytes, ATTACH_GLOBAL);
+	else if (strcmp(how, "pool") == 0)
+		error = HIP(hipMallocAsync, void **, size_t, void *)(&pointer, bytes, NULL);
+	else if (strcmp(how, "hsa") == 0)
+		return hsa_pool_alloc(device, bytes);
+	else
+		return "hipErrorInvalidValue";
+	return named(error);
+}
+
+const char *probe_queue(int device, const uint32_t *mask, unsigned words)
+{
+	int error = HIP(hipSetDevice, int)(device);
+
+	if (error != SUCCESS)
+		return named(error);
+	if (words)
+		return named(HIP(hipExtStreamCreateWithCUMask, void **, uint32_t, const uint32_t *)(&stream, words, mask));
+	return named(HIP(hipStreamCreate, void **)(&stream));
+}
+
+/* Filling memory is a kernel of the runtime's own: no compiler is needed. */
+const char *probe_run(unsigned kernels)
+{
+	void *memory = NULL;
+	int error = HIP(hipMalloc, void **, size_t)(&memory, ROW_BYTES);
+
+	for (unsigned i = 0; i < kernels && error == SUCCESS; i++)
+		error = HIP(hipMemsetAsync, void *, int, size_t, void *)(memory, 0, ROW_BYTES, stream);
+	if (error == SUCCESS)
+		error = HIP(hipStreamSynchronize, void *)(stream);
+	return named(error);
+}
