@@ -32,11 +32,10 @@ def build(cards: Sequence[SimCard], folder: Path) -> None:
     )
     _cpu_node(topology / "nodes/0", gpu_nodes=len(nodes))
     for index, card in enumerate(cards):
-        drm.build(card, index, folder)
-        if card.kfd:
-            _gpu_node(
-                topology / f"nodes/{nodes.index(card) + 1}", nodes.index(card) + 1, card, drm.minor(index)
-            )
+        node = nodes.index(card) + 1 if card.kfd else 0
+        drm.build(card, index, folder, vram.account(folder, node - 1) if node else None)
+        if node:
+            _gpu_node(topology / f"nodes/{node}", node, card, drm.minor(index))
     _write(folder / "dev/kfd", "")
     _write(
         folder / "sys/amdgpu.ids",
