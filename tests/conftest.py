@@ -1,3 +1,4 @@
+import os
 import random
 import shutil
 import subprocess
@@ -15,6 +16,18 @@ def rng() -> random.Random:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
     return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def hip_libraries() -> Path:
+    """The folder of the real HIP and HSA runtimes, fetched once into the cache."""
+    from vgpu_runtime.sim import hip
+
+    require(shutil.which("apt-get"), "needs the HIP runtime from Debian's packages: apt-get is not here")
+    cache = Path(os.environ.get("VGPU_CACHE", Path.home() / ".cache/vgpu"))
+    libraries = hip.ensure(cache)
+    assert libraries is not None
+    return libraries
 
 
 @pytest.fixture(scope="session")

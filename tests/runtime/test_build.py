@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.requirement import require
+from vgpu_runtime import paths
 from vgpu_runtime.paths import SOURCES
 
 EXPORTS = {
@@ -50,6 +51,11 @@ def test_programs_outside_a_slice_do_not_notice(native: Path) -> None:
     environment = {"LD_PRELOAD": str(native / "libvgpu.so"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, env=environment, text=True, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == ("text\ncat\n", "")
+
+
+def test_both_halves_name_the_same_paths() -> None:
+    text = (SOURCES / "include" / "vgpu_paths.h").read_text()
+    assert re.findall('"(.*)"', text) == [paths.CONTAINER_CONFIG, paths.CONTAINER_REGION]
 
 
 def test_up_to_date_build_is_silent(native: Path) -> None:

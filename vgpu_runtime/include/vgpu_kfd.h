@@ -76,6 +76,13 @@ struct kfd_available_memory {
 	uint32_t pad;
 };
 
+_Static_assert(sizeof(struct kfd_create_queue) == 88, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_destroy_queue) == 8, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_set_cu_mask) == 16, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_alloc_memory) == 40, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_free_memory) == 8, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_available_memory) == 16, "as in the kernel's interface");
+
 #define KFD_DESTROY_QUEUE _IOWR(KFD_IOC_TYPE, KFD_NR_DESTROY_QUEUE, struct kfd_destroy_queue)
 #define KFD_SET_CU_MASK _IOW(KFD_IOC_TYPE, KFD_NR_SET_CU_MASK, struct kfd_set_cu_mask)
 

@@ -8,7 +8,8 @@
 /*
  * Only allocations with the VRAM flag take card memory. Imports (IPC handles, dma-bufs) name memory that its
  * exporter was charged for and are not charged again; so an exporter that frees while an importer still holds
- * the buffer is under-charged for as long as that lasts.
+ * the buffer is under-charged for as long as that lasts. Shared virtual memory that the kernel migrates to the
+ * card by itself (SVM ranges, with XNACK) does not come through an allocation and is not seen.
  *
  * At exactly the limit a runtime could not even create a queue, so small allocations may use a hidden reserve.
  */

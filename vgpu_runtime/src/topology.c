@@ -12,7 +12,7 @@
 
 #define NODES "/sys/devices/virtual/kfd/kfd/topology/nodes/"
 #define CLASS_NODES "/sys/class/kfd/kfd/topology/nodes/"
-#define FILE_MAX 16384
+#define FILE_MAX (4096 + 128) /* a file of sysfs is at most a page; rewritten numbers may be longer */
 
 #define HEAP_VRAM_PUBLIC 1
 #define HEAP_VRAM_PRIVATE 2
