@@ -1,4 +1,3 @@
-import os
 import random
 import shutil
 import subprocess
@@ -8,6 +7,7 @@ import pytest
 
 from tests.requirement import require
 from vgpu_runtime.paths import BUILD, SOURCES
+from vgpu_runtime.sim import hip
 
 
 @pytest.fixture
@@ -21,13 +21,11 @@ def rng() -> random.Random:
 @pytest.fixture(scope="session")
 def hip_libraries() -> Path:
     """The folder of the real HIP and HSA runtimes, fetched once into the cache."""
-    from vgpu_runtime.sim import hip
-
-    require(shutil.which("apt-get"), "needs the HIP runtime from Debian's packages: apt-get is not here")
-    cache = Path(os.environ.get("VGPU_CACHE", Path.home() / ".cache/vgpu"))
-    libraries = hip.ensure(cache)
-    assert libraries is not None
-    return libraries
+    try:
+        return hip.ensure(hip.default_cache())
+    except hip.HipUnavailableError as error:
+        require(False, str(error))  # noqa: FBT003 - it is what require asks
+        raise
 
 
 @pytest.fixture(scope="session")
