@@ -1,7 +1,8 @@
 """The real HIP runtime for simulated cards, from Debian's packages: downloaded and unpacked, never installed.
 
 Needs apt-get and dpkg-deb, but no root: packages go into a cache folder, and where the user has no package
-lists (or none with HIP) they are fetched into a folder of our own first.
+lists (or none with HIP) they are fetched into a folder of our own first. apt itself says which packages the
+machine lacks: HIP's own always, LLVM (which its code-object library loads) only where it is not installed.
 """
 
 import os
@@ -22,6 +23,7 @@ PACKAGES = (
     "libnuma1",
     "libelf1",
 )
+_BASE = {"libc6", "gcc-12-base"}  # a machine that runs apt has them, and its libc must stay the only one
 _TIMEOUT_SECONDS = 600
 
 
@@ -64,12 +66,12 @@ def ensure(cache: Path) -> Path:
 
 def _fetch(scratch: Path) -> Path:
     """Download and unpack into folders below `scratch`; returns the folder that stands for /."""
-    options = _options(scratch)
-    if not _offered([]):
+    options: list[str] = []
+    if not _offered():
+        options = _options(scratch)
         _run(["apt-get", *options, "--quiet", "update"], scratch, "fetching package lists")
-    else:
-        options = []
-    _run(["apt-get", *options, "--quiet", "download", *PACKAGES], scratch, "downloading HIP's packages")
+    packages = sorted({*PACKAGES, *_lacking(options, scratch)} - _BASE)
+    _run(["apt-get", *options, "--quiet", "download", *packages], scratch, "downloading HIP's packages")
     root = scratch / "root"
     root.mkdir()
     for archive in sorted(scratch.glob("*.deb")):
@@ -93,22 +95,32 @@ def _options(scratch: Path) -> list[str]:
     return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
 
 
-def _offered(options: list[str]) -> bool:
+def _offered() -> bool:
     """Whether the machine's own package lists name HIP."""
-    command = ["apt-cache", *options, "show", "--no-all-versions", PACKAGES[0]]
+    command = ["apt-cache", "show", "--no-all-versions", PACKAGES[0]]
     return subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS).returncode == 0
 
 
-def _run(command: list[str], folder: Path, doing: str) -> None:
-    """Run quietly. What apt prints names the machine's package hosts, so no message of ours quotes it."""
+def _lacking(options: list[str], scratch: Path) -> list[str]:
+    """What apt would install with HIP."""
+    command = ["apt-get", *options, "--simulate", "--no-install-recommends", "install", PACKAGES[0]]
+    plan = _run(command, scratch, "asking apt what HIP needs")
+    return [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+
+
+def _run(command: list[str], folder: Path, doing: str) -> str:
+    """Run quietly, for its output. What apt prints names package hosts, so no message of ours quotes it."""
     try:
-        subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=_TIMEOUT_SECONDS)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, check=True, timeout=_TIMEOUT_SECONDS, text=True
+        )
     except subprocess.TimeoutExpired as error:
         raise HipUnavailableError(f"{doing} took longer than {_TIMEOUT_SECONDS} s") from error
     except subprocess.CalledProcessError as error:
         raise HipUnavailableError(
-            f"{doing} failed with status {error.returncode}; to see why: {command[0]} {command[-1]}"
+            f"{doing} failed with status {error.returncode}; to see why, run {command[0]} yourself"
         ) from None
+    return done.stdout
 
 
 def _library_folder(root: Path) -> Path:

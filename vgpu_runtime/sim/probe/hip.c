@@ -94,6 +94,14 @@ const char *probe_info(int device, struct probe_card *card)
 	return named(error);
 }
 
+/* HIP 5.2.3 crashes on the default stream here. */
+static int pool_alloc(void **pointer, size_t bytes)
+{
+	int error = HIP(hipStreamCreate, void **)(&stream);
+
+	return error == SUCCESS ? HIP(hipMallocAsync, void **, size_t, void *)(pointer, bytes, stream) : error;
+}
+
 const char *probe_alloc(int device, const char *how, uint64_t bytes)
 {
 	struct pitched pitched = {.pointer = NULL};
@@ -115,7 +123,7 @@ const char *probe_alloc(int device, const char *how, uint64_t bytes)
 	else if (strcmp(how, "managed") == 0)
 		error = HIP(hipMallocManaged, void **, size_t, unsigned)(&pointer, bytes, ATTACH_GLOBAL);
 	else if (strcmp(how, "pool") == 0)
-		error = HIP(hipMallocAsync, void **, size_t, void *)(&pointer, bytes, NULL);
+		error = pool_alloc(&pointer, bytes);
 	else if (strcmp(how, "hsa") == 0)
 		return hsa_pool_alloc(device, bytes);
 	else
