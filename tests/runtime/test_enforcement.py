@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.runtime.conftest import MIB, Slice
+from tests.runtime.conftest import Slice
 from tests.runtime.test_memory import REFUSED, TRY
 from vgpu_runtime import region
 
@@ -98,7 +98,6 @@ def test_garbage_in_dead_slots_is_reaped(container: Slice) -> None:
         file.seek(region.USED_OFFSET)
         file.write(b"\xff" * 8 * region.SLOTS)
     assert container.output(TRY + "print(attempt(1000 * MIB) > 0)") == ["True"]
-    assert 1000 * MIB > 0
 
 
 def test_every_slot_taken(container: Slice) -> None:

@@ -1,0 +1,84 @@
+"""The production build where a container has it: /etc/ld.so.preload, a config that nobody can name otherwise."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.requirement import require
+from tests.runtime.conftest import GPU, PRELUDE, Slice
+from tests.runtime.test_memory import REFUSED, TRY
+from vgpu_runtime import paths
+
+# Private /etc and /run; then the program, as an ordinary member of the container.
+ENTER = """
+set -e
+mount -t tmpfs tmpfs /etc
+mount -t tmpfs tmpfs /run
+mkdir -p /etc/vgpu /run/vgpu
+cp "$FOLDER/vgpu.conf" {config}
+touch /run/vgpu/usage && mount --bind "$FOLDER/usage" /run/vgpu/usage
+cp "$LIBRARY" {library}
+cp "$STUB" /usr/local/vgpu/libstubkfd.so
+printf '%s\\n' {library} /usr/local/vgpu/libstubkfd.so > /etc/ld.so.preload
+exec "$PYTHON" -c "$PROGRAM"
+"""
+
+
+def user_namespaces() -> bool:
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.fixture
+def production(container: Slice, native: Path) -> Slice:
+    require(user_namespaces(), "needs user namespaces: sysctl kernel.unprivileged_userns_clone=1")
+    require(Path("/var/run").resolve() == Path("/run"), "needs /var/run to be /run")
+    container.configure()
+    container.library = native / "libvgpu.so"
+    return container
+
+
+def inside(production: Slice, script: str) -> "subprocess.CompletedProcess[str]":
+    enter = ENTER.format(config=paths.CONTAINER_CONFIG)
+    environment = os.environ | {
+        "FOLDER": str(production.folder),
+        "LIBRARY": str(production.library),
+        "PYTHON": sys.executable,
+        "STUB": str(production.stub),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PROGRAM": PRELUDE + TRY + script,
+    }
+    command = ["unshare", "-Urm", "bash", "-c", enter]
+    return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60, check=False)
+
+
+def test_every_program_is_held_to_the_slice(production: Slice) -> None:
+    done = inside(
+        production,
+        f"print(attempt(1025 * MIB), attempt(1000 * MIB) >> 32 == {GPU}, kfd.available(GPU) // MIB)",
+    )
+    assert (done.stdout, done.stderr) == (f"{REFUSED} True 24\n", "")
+
+
+def test_environment_changes_nothing(production: Slice) -> None:
+    environment = "os.environ.update(LD_PRELOAD='', VGPU_TEST_FOLDER='/tmp', VGPU_CONFIG='/dev/null')\n"
+    program = "from tests.runtime import kfd; kfd.alloc(13261, 1025 << 20)"
+    done = inside(
+        production,
+        f"import subprocess, sys\n{environment}"
+        f"print(subprocess.run([sys.executable, '-c', {program!r}], stderr=subprocess.DEVNULL).returncode)",
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_malformed_config_says_so_once_per_process_that_uses_the_card(production: Slice) -> None:
+    (production.folder / "vgpu.conf").write_text("mem=4\n")
+    done = inside(production, "print(attempt(MIB), attempt(MIB))")
+    assert done.stdout == f"{REFUSED} {REFUSED}\n"
+    assert len(done.stderr.splitlines()) == 1, "one line, though the shell and its tools were preloaded too"
