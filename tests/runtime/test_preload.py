@@ -21,9 +21,8 @@ mount -t tmpfs tmpfs /run
 mkdir -p /etc/vgpu /run/vgpu
 cp "$FOLDER/vgpu.conf" {config}
 touch /run/vgpu/usage && mount --bind "$FOLDER/usage" /run/vgpu/usage
-cp "$LIBRARY" {library}
-cp "$STUB" /usr/local/vgpu/libstubkfd.so
-printf '%s\\n' {library} /usr/local/vgpu/libstubkfd.so > /etc/ld.so.preload
+cp "$LIBRARY" "$STUB" /etc/vgpu
+printf '%s\\n' /etc/vgpu/libvgpu.so /etc/vgpu/libstubkfd.so > /etc/ld.so.preload
 exec "$PYTHON" -c "$PROGRAM"
 """
 
