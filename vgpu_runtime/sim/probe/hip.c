@@ -11,7 +11,7 @@
 
 /* From HIP 5.2.3's hip_runtime_api.h; the numbers are its ABI. */
 enum { MULTIPROCESSOR_COUNT = 63, FINE_GRAINED = 0x1, ATTACH_GLOBAL = 0x1 };
-enum { SUCCESS = 0 };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 #define ROW_BYTES ((size_t)1 << 20)
 
 struct pitched {
@@ -94,12 +94,14 @@ const char *probe_info(int device, struct probe_card *card)
 	return named(error);
 }
 
-/* HIP 5.2.3 crashes on the default stream here. */
+/* HIP 5.2.3 crashes on the default stream here, and says success where there is no memory. */
 static int pool_alloc(void **pointer, size_t bytes)
 {
 	int error = HIP(hipStreamCreate, void **)(&stream);
 
-	return error == SUCCESS ? HIP(hipMallocAsync, void **, size_t, void *)(pointer, bytes, stream) : error;
+	if (error == SUCCESS)
+		error = HIP(hipMallocAsync, void **, size_t, void *)(pointer, bytes, stream);
+	return error == SUCCESS && !*pointer ? OUT_OF_MEMORY : error;
 }
 
 const char *probe_alloc(int device, const char *how, uint64_t bytes)
