@@ -1,33 +1,41 @@
 """The API server of the one-machine cluster: Kubernetes' HTTP protocol on a loopback port."""
 
 import contextlib
+import copy
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from device_plugin.embedded.apiserver import errors
+from device_plugin.embedded.apiserver.admission import PolicyAdmission
+from device_plugin.embedded.apiserver.cel import to_cel
 from device_plugin.embedded.apiserver.handler import Handler
-from device_plugin.embedded.apiserver.registry import Registry, Write
-from device_plugin.embedded.apiserver.resources import NAMESPACES, Target
+from device_plugin.embedded.apiserver.policies import Parameters, load
+from device_plugin.embedded.apiserver.registry import Registry
+from device_plugin.embedded.apiserver.resources import CONFIGMAPS, NAMESPACES, RESOURCES, Target
 from device_plugin.embedded.apiserver.store import DEFAULT_HISTORY, Object, Store
 
 ADMIN = "system:admin"
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
+_MANIFESTS = Path(__file__).parents[3] / "manifests" / "admission"
 _RECORDED = 20_000
 
 
 class EmbeddedApiServer:
     """Start it, use `url`, stop it; `stop` and `start` keep the objects and the port, as an API server that was away.
 
+    `policies` are manifest files of admission policies and what belongs to them; the default is `policy_files()`.
     `tokens` maps bearer tokens to user names; without it a token is the user's name. No token at all is ADMIN.
     `history` is how many changes of a kind a watcher may miss before it is told 410 Gone.
     """
 
     def __init__(
         self,
+        policies: Sequence[Path] | None = None,
         *,
         tokens: Mapping[str, str] | None = None,
         port: int = 0,
@@ -35,8 +43,10 @@ class EmbeddedApiServer:
         bookmark_seconds: float = 10.0,
     ) -> None:
         self.store = Store(history)
-        self.registry = Registry(self.store, _NoAdmission())
+        manifests = load(policy_files() if policies is None else policies)
+        self.registry = Registry(self.store, PolicyAdmission(manifests.policies, self._parameters))
         self.bookmark_seconds = bookmark_seconds
+        self._parameters_cache: dict[int, Mapping[str, Any]] = {}
         self._tokens = tokens
         self._port = port
         self._listener: Listener | None = None
@@ -45,6 +55,15 @@ class EmbeddedApiServer:
         for name in _NAMESPACES:
             namespace: Object = {"metadata": {"name": name}, "status": {"phase": "Active"}}
             self.registry.create(ADMIN, Target(NAMESPACES), namespace)
+        for document in manifests.objects:
+            self.apply(document)
+
+    def apply(self, document: Object) -> None:
+        """Create what a manifest describes, unless it is there."""
+        kinds = {resource.kind: resource for resource in RESOURCES}
+        target = Target(kinds[document["kind"]], document["metadata"].get("namespace", ""))
+        with contextlib.suppress(errors.ApiError):
+            self.registry.create(ADMIN, target, copy.deepcopy(document))
 
     @property
     def url(self) -> str:
@@ -98,6 +117,15 @@ class EmbeddedApiServer:
         """Note a write request."""
         self._requests.append((user, method, path))
 
+    def _parameters(self, wanted: Parameters) -> Mapping[str, Any] | None:
+        try:
+            stored = self.store.get(CONFIGMAPS, wanted.namespace, wanted.name)
+        except errors.ApiError:
+            return None
+        if self._parameters_cache.get(stored.version) is None:
+            self._parameters_cache = {stored.version: to_cel(stored.value)}
+        return self._parameters_cache[stored.version]
+
     def user(self, authorization: str | None) -> str:
         """Whose request it is. Raises ApiError 401 for an unknown token."""
         if authorization is None:
@@ -107,6 +135,11 @@ class EmbeddedApiServer:
         if scheme != "Bearer" or not user:
             raise errors.unauthorized()
         return user
+
+
+def policy_files() -> list[Path]:
+    """The admission policies that a real cluster gets, from the source tree."""
+    return sorted(_MANIFESTS.glob("*.yaml"))
 
 
 class Listener(ThreadingHTTPServer):
@@ -149,11 +182,3 @@ class Listener(ThreadingHTTPServer):
             threads = list(self._threads_by_connection.values())
         for thread in threads:
             thread.join()
-
-
-class _NoAdmission:
-    def mutate(self, write: Write) -> Object:
-        return write.new
-
-    def validate(self, write: Write) -> None:
-        return

@@ -1,0 +1,133 @@
+"""The admission chain: which policies a write meets, and what they make of it.
+
+Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from celpy import celtypes
+
+from device_plugin.embedded.apiserver import cel, errors
+from device_plugin.embedded.apiserver.cel import Expression
+from device_plugin.embedded.apiserver.policies import Parameters, Policy
+from device_plugin.embedded.apiserver.registry import Write
+from device_plugin.embedded.apiserver.store import Object
+
+_CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
+
+Lookup = Callable[[Parameters], Mapping[str, Any] | None]
+
+
+class PolicyAdmission:
+    """Evaluates `policies`; `lookup` reads the ConfigMap that holds a policy's parameters, None if there is none."""
+
+    def __init__(self, policies: Sequence[Policy], lookup: Lookup) -> None:
+        self._mutating = [policy for policy in policies if policy.patches]
+        self._validating = [policy for policy in policies if policy.validations]
+        self._lookup = lookup
+
+    def mutate(self, write: Write) -> Object:
+        """Apply the patches of the policies that match."""
+        for policy, scope in self._matching(self._mutating, write):
+            for expression in policy.patches:
+                for operation in scope.evaluate(expression):
+                    _patch(write.new, operation)
+        return write.new
+
+    def validate(self, write: Write) -> None:
+        """Raises ApiError with the message of the first validation that does not hold."""
+        for policy, scope in self._matching(self._validating, write):
+            for validation in policy.validations:
+                if not scope.evaluate(validation.expression):
+                    message = validation.message
+                    if validation.message_expression is not None:
+                        message = str(scope.evaluate(validation.message_expression))
+                    raise _denied(write, policy, message.strip(), validation.reason)
+
+    def _matching(self, policies: Sequence[Policy], write: Write) -> Iterator[tuple[Policy, "_Scope"]]:
+        base: _Scope | None = None
+        for policy in policies:
+            if not any(rule.matches(write.operation, write.target) for rule in policy.rules):
+                continue
+            base = base or _Scope(_names(write), {})
+            try:
+                scope = self._scope(policy, base)
+                if scope is not None:
+                    yield policy, scope
+            except cel.EvaluationError as error:
+                if not policy.ignore_errors:
+                    raise _denied(write, policy, f"expression failed: {error}", "Invalid") from None
+
+    def _scope(self, policy: Policy, base: "_Scope") -> "_Scope | None":
+        scope = base
+        if policy.parameters is not None:
+            parameters = self._lookup(policy.parameters)
+            if parameters is None:
+                if policy.parameters.required:
+                    raise cel.EvaluationError(f"no params found for policy binding {policy.binding}")
+                return None
+            scope = base.with_parameters(parameters)
+        if not all(scope.holds(condition) for condition in policy.conditions):
+            return None
+        return scope.with_variables(policy.variables)
+
+
+class _Scope:
+    """The names that an expression sees. What a condition gave is kept: the policies share theirs."""
+
+    def __init__(self, names: dict[str, Any], conditions: dict[tuple[int, str], bool]) -> None:
+        self._names = names
+        self._conditions = conditions
+
+    def evaluate(self, expression: Expression) -> Any:
+        return expression.evaluate(self._names)
+
+    def holds(self, condition: Expression) -> bool:
+        key = (id(self._names.get("params")), condition.text)
+        if key not in self._conditions:
+            self._conditions[key] = bool(self.evaluate(condition))
+        return self._conditions[key]
+
+    def with_parameters(self, parameters: Mapping[str, Any]) -> "_Scope":
+        return _Scope({**self._names, "params": parameters}, self._conditions)
+
+    def with_variables(self, variables: Sequence[tuple[str, Expression]]) -> "_Scope":
+        values = cel.to_cel({})
+        scope = _Scope({**self._names, "variables": values}, self._conditions)
+        for name, expression in variables:
+            values[celtypes.StringType(name)] = scope.evaluate(expression)
+        return scope
+
+
+def _names(write: Write) -> dict[str, Any]:
+    target = write.target
+    request = {
+        "operation": write.operation,
+        "name": target.name,
+        "namespace": target.namespace,
+        "subResource": target.subresource,
+        "userInfo": {"username": write.user},
+    }
+    old = None if write.old is None else cel.to_cel(write.old)
+    return {"request": cel.to_cel(request), "object": cel.to_cel(write.new), "oldObject": old}
+
+
+def _denied(write: Write, policy: Policy, message: str, reason: str) -> errors.ApiError:
+    plural, name = write.target.resource.qualified, write.target.name
+    denial = (
+        f"ValidatingAdmissionPolicy '{policy.name}' with binding '{policy.binding}' denied request: {message}"
+    )
+    details = {"name": name, "kind": write.target.resource.plural, "causes": [{"message": message}]}
+    text = f'{plural} "{name}" is forbidden: {denial}'
+    return errors.ApiError(_CODES.get(reason, 422), reason, text, details)
+
+
+def _patch(value: Object, operation: Mapping[str, Any]) -> None:
+    *parents, last = str(operation["path"]).lstrip("/").split("/")
+    place: Any = value
+    for key in parents:
+        place = place[key]
+    if operation["op"] not in ("add", "replace") or not isinstance(place, dict):
+        raise ValueError(f"JSON patch {operation['op']} {operation['path']} is not served here")
+    place[last] = str(operation["value"])

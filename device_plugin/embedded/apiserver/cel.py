@@ -1,0 +1,72 @@
+"""CEL as Kubernetes evaluates it: cel-python, and the library functions that the policies use.
+
+The functions follow k8s.io/apiserver pkg/cel/library (quantity) and cel-go ext (strings).
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, cast
+
+import celpy
+from celpy import celtypes
+from celpy.adapter import json_to_cel
+from celpy.celparser import CELParseError
+from celpy.evaluation import CELEvalError
+
+from device_plugin.embedded.apiserver import quantities
+
+EvaluationError = CELEvalError
+
+
+def to_cel(value: Mapping[str, Any]) -> celtypes.MapType:
+    """A JSON object as expressions see it."""
+    return cast(celtypes.MapType, json_to_cel(cast(Any, value)))
+
+
+class Quantity(Fraction):
+    """A resource amount inside an expression."""
+
+
+def _quantity(text: celtypes.StringType) -> Quantity:
+    value = quantities.parse(str(text))
+    if value is None:
+        raise CELEvalError(f"{text!r} is not a quantity")
+    return Quantity(value)
+
+
+def _split(text: celtypes.StringType, separator: celtypes.StringType) -> celtypes.ListType:
+    return celtypes.ListType([celtypes.StringType(part) for part in str(text).split(str(separator))])
+
+
+_FUNCTIONS: Mapping[str, Any] = {
+    "isQuantity": lambda text: celtypes.BoolType(quantities.parse(str(text)) is not None),
+    "quantity": _quantity,
+    "isInteger": lambda amount: celtypes.BoolType(amount.denominator == 1),
+    "sign": lambda amount: celtypes.IntType((amount > 0) - (amount < 0)),
+    "isGreaterThan": lambda amount, other: celtypes.BoolType(amount > other),
+    "isLessThan": lambda amount, other: celtypes.BoolType(amount < other),
+    "compareTo": lambda amount, other: celtypes.IntType((amount > other) - (amount < other)),
+    "split": _split,
+    "join": lambda parts, separator="": celtypes.StringType(str(separator).join(parts)),
+    "lowerAscii": lambda text: celtypes.StringType(text.lower()),
+    "upperAscii": lambda text: celtypes.StringType(text.upper()),
+    "trim": lambda text: celtypes.StringType(text.strip()),
+}
+# Kubernetes gives JSON patches a type of their own; here it is any message.
+_ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
+
+
+class Expression:
+    """A compiled expression; `text` is its source. Raises ValueError if it does not compile."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            tree = _ENVIRONMENT.compile(text)
+        except CELParseError as error:
+            raise ValueError(f"the CEL expression {text!r} does not compile: {error}") from None
+        self._program = _ENVIRONMENT.program(tree, functions=dict(_FUNCTIONS))
+
+    def evaluate(self, names: Mapping[str, Any]) -> Any:
+        """The value with these variables (of `to_cel`). Raises EvaluationError."""
+        return self._program.evaluate(dict(names))
