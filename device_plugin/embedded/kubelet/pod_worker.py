@@ -69,7 +69,7 @@ class PodWorker:
             self._pod = pod
             if self._grace is None:
                 self._grace = pod_spec.grace_seconds(pod)
-        self._poke()
+        self.poke()
 
     def remove(self, pod: Json) -> None:
         """The pod is gone from the API server: end the containers all the same, with nobody to tell."""
@@ -79,11 +79,12 @@ class PodWorker:
     def abandon(self) -> None:
         """The kubelet ends: leave the containers alone."""
         self._abandoned = True
-        self._poke()
+        self.poke()
         if self._thread.is_alive():
             self._thread.join()
 
-    def _poke(self) -> None:
+    def poke(self) -> None:
+        """Look again: a container ended, or the pod changed."""
         with self._wake:
             self._poked = True
             self._wake.notify_all()
@@ -154,7 +155,7 @@ class PodWorker:
                 life.restarts + 1 if life.container is not None else 0,
             )  # fmt: skip
             time.sleep(self._random.uniform(0, self._around.timing.create))
-            life.begin(self._around.runtime.create(spec, self._poke))
+            life.begin(self._around.runtime.create(spec))
         except PluginError as error:
             self._fail(life, "CreateContainerConfigError", str(error), retry)
         except CreateError as error:

@@ -75,6 +75,7 @@ class Session:
 
     def start(self) -> None:
         """Serve the sockets, publish the node, and follow its pods."""
+        self._runtime.listen(self._ended)
         self._registration.start()
         self.pod_resources.start()
         self._reporter.start()
@@ -173,6 +174,11 @@ class Session:
         if uid not in self._workers:
             self._start_worker(pod, mine)
         self._workers[uid].remove(pod)
+
+    def _ended(self, container: Container) -> None:
+        worker = self._workers.get(container.spec.pod_uid)
+        if worker is not None:
+            worker.poke()
 
     def _delete(self, pod: Json) -> None:
         uid = pod_spec.uid(pod)

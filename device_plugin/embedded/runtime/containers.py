@@ -59,8 +59,11 @@ class Container(Protocol):
 class Runtime(Protocol):
     """Makes containers, keeps those it made, and survives the kubelet."""
 
-    def create(self, spec: ContainerSpec, on_exit: Callable[[], None]) -> Container:
-        """Make and start a container. Raises CreateError. `on_exit` is called, on any thread, when it ends."""
+    def listen(self, on_exit: Callable[[Container], None]) -> None:
+        """Call `on_exit`, on any thread, for every container that ends from now on; it replaces an earlier one."""
+
+    def create(self, spec: ContainerSpec) -> Container:
+        """Make and start a container. Raises CreateError."""
 
     def containers(self) -> list[Container]:
         """The newest attempt of every container whose pod was not forgotten."""

@@ -67,13 +67,18 @@ class MinimalRuntime:
         self._stubborn = stubborn
         self._records = Records()
         self._lock = threading.Lock()
-        self._exits: dict[str, Callable[[], None]] = {}
+        self._live: set[str] = set()
+        self._on_exit: Callable[[Container], None] = lambda _: None
         # It ends when its standard input does: with this process, whatever becomes of it.
         self._sleeper = subprocess.Popen(
             ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
         )
 
-    def create(self, spec: ContainerSpec, on_exit: Callable[[], None]) -> Container:
+    def listen(self, on_exit: Callable[[Container], None]) -> None:
+        """Call `on_exit` for every container that ends from now on."""
+        self._on_exit = on_exit
+
+    def create(self, spec: ContainerSpec) -> Container:
         """Resolve the CDI devices, read the mounted files, call `on_start`. Raises CreateError."""
         try:
             edits = self._cdi.resolve(spec.devices)
@@ -84,7 +89,7 @@ class MinimalRuntime:
             raise CreateError(str(error)) from None
         container = MinimalContainer(spec, self._end, stubborn=self._stubborn(spec))
         with self._lock:
-            self._exits[container.id] = on_exit
+            self._live.add(container.id)
         self._groups.add(spec.pod_uid, container.id, self._sleeper.pid)
         self._records.add(container)
         code = self._on_start(spec.pod, spec.name, files, {**edits.env, **spec.plugin_env, **spec.env})
@@ -108,9 +113,9 @@ class MinimalRuntime:
 
     def _end(self, container: MinimalContainer, code: int) -> None:
         with self._lock:
-            on_exit = self._exits.pop(container.id, None)
-        if on_exit is None:
-            return
+            if container.id not in self._live:
+                return
+            self._live.discard(container.id)
         self._groups.remove(container.spec.pod_uid, container.id)
         container.exit_code = code
-        on_exit()
+        self._on_exit(container)

@@ -63,6 +63,7 @@ class ProcessRuntime:
         self._logs = logs
         self._extra = extra
         self._records = Records()
+        self._on_exit: Callable[[Container], None] = lambda _: None
         self._waiters: set[threading.Thread] = set()
         self._lock = threading.Lock()
         for path in (folder, logs):
@@ -75,7 +76,11 @@ class ProcessRuntime:
         process.wait()
         _close_lifeline(process)
 
-    def create(self, spec: ContainerSpec, on_exit: Callable[[], None]) -> Container:
+    def listen(self, on_exit: Callable[[Container], None]) -> None:
+        """Call `on_exit` for every container that ends from now on."""
+        self._on_exit = on_exit
+
+    def create(self, spec: ContainerSpec) -> Container:
         """Resolve the CDI devices and start the program. Raises CreateError."""
         try:
             edits = self._cdi.resolve(spec.devices)
@@ -85,7 +90,7 @@ class ProcessRuntime:
         container = ProcessContainer(spec, process)
         self._groups.add(spec.pod_uid, container.id, process.pid)
         self._records.add(container)
-        waiter = threading.Thread(target=self._wait, args=(container, on_exit), daemon=True)
+        waiter = threading.Thread(target=self._wait, args=(container,), daemon=True)
         with self._lock:
             self._waiters.add(waiter)
         waiter.start()
@@ -144,12 +149,12 @@ class ProcessRuntime:
             operations += ["env", f"{name}={value}"]
         return operations
 
-    def _wait(self, container: ProcessContainer, on_exit: Callable[[], None]) -> None:
+    def _wait(self, container: ProcessContainer) -> None:
         code = container.process.wait()
         _close_lifeline(container.process)
         self._groups.remove(container.spec.pod_uid, container.id)
         container.exit_code = code
-        on_exit()
+        self._on_exit(container)
         with self._lock:
             self._waiters.discard(threading.current_thread())
 

@@ -1,5 +1,7 @@
 """A late-binding device plugin, as small as one can be: the behaviours of the kubelet are tested against it."""
 
+# ruff: noqa: N802, ARG002 - method names and parameters are the protocol's
+
 import hashlib
 import json
 import threading
@@ -27,6 +29,7 @@ class LatePlugin(rpc.DevicePluginServicer):
         self.started: list[frozenset[str]] = []
         self.on_allocate = lambda: None
         self.on_pre_start = lambda: None
+        self.bind = True  # no regular init container could start: PodResources does not show them
         self._kubelet_dir, self._cdi_dir, self._folder = kubelet_dir, cdi_dir, folder
         self._changed = threading.Condition()
         self._version = 0
@@ -51,7 +54,8 @@ class LatePlugin(rpc.DevicePluginServicer):
     def register(self, endpoint: str) -> None:
         with grpc.insecure_channel(f"unix://{self._kubelet_dir}/device-plugins/kubelet.sock") as channel:
             rpc.RegistrationStub(channel).Register(
-                pb.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=self.resource), timeout=10
+                pb.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=self.resource),
+                timeout=10,
             )
 
     def stop(self) -> None:
@@ -79,12 +83,13 @@ class LatePlugin(rpc.DevicePluginServicer):
         seen = -1
         while not self._closed and context.is_active():
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._version != seen, 0.2)
-                if self._version == seen or self._closed:
+                if self._version == seen:
+                    self._changed.wait(0.2)
                     continue
                 seen = self._version
                 devices = [
-                    pb.Device(ID=name, health="Healthy" if ok else "Unhealthy") for name, ok in self.health.items()
+                    pb.Device(ID=name, health="Healthy" if ok else "Unhealthy")
+                    for name, ok in self.health.items()
                 ]
             yield pb.ListAndWatchResponse(devices=devices)
 
@@ -96,9 +101,12 @@ class LatePlugin(rpc.DevicePluginServicer):
         return pb.AllocateResponse(container_responses=[answer])
 
     def PreStartContainer(self, request, context):
-        self.on_pre_start()
         ids = frozenset(request.devices_ids)
         self.started.append(ids)
+        self.on_pre_start()
+        if not self.bind:
+            self.write("nobody", ids)
+            return pb.PreStartContainerResponse()
         try:
             listed = self._pods.List(pr.ListPodResourcesRequest(), timeout=10).pod_resources
         except grpc.RpcError as error:
