@@ -31,7 +31,7 @@ static bool charge(int card, uint64_t bytes)
 	}
 	slice_unlock();
 	if (admission == REGION_BROKEN)
-		slice_complain("card memory is refused", "the usage region " VGPU_REGION_PATH " is missing or damaged");
+		slice_complain("card memory is refused", "the usage region " VGPU_REGION_PATH " is missing, damaged or full");
 	return admission == ADMITTED;
 }
 

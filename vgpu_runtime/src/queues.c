@@ -48,7 +48,7 @@ static bool prepare(void)
 	slice_lock();
 	ready = region_attach(&slice.usage);
 	if (!ready)
-		slice_complain("queues are refused", "the usage region " VGPU_REGION_PATH " is missing or damaged");
+		slice_complain("queues are refused", "the usage region " VGPU_REGION_PATH " is missing, damaged or full");
 	ready = ready && table_reserve(&slice.queues);
 	slice_unlock();
 	return ready;
