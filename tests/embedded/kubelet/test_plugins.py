@@ -62,8 +62,9 @@ def test_a_list_of_devices_over_four_mebibytes_silently_gives_no_capacity(minima
 )
 def test_a_bad_registration_is_refused(minimal: OneNode, version: str, resource: str) -> None:
     request = pb.RegisterRequest(version=version, endpoint="nobody.sock", resource_name=resource)
-    with grpc.insecure_channel(
-        f"unix://{minimal.kubelet.kubelet_dir}/device-plugins/kubelet.sock"
-    ) as channel, pytest.raises(grpc.RpcError):
+    with (
+        grpc.insecure_channel(f"unix://{minimal.kubelet.kubelet_dir}/device-plugins/kubelet.sock") as channel,
+        pytest.raises(grpc.RpcError),
+    ):
         rpc.RegistrationStub(channel).Register(request, timeout=15)
     assert MEM not in minimal.node()["status"].get("capacity", {})
