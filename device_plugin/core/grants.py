@@ -34,9 +34,9 @@ class Grant:
     gen: int = 1
 
     def slices(self) -> Iterator[Slice]:
-        """Every slice of every container."""
-        for slices in self.containers.values():
-            yield from slices
+        """Every slice of every container, in the order of the containers' names."""
+        for name in sorted(self.containers):
+            yield from self.containers[name]
 
     def encode(self) -> str:
         """The annotation's text: one line of JSON, keys in a fixed order."""
@@ -64,12 +64,16 @@ class Grant:
         entries = fields.mapping("containers", most=MAX_CONTAINERS)
         if not entries:
             raise AnnotationError("grant: no container holds a slice")
-        return cls(
+        grant = cls(
             pod=fields.text("pod"),
             node=fields.text("node"),
             containers={name: _slices(name, value) for name, value in entries.items()},
             gen=fields.integer("gen", least=1),
         )
+        held = [(s.card, core) for s in grant.slices() for core in s.cores]
+        if len(held) != len(set(held)):
+            raise AnnotationError("grant: two containers hold the same core group")
+        return grant
 
 
 def _slices(container: str, value: object) -> tuple[Slice, ...]:

@@ -51,7 +51,7 @@ class Pod:
         return (self.annotations or {}).get(key, "")
 
     def grant(self) -> Grant | None:
-        """This pod's own grant, or None if it has none.
+        """The pod's own grant, or None if it has none.
 
         Raises AnnotationError if there is one that cannot be this pod's: malformed, written for another pod
         or node, or naming a container that the pod does not have.

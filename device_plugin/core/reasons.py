@@ -45,7 +45,7 @@ _TEXT = {
     Reason.SLICES: ("hold their most slices", "wait for slices to end"),
     Reason.WHOLE: ("not wholly free", "wait for slices to end, or ask for a slice"),
     Reason.TOGETHER: (
-        "fit some but not all of the pod's containers",
+        "fit a part of the pod, but no node fits all of it",
         "split the pod, or wait for slices to end",
     ),
     Reason.POLICY: ("not considered", "write a known placement policy in vgpu.io/policy"),

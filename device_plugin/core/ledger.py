@@ -1,0 +1,240 @@
+"""The ledger: who holds which slice of every card.
+
+It is a function of the set of grants and inventories, never of the order in which they came: a ledger rebuilt from
+grants equals the live one. Callers hold one lock around it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.masks import core_mask
+
+CardKey = tuple[str, str]
+"""Node name and card uuid."""
+
+
+class Clash(Enum):
+    """What two live grants cannot both have."""
+
+    CORES = "a core group"
+    MEMORY = "more memory than the card has"
+    SLICES = "more slices than the card can keep apart"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The grants of two pods that cannot both hold on one card."""
+
+    node: str
+    card: str
+    pod: str
+    other: str
+    clash: Clash
+
+
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """What remains of one card. `free_cores` is a set of core-group ids, bit g for group g."""
+
+    card: Card
+    free_mib: int
+    free_cores: int
+    free_slices: int
+
+    @property
+    def untouched(self) -> bool:
+        """True if nobody holds any of it."""
+        return self.free_slices == self.card.max_slices
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node's cards in their fixed order, and whether its agent serves."""
+
+    name: str
+    serving: bool
+    cards: tuple[CardState, ...]
+
+
+class Ledger:
+    """Grants against inventories. Grants on cards or nodes that are away stay held, and count when they return."""
+
+    def __init__(self) -> None:
+        self._inventories: dict[str, Inventory] = {}
+        self._grants: dict[str, Grant] = {}
+        self._held: dict[CardKey, dict[str, tuple[Slice, ...]]] = {}
+        # Newest change last, so that an index can catch up by reading from the end.
+        self._changed: dict[str, int] = {}
+        self._version = 0
+        self._undo: list[Grant | str] = []
+        self._checkpoints = 0
+
+    def __eq__(self, other: object) -> bool:
+        """Equal if the same grants are held against the same inventories, with the same remainders."""
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        mine, theirs = (
+            (x._inventories, x._grants, x._held, {n: x.node(n) for n in x._inventories})
+            for x in (self, other)
+        )
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # a ledger changes
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._version
+
+    def changed_since(self, version: int) -> Iterator[str]:
+        """Nodes that changed after `version`, newest first."""
+        for name in reversed(self._changed):
+            if self._changed[name] <= version:
+                return
+            yield name
+
+    def set_node(self, name: str, inventory: Inventory) -> None:
+        """Take a node's inventory; does nothing if it is the same as before."""
+        if self._inventories.get(name) != inventory:
+            self._inventories[name] = inventory
+            self._touch(name)
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node's inventory; grants on it stay held."""
+        if self._inventories.pop(name, None) is not None:
+            self._touch(name)
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes with an inventory, in order."""
+        return tuple(sorted(self._inventories))
+
+    def node(self, name: str) -> NodeState | None:
+        """What remains on a node, or None if it has no inventory."""
+        inventory = self._inventories.get(name)
+        if inventory is None:
+            return None
+        cards = sorted(inventory.cards, key=lambda card: card.uuid)
+        return NodeState(name, inventory.serving, tuple(self._state(name, card) for card in cards))
+
+    def holders(self, node: str, card: str) -> Mapping[str, tuple[Slice, ...]]:
+        """Who holds what of a card: pod UID to slices."""
+        return MappingProxyType(self._held.get((node, card), {}))
+
+    def grant(self, pod: str) -> Grant | None:
+        """What the pod of this UID holds."""
+        return self._grants.get(pod)
+
+    def grants(self) -> Mapping[str, Grant]:
+        """Every held grant by pod UID."""
+        return MappingProxyType(self._grants)
+
+    def hold(self, grant: Grant) -> tuple[Conflict, ...]:
+        """Record a grant in place of what its pod held before; returns what it clashes with.
+
+        It is recorded even so: the ledger tells what is, and the caller decides who loses.
+        """
+        before = self._grants.get(grant.pod)
+        if before != grant:
+            self._note(before, grant.pod)
+            if before is not None:
+                self._take_off(before)
+            self._put_on(grant)
+        return self.conflicts(grant)
+
+    def release(self, pod: str) -> Grant | None:
+        """End the pod's grant; returns it, or None if it held nothing."""
+        grant = self._grants.get(pod)
+        if grant is not None:
+            self._note(grant, pod)
+            self._take_off(grant)
+        return grant
+
+    def conflicts(self, grant: Grant) -> tuple[Conflict, ...]:
+        """Clashes of `grant` with grants of other pods, held or about to be."""
+        return tuple(
+            conflict for uuid in {s.card for s in grant.slices()} for conflict in self._clashes(grant, uuid)
+        )
+
+    def checkpoint(self) -> int:
+        """Start a trial: later `hold` and `release` can be taken back to here. End it by rollback or commit."""
+        self._checkpoints += 1
+        return len(self._undo)
+
+    def rollback(self, mark: int) -> None:
+        """End the trial and take back every hold and release since its checkpoint."""
+        while len(self._undo) > mark:
+            entry = self._undo.pop()
+            now = self._grants.get(entry if isinstance(entry, str) else entry.pod)
+            if now is not None:
+                self._take_off(now)
+            if isinstance(entry, Grant):
+                self._put_on(entry)
+        self.commit()
+
+    def commit(self) -> None:
+        """End the innermost trial and keep what it did."""
+        if not self._checkpoints:
+            raise ValueError("no checkpoint is open")
+        self._checkpoints -= 1
+        if not self._checkpoints:
+            self._undo.clear()
+
+    def _note(self, before: Grant | None, pod: str) -> None:
+        if self._checkpoints:
+            self._undo.append(before or pod)
+
+    def _put_on(self, grant: Grant) -> None:
+        self._grants[grant.pod] = grant
+        for s in grant.slices():
+            held = self._held.setdefault((grant.node, s.card), {})
+            held[grant.pod] = (*held.get(grant.pod, ()), s)
+        self._touch(grant.node)
+
+    def _take_off(self, grant: Grant) -> None:
+        del self._grants[grant.pod]
+        for uuid in {s.card for s in grant.slices()}:
+            held = self._held[(grant.node, uuid)]
+            del held[grant.pod]
+            if not held:
+                del self._held[(grant.node, uuid)]
+        self._touch(grant.node)
+
+    def _touch(self, node: str) -> None:
+        self._version += 1
+        self._changed.pop(node, None)
+        self._changed[node] = self._version
+
+    def _state(self, node: str, card: Card) -> CardState:
+        slices = [s for held in self._held.get((node, card.uuid), {}).values() for s in held]
+        taken = 0
+        for s in slices:
+            taken |= core_mask(s.cores)
+        return CardState(
+            card,
+            free_mib=max(0, card.mem_mib - sum(s.mem_mib for s in slices)),
+            free_cores=((1 << card.core_groups) - 1) & ~taken,
+            free_slices=max(0, card.max_slices - len(slices)),
+        )
+
+    def _clashes(self, grant: Grant, uuid: str) -> Iterator[Conflict]:
+        others = {pod: held for pod, held in self.holders(grant.node, uuid).items() if pod != grant.pod}
+        own = [s for s in grant.slices() if s.card == uuid]
+        card = self._card(grant.node, uuid)
+        mine = core_mask(core for s in own for core in s.cores)
+        mib = sum(s.mem_mib for s in own) + sum(s.mem_mib for held in others.values() for s in held)
+        count = len(own) + sum(len(held) for held in others.values())
+        for pod, held in sorted(others.items()):
+            if mine & core_mask(core for s in held for core in s.cores):
+                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.CORES)
+            elif card is not None and mib > card.mem_mib:
+                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.MEMORY)
+            elif card is not None and count > card.max_slices:
+                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.SLICES)
+
+    def _card(self, node: str, uuid: str) -> Card | None:
+        inventory = self._inventories.get(node)
+        return next((c for c in inventory.cards if c.uuid == uuid), None) if inventory else None

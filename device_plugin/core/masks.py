@@ -1,0 +1,66 @@
+"""Core groups as masks of compute units, under the hardware's rules.
+
+Bit i of a mask stands for compute unit i, and core group g of n units covers bits g·n to g·n + n - 1.
+The rules (amdgpu's kfd_mqd_manager, and AMD's guide to setting the number of CUs):
+
+- RDNA masks whole workgroup processors: units 2i and 2i + 1 go together.
+- On a card of N XCCs bit i goes to XCC i mod N, and an XCC with no bit runs unmasked.
+
+A group of N units (2N on RDNA) is the smallest that keeps both, whatever groups are combined.
+"""
+
+from collections.abc import Iterable
+
+WORD_BITS = 32
+
+
+def group_units(*, xcc: int, paired: bool) -> int:
+    """Compute units of one core group on a card of `xcc` XCCs; `paired` on RDNA."""
+    if xcc < 1:
+        raise ValueError(f"a card has at least one XCC, not {xcc}")
+    return xcc * (2 if paired else 1)
+
+
+def core_mask(cores: Iterable[int]) -> int:
+    """The set of core-group ids as an integer, bit g for group g."""
+    mask = 0
+    for core in cores:
+        mask |= 1 << core
+    return mask
+
+
+def core_ids(mask: int) -> tuple[int, ...]:
+    """The ids in a set of core groups, ascending."""
+    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
+
+
+def unit_mask(cores: Iterable[int], units_per_group: int) -> int:
+    """The compute units of the core groups `cores`, bit i for unit i."""
+    group = (1 << units_per_group) - 1
+    mask = 0
+    for core in cores:
+        mask |= group << (core * units_per_group)
+    return mask
+
+
+def words(mask: int, compute_units: int) -> tuple[int, ...]:
+    """The mask of a card of `compute_units` as 32-bit words, lowest first, as the driver takes it."""
+    count = -(-compute_units // WORD_BITS)
+    return tuple(mask >> (WORD_BITS * i) & (1 << WORD_BITS) - 1 for i in range(count))
+
+
+def fault(mask: int, *, compute_units: int, xcc: int = 1, paired: bool = False) -> str:
+    """Which hardware rule the mask breaks, in words; empty if none."""
+    if not mask:
+        return "no unit at all: the hardware would run unmasked"
+    if mask.bit_length() > compute_units:
+        return f"unit {mask.bit_length() - 1} of a card that has {compute_units}"
+    if paired and (mask ^ mask >> 1) & _every(2, compute_units):
+        return "half a workgroup processor"
+    if any(not mask & _every(xcc, compute_units) << i for i in range(xcc)):
+        return "an XCC without a unit: it would run unmasked"
+    return ""
+
+
+def _every(step: int, bits: int) -> int:
+    return sum(1 << i for i in range(0, bits, step))

@@ -1,0 +1,73 @@
+"""A "no" with its reasons, in words that help."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+
+# What a person reads first: the causes that waiting or asking for less would cure.
+_ORDER = (
+    Reason.TOGETHER, Reason.MEMORY, Reason.CORES, Reason.SLICES, Reason.WHOLE, Reason.TOO_LARGE,
+    Reason.UNHEALTHY, Reason.NOT_SERVING, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY,
+    Reason.POLICY, Reason.MALFORMED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request cannot be granted now: cards per reason, and nodes that show no cards.
+
+    `details` say a number with a reason: `largest free 3 GiB`.
+    """
+
+    cards: Mapping[Reason, int]
+    nodes: Mapping[Reason, int] = field(default_factory=dict)
+    details: Mapping[Reason, str] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> Mapping[Reason, int]:
+        """Cards and nodes per reason, together."""
+        return Counter(self.cards) + Counter(self.nodes)
+
+    @property
+    def main(self) -> Reason:
+        """The reason that stands for all in a metric: the first that a person could cure."""
+        return next((r for r in _ORDER if r in self.reasons), Reason.NO_INVENTORY)
+
+    @property
+    def text(self) -> str:
+        """For instance `6 cards: 4 lack memory (largest free 3 GiB), 2 unhealthy`."""
+        parts = []
+        if total := sum(self.cards.values()):
+            causes = ", ".join(self._cause(r, self.cards[r]) for r in _ORDER if r in self.cards)
+            parts.append(f"{total} {'card' if total == 1 else 'cards'}: {causes}")
+        parts += [self._cause(r, self.nodes[r], "node") for r in _ORDER if r in self.nodes]
+        return "; ".join(parts) or "no node shows any card"
+
+    @property
+    def advice(self) -> str:
+        """What to do about the main reason."""
+        return self.main.advice
+
+    def _cause(self, reason: Reason, count: int, noun: str = "") -> str:
+        detail = f" ({self.details[reason]})" if reason in self.details else ""
+        nouns = f" {noun}{'' if count == 1 else 's'}" if noun else ""
+        return f"{count}{nouns} {reason.text}{detail}"
+
+
+def gib(mib: int) -> str:
+    """MiB as a person reads them: `3 GiB`, `3.5 GiB`, `512 MiB`."""
+    return f"{mib} MiB" if mib < 1024 else f"{round(mib / 1024, 1):g} GiB"
+
+
+def largest(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The greatest of each half of some pairs; zeros if there are none."""
+    firsts, seconds = zip(*pairs, strict=True) if (pairs := list(pairs)) else ((0,), (0,))
+    return max(firsts), max(seconds)
+
+
+def refused(reason: Reason, detail: str, request: PodRequest) -> Refusal:
+    """A refusal of the whole request, whatever the cards."""
+    return Refusal({}, {reason: 1}, {reason: f"{request.policy!r}: {detail}"})
