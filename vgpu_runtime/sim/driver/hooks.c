@@ -132,8 +132,10 @@ SIM_EXPORT FILE *fopen64(const char *path, const char *mode)
 SIM_EXPORT DIR *opendir(const char *path)
 {
 	char real_path[PATH_MAX];
+	enum sim_path kind = sim_path_kind(path, real_path, sizeof(real_path));
 
-	return real_opendir(sim_path_kind(path, real_path, sizeof(real_path)) == SIM_PATH_TREE ? real_path : path);
+	/* A hidden card's folders can be listed; only reading its files is refused. */
+	return real_opendir(kind == SIM_PATH_TREE || kind == SIM_PATH_FORBIDDEN ? real_path : path);
 }
 
 SIM_EXPORT int ioctl(int fd, unsigned long request, ...)

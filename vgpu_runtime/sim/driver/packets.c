@@ -55,18 +55,20 @@ static bool dependencies_met(const struct packet *packet, enum packet_type type)
 	return type == BARRIER_AND ? met == given : met > 0 || given == 0;
 }
 
-/* True once the time that this dispatch takes has passed. */
-static bool executed(struct sim_queue *queue)
+/*
+ * True once the time that this dispatch takes has passed. It started at `*start`, where the next may follow it, so that
+ * kernels behind each other take the sum of their times however seldom somebody looks.
+ */
+static bool executed(struct sim_queue *queue, uint64_t *start)
 {
-	uint64_t now = sim_now_ns();
-
 	if (!queue->busy_until_ns) {
 		uint64_t units = sim_world()->cards[queue->card].units;
 
-		queue->busy_until_ns = now + FULL_CARD_DISPATCH_NS * units / queue->active_units;
+		queue->busy_until_ns = *start + FULL_CARD_DISPATCH_NS * units / queue->active_units;
 	}
-	if (now < queue->busy_until_ns)
+	if (sim_now_ns() < queue->busy_until_ns)
 		return false;
+	*start = queue->busy_until_ns;
 	queue->busy_until_ns = 0;
 	return true;
 }
@@ -89,6 +91,7 @@ bool sim_packets_step(struct sim_queue *queue)
 {
 	uint64_t *read_index = (uint64_t *)(uintptr_t)queue->read_index;
 	uint64_t write_index = __atomic_load_n((uint64_t *)(uintptr_t)queue->write_index, __ATOMIC_ACQUIRE);
+	uint64_t start = sim_now_ns();
 	int done = 0;
 
 	if (queue->type != QUEUE_COMPUTE_AQL)
@@ -100,7 +103,7 @@ bool sim_packets_step(struct sim_queue *queue)
 
 		if (type == INVALID || !dependencies_met(packet, type))
 			break;
-		if (type == KERNEL_DISPATCH && !executed(queue))
+		if (type == KERNEL_DISPATCH && !executed(queue, &start))
 			return true; /* the card is busy: look again soon */
 		complete(packet->completion);
 		__atomic_store_n(&packet->header, INVALID, __ATOMIC_RELEASE);

@@ -37,8 +37,6 @@ enum sim_path sim_path_kind(const char *path, char *real_path, size_t size)
 		return SIM_PATH_DEVICE;
 	if (strncmp(path, TOPOLOGY, strlen(TOPOLOGY)) != 0)
 		return SIM_PATH_OTHER;
-	if (hidden_node_file(path))
-		return SIM_PATH_FORBIDDEN;
 	snprintf(real_path, size, "%s%s", sim_world()->dir, path);
-	return SIM_PATH_TREE;
+	return hidden_node_file(path) ? SIM_PATH_FORBIDDEN : SIM_PATH_TREE;
 }

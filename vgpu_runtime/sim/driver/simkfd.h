@@ -48,7 +48,7 @@ int sim_card_index(uint32_t gpu_id); /* -1: no such card, or hidden */
 
 /* paths.c */
 enum sim_path { SIM_PATH_OTHER, SIM_PATH_DEVICE, SIM_PATH_TREE, SIM_PATH_FORBIDDEN };
-enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* fills real_path for TREE */
+enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* real_path: for TREE and FORBIDDEN */
 
 /* device.c: file descriptors that stand for /dev/kfd and /dev/dri/renderD<minor> */
 #define SIM_DEVICE_KFD SIM_MAX_CARDS
@@ -89,7 +89,7 @@ struct sim_queue {
 	uint64_t read_index;
 	uint64_t write_index;
 	uint32_t active_units; /* that run its kernels: those of its mask, or all */
-	uint64_t busy_until_ns;
+	uint64_t busy_until_ns; /* 0: no kernel is running */
 };
 bool sim_packets_step(struct sim_queue *queue); /* true: it did something */
 
