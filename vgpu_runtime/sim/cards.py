@@ -145,17 +145,16 @@ def _cards(entry: object, where: str) -> Iterator[SimCard]:
         raise SpecError(f"{where}: 'count' must be a number from 1 to {MAX_CARDS}, not {count!r}")
     if count > 1 and {"pci", "uniqueId"} & entry.keys():
         raise SpecError(f"{where}: 'pci' and 'uniqueId' name one card; leave them out or leave 'count' out")
-    changes: dict[str, Any] = {_KEYS[key]: value for key, value in entry.items() if key in _KEYS}
-    card = _checked(preset, changes, where)
-    yield from [card] * count
+    yield from [_changed(preset, entry, where)] * count
 
 
-def _checked(preset: SimCard, changes: dict[str, Any], where: str) -> SimCard:
-    for field in dataclasses.fields(preset):
-        value = changes.get(field.name)
-        if value is not None and type(value) is not type(getattr(preset, field.name)):
-            raise SpecError(f"{where}: {field.name} must be {field.type}, not {value!r}")
-    card = dataclasses.replace(preset, **changes)
+def _changed(preset: SimCard, entry: Mapping[str, Any], where: str) -> SimCard:
+    given = {key: value for key, value in entry.items() if key in _KEYS}
+    for key, value in given.items():
+        kind = type(getattr(preset, _KEYS[key]))
+        if type(value) is not kind:
+            raise SpecError(f"{where}: {key} must be of type {kind.__name__}, not {value!r}")
+    card = dataclasses.replace(preset, **{_KEYS[key]: value for key, value in given.items()})
     rules = {
         "memoryMiB must be positive": 0 < card.memory_mib < 1 << 40,
         f"xcc must be 1 to {MAX_XCC}": 1 <= card.xcc <= MAX_XCC,

@@ -37,6 +37,13 @@ def used(folder: Path) -> list[int]:
     return totals[: sum(1 for _ in (folder / "state").glob("vram_used.*"))]
 
 
+def refresh(folder: Path) -> None:
+    """Write what is in use now where sysfs shows it: the driver does so only while it is called, not at a death."""
+    for card, amount in enumerate(used(folder)):
+        with account(folder, card).open("r+b") as file:
+            file.write(b"%-20d\n" % amount)
+
+
 def _owned(descriptor: int, slot: int) -> bool:
     asked = _FLOCK.pack(fcntl.F_RDLCK, 0, _LOCK_BASE + slot, 1, 0)
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
