@@ -43,17 +43,18 @@ class ContainerLife:
         code = self.exit_code
         return code is not None and (self.policy == "Never" or (self.policy == "OnFailure" and code == 0))
 
-    def note_end(self, moment: float, timing: Timing) -> None:
-        """Account for an end that was not seen before: the first restart is at once, later ones back off."""
+    def note_end(self, moment: float, timing: Timing) -> bool:
+        """Account for an end that was not seen before: the first restart is at once, later ones back off (True)."""
         container = self.container
         if container is None or container.exit_code is None or container is self._seen_end:
-            return
+            return False
         self._seen_end = container
         self._last = {"terminated": self._terminated(container)}
         if self._ends:
             self.not_before = moment + min(timing.backoff * 2 ** (self._ends - 1), timing.backoff_limit)
             self.waiting = ("CrashLoopBackOff", "back-off restarting failed container")
         self._ends += 1
+        return self._ends > 1
 
     def begin(self, container: Container) -> None:
         """A new attempt runs."""

@@ -11,8 +11,8 @@ from device_plugin.embedded.runtime.containers import ProcessGroups
 from device_plugin.embedded.runtime.minimal import MinimalRuntime, OnStart, Stubborn, never
 from device_plugin.embedded.runtime.processes import ProcessRuntime
 
-# sockaddr_un holds 107 characters, and "<kubelet_dir>/pod-resources/kubelet.sock" takes 35 beside the root.
-LONGEST_ROOT = 60
+# sockaddr_un holds 107 characters; below the root, "/kubelet/device-plugins/" and a plugin's socket have their part.
+LONGEST_ROOT = 50
 BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 
 

@@ -144,7 +144,9 @@ class PodWorker:
 
     def _try_start(self, life: ContainerLife) -> None:
         moment = time.monotonic()
-        life.note_end(moment, self._around.timing)
+        if life.note_end(moment, self._around.timing):
+            text = f"Back-off restarting failed container {life.view.name} in pod {self._pod['metadata']['name']}"
+            self._around.reporter.event(self._pod, "BackOff", text)
         if moment < life.not_before or self._grace is not None:
             return
         retry = moment + self._around.timing.retry * self._random.uniform(1, 1.5)

@@ -120,6 +120,8 @@ class Reporter:
         try:
             self._api.call(call.method, call.path, call.body, call.content)
         except ApiError as error:
+            if error.status == 429 or error.status >= 500:
+                raise UnreachableError(str(error)) from None
             # 404 and 409: the pod is gone, or another one bears its name; there is nothing to report any more.
             if error.status not in (404, 409):
                 log.warning("%s %s: %s", call.method, call.path, error)

@@ -49,7 +49,7 @@ class Session:
         self._lock = threading.Lock()
         self._pods: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
-        self._rejected: set[str] = set()
+        self._inactive: set[str] = set()
         self._stopping = False
         self._survivors = runtime.containers()
         timing = config.timing
@@ -127,22 +127,22 @@ class Session:
     def _add(self, pod: Json) -> None:
         uid = pod_spec.uid(pod)
         mine = [container for container in self._survivors if container.spec.pod_uid == uid]
-        if pod_spec.terminal(pod) and not mine:
-            self._rejected.add(uid)
-        elif not pod_spec.deleting(pod):
-            rejection = self._admit(pod, mine)
-            if self._stopping:
-                return
-            if rejection is not None:
-                self._reject(pod, rejection, mine)
-                return
-        if pod_spec.deleting(pod) and not mine:
-            self._rejected.add(uid)
-            self._delete(pod)
-        elif uid not in self._rejected:
-            self._start_worker(pod, mine)
+        if pod_spec.terminal(pod) or (pod_spec.deleting(pod) and not mine):
+            self._inactive.add(uid)
             if pod_spec.deleting(pod):
                 self._delete(pod)
+            return
+        if pod_spec.deleting(pod):
+            self._start_worker(pod, mine)
+            self._delete(pod)
+            return
+        rejection = self._admit(pod, mine)
+        if self._stopping:
+            return
+        if rejection is None:
+            self._start_worker(pod, mine)
+        else:
+            self._reject(pod, rejection, mine)
 
     def _start_worker(self, pod: Json, adopted: list[Container]) -> PodWorker:
         worker = PodWorker(pod, self._around, self._random.getrandbits(32), adopted)
@@ -161,7 +161,7 @@ class Session:
 
     def _reject(self, pod: Json, rejection: Rejection, mine: list[Container]) -> None:
         log.info("pod %s/%s rejected: %s", *pod_spec.key(pod), rejection.message)
-        self._rejected.add(pod_spec.uid(pod))
+        self._inactive.add(pod_spec.uid(pod))
         self._reporter.event(pod, rejection.reason, rejection.message)
         self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
         if mine:
@@ -182,7 +182,7 @@ class Session:
 
     def _delete(self, pod: Json) -> None:
         uid = pod_spec.uid(pod)
-        if uid in self._rejected or uid not in self._workers:
+        if uid in self._inactive or uid not in self._workers:
             self._reporter.status(pod, None, delete=True)
         else:
             self._workers[uid].terminate(pod)
@@ -191,9 +191,11 @@ class Session:
         uid = pod_spec.uid(pod)
         with self._lock:
             self._pods.pop(uid, None)
-        self._rejected.discard(uid)
+        self._inactive.discard(uid)
         if uid in self._workers:
             self._workers[uid].remove(pod)
+        else:
+            self._runtime.forget(uid)
         self._workers = {
             uid: worker for uid, worker in self._workers.items() if uid in self._pods or worker.alive
         }
@@ -206,7 +208,7 @@ class Session:
         return [
             pod
             for uid, pod in pods.items()
-            if uid not in self._rejected and not (uid in workers and workers[uid].finished.is_set())
+            if uid not in self._inactive and not (uid in workers and workers[uid].finished.is_set())
         ]
 
     def _active_uids(self) -> set[str]:

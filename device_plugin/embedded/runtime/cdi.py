@@ -7,10 +7,12 @@ its spec malformed, and a device that two files define is in neither.
 
 import json
 import logging
+import os
 import random
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +98,7 @@ class CdiCache:
         self._random = random.Random(seed)
         self._stop = threading.Event()
         self._watch = FolderWatch(folder)
+        self._parsed: dict[str, tuple[object, dict[str, Edits]]] = {}
         self._devices = self._read()
         self._thread = threading.Thread(target=self._follow, name="cdi-cache", daemon=True)
         self._thread.start()
@@ -124,21 +127,34 @@ class CdiCache:
             self._devices = self._read()
 
     def _read(self) -> dict[str, Edits]:
-        found: dict[str, Edits] = {}
-        conflicts: set[str] = set()
-        for path in sorted(self._folder.iterdir()):
-            if path.suffix != ".json":
-                continue
-            try:
-                devices = read_spec(path.read_text())
-            except FileNotFoundError:
-                continue
-            except (CdiError, OSError, UnicodeDecodeError) as error:
-                log.warning("CDI spec %s skipped: %s", path.name, error)
-                continue
-            conflicts |= found.keys() & devices.keys()
-            found |= devices
-        for name in conflicts:
-            log.warning("CDI device %s is defined by two files: in neither", name)
-            del found[name]
-        return found
+        parsed = {}
+        for entry in os.scandir(self._folder):
+            if entry.name.endswith(".json"):
+                try:
+                    parsed[entry.name] = self._read_file(entry)
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+        self._parsed = parsed
+        definitions = Counter(name for _, devices in parsed.values() for name in devices)
+        for name, files in definitions.items():
+            if files > 1:
+                log.warning("CDI device %s is defined by %d files: in none", name, files)
+        return {
+            name: edits
+            for _, devices in parsed.values()
+            for name, edits in devices.items()
+            if definitions[name] == 1
+        }
+
+    def _read_file(self, entry: "os.DirEntry[str]") -> tuple[object, dict[str, Edits]]:
+        """(what identifies this version of the file, its devices); files that did not change are not read again."""
+        status = entry.stat()
+        version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._parsed.get(entry.name)
+        if known is not None and known[0] == version:
+            return known
+        try:
+            return version, read_spec(Path(entry.path).read_text())
+        except (CdiError, UnicodeDecodeError) as error:
+            log.warning("CDI spec %s skipped: %s", entry.name, error)
+            return version, {}

@@ -17,7 +17,8 @@ _DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 
 def image_operations(extra: Sequence[tuple[Path, str]] = ()) -> list[str]:
     """Operations that fill a fresh root; `extra` are (host path, container path), mounted read-only."""
-    operations = ["dir", "/etc", "dir", "/run", "dir", "/var", "link", "../run", "/var/run", "tmpfs", "/tmp"]  # noqa: S108 - the container's
+    operations = ["dir", "/etc", "dir", "/root", "dir", "/run", "dir", "/var", "link", "../run", "/var/run"]
+    operations += ["tmpfs", "/tmp"]  # noqa: S108 - the container's
     for name in _ROOT_FOLDERS:
         operations += _copy(Path("/", name))
     for folder in _EXPANDED:

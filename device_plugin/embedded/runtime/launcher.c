@@ -49,7 +49,8 @@
 
 static int status_fd;
 static const char *root;
-static char *environment[4096] = {"PATH=/opt/vgpu/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"};
+static char *environment[4096] = {"PATH=/opt/vgpu/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                                  "HOME=/root"};
 
 __attribute__((noreturn, format(printf, 2, 3))) static void fail(const char *stage, const char *format, ...) {
     char text[2 * PATH_MAX];

@@ -80,3 +80,15 @@ def test_the_api_server_may_be_away(node: OneNode) -> None:
     node.create("two", container(command=["true"]), restartPolicy="Never")
     node.until_phase("two", "Succeeded")
     assert node.phase("one") == "Running"
+
+
+def test_a_pod_that_had_ended_stays_as_it_ended(node: OneNode) -> None:
+    node.plugin(MEM, 4)
+    node.create("one", container(mem=2, command=["true"]), restartPolicy="Never")
+    node.until_phase("one", "Succeeded")
+    node.kubelet.restart()
+    node.create("two", container(command=["true"]), restartPolicy="Never")
+    node.until_phase("two", "Succeeded")
+    assert node.phase("one") == "Succeeded"
+    node.delete("one")
+    until(lambda: node.gone("one"))
