@@ -13,10 +13,11 @@ from device_plugin.embedded.runtime.cdi import CdiCache, CdiError, Edits
 from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError, ProcessGroups
 from device_plugin.embedded.runtime.image import image_operations
 from device_plugin.embedded.runtime.records import Records
+from vgpu_runtime.paths import BUILD
 
 log = logging.getLogger(__name__)
 
-LAUNCHER = Path(__file__).parents[3] / "build" / "vgpu-container"
+LAUNCHER = BUILD / "vgpu-container"
 
 
 class ProcessContainer:

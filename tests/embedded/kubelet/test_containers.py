@@ -81,7 +81,7 @@ def test_graceful_deletion_lets_the_program_end_by_itself(node: OneNode) -> None
 def test_a_force_deleted_pods_container_lives_on_and_its_tickets_are_given_again(node: OneNode) -> None:
     plugin = node.plugin(MEM, 2)
     stubborn = container(mem=2, command=["sleep", "infinity"])
-    first = node.create("one", stubborn, terminationGracePeriodSeconds=2)
+    first = node.create("one", stubborn, terminationGracePeriodSeconds=3)
     node.until_phase("one", "Running")
     node.delete("one", grace=0)
     assert node.gone("one")
