@@ -1,0 +1,96 @@
+"""Requests: what limits ask for, and what to write instead of what is malformed."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_plugin.core import units
+from device_plugin.core.errors import RequestError
+from device_plugin.core.pods import Container, ContainerKind, Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES, Request, Selector, parse_quantity, pod_request
+
+DCU = "hygon.com/dcu"
+
+
+def pod(limits: dict[str, str], kind: ContainerKind = ContainerKind.MAIN, **annotations: str) -> Pod:
+    return Pod("ns", "p", "uid", annotations=annotations, containers=(Container("main", kind, limits),))
+
+
+@pytest.mark.parametrize(
+    ("limits", "request_"),
+    [
+        ({f"{DCU}": "2"}, Request(DCU, 2)),
+        ({f"{DCU}-mem": "4"}, Request(DCU, 0, 4)),
+        ({f"{DCU}-cores": "15", "cpu": "500m"}, Request(DCU, 0, None, 15)),
+        ({f"{DCU}-mem": "4k", f"{DCU}-cores": "1e1"}, Request(DCU, 0, 4000, 10)),
+        ({"hygon.com/hcu-mem": "4"}, Request("hygon.com/hcu", 0, 4)),
+    ],
+)
+def test_limits_are_read(limits: dict[str, str], request_: Request) -> None:
+    asked = pod_request(pod(limits), DEFAULT_PREFIXES)
+    assert asked is not None
+    assert asked.containers == (("main", request_),)
+
+
+@pytest.mark.parametrize("limits", [{}, {"cpu": "1"}, {"other.com/dcu": "1"}, {"hygon.com/dcu-memory": "1"}])
+def test_a_pod_that_does_not_ask_is_none_of_ours(limits: dict[str, str]) -> None:
+    assert pod_request(pod(limits), DEFAULT_PREFIXES) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "1.5", "500m", "", "four", "1e99", "9" * 19, "2Gi ib", "Infinity", "0x4"]
+)
+def test_a_count_that_is_not_a_whole_number_of_at_least_1_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match=r"container main: hygon.com/dcu-mem is .*write a whole number"):
+        pod_request(pod({f"{DCU}-mem": text}), DEFAULT_PREFIXES)
+
+
+def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> None:
+    with pytest.raises(RequestError, match=r"write either hygon.com/dcu: N .* or hygon.com/dcu-mem"):
+        pod_request(pod({DCU: "1", f"{DCU}-mem": "4"}), DEFAULT_PREFIXES)
+    with pytest.raises(RequestError, match="ask for one kind of card"):
+        pod_request(pod({f"{DCU}-mem": "4", "amd.com/gpu-mem": "4"}), DEFAULT_PREFIXES)
+    with pytest.raises(RequestError, match="ask in a main container, or make it a sidecar"):
+        pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.INIT), DEFAULT_PREFIXES)
+    assert pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.SIDECAR), DEFAULT_PREFIXES) is not None
+
+
+def test_annotations_select_cards_and_policy() -> None:
+    notes = {"vgpu.io/card-model": "Z100, !K100", "vgpu.io/card-uuid": "!a,!b", "vgpu.io/policy": "spread"}
+    asked = pod_request(pod({f"{DCU}-mem": "4"}, **notes), DEFAULT_PREFIXES)
+    assert asked is not None
+    assert asked.policy == "spread"
+    assert asked.models == Selector(frozenset({"Z100"}), frozenset({"K100"}))
+    assert [asked.uuids.accepts(u) for u in "abc"] == [False, False, True]
+    assert not asked.models.accepts("MI300X")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4", 4), ("+4", 4), ("4.", 4), (".5", Fraction(1, 2)), ("2Ki", 2048), ("3e2", 300), ("3E2", 300),
+     ("1500m", Fraction(3, 2)), ("-2k", -2000), ("", None), ("k", None), ("1e2k", None), ("--1", None), ("1 2", None)],
+)  # fmt: skip
+def test_quantities_are_those_of_kubernetes(text: str, value: Fraction | None) -> None:
+    assert parse_quantity(text) == value
+
+
+@given(st.text())
+def test_any_text_is_a_quantity_or_none(text: str) -> None:
+    parse_quantity(text)
+
+
+@given(st.integers(1, 2**22), st.integers(1, 2**14), st.integers(1, 8))
+def test_equal_parts_of_a_card_always_fit(mem_mib: int, unit_mib: int, parts: int) -> None:
+    total = units.unit_count(mem_mib, unit_mib)
+    share = total // parts
+    assert parts * units.units_to_mib(share, mem_mib, total) <= mem_mib
+    assert units.units_to_mib(total, mem_mib, total) == mem_mib
+
+
+def test_real_cards_have_round_numbers_of_units() -> None:
+    assert [units.unit_count(mib) for mib in (16368, 65520, 196592, 512)] == [16, 64, 192, 1]
+    assert units.units_to_mib(4, 16368, 16) == 4092
+    with pytest.raises(ValueError, match="must be positive"):
+        units.unit_count(0)
