@@ -54,6 +54,11 @@ def test_kernels_run_and_streams_carry_their_mask(machine: Callable[[str], Machi
     assert {call["mask"] for call in one.logged("queue-mask")} == {"0x000000f0"}
 
 
+def test_copies_arrive(machine: Callable[[str], Machine]) -> None:
+    one = machine("[{preset: hygon-60cu-16gib}]")
+    assert one.hip("copy", 9) == {"mib": 9, "intact": True, "error": "hipSuccess"}
+
+
 def test_without_hip_the_driver_is_asked(kfd_machine: Callable[[str], Machine]) -> None:
     one = kfd_machine("[{preset: hygon-60cu-16gib}]")
     shown = one.hip("info")

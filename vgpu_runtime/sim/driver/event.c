@@ -24,6 +24,11 @@ uint64_t sim_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t sim_gpu_clock(uint64_t ns)
+{
+	return ns / 10;
+}
+
 static void init(void)
 {
 	pthread_condattr_t attributes;

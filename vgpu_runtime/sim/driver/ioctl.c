@@ -5,13 +5,12 @@
 #include "simkfd.h"
 
 #define CLOCK_HZ UINT64_C(1000000000)
-#define GPU_CLOCK_DIVISOR 10 /* a card's counter runs at 100 MHz */
 
 static int clock_counters(struct kfd_clock_counters *args)
 {
 	uint64_t now = sim_now_ns();
 
-	args->gpu_clock = sim_card_index(args->gpu_id) < 0 ? 0 : now / GPU_CLOCK_DIVISOR;
+	args->gpu_clock = sim_card_index(args->gpu_id) < 0 ? 0 : sim_gpu_clock(now);
 	args->cpu_clock = args->system_clock = now;
 	args->system_clock_hz = CLOCK_HZ;
 	return 0;

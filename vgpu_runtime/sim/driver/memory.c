@@ -14,6 +14,8 @@ static struct buffer {
 	int card;
 	uint32_t flags;
 	uint64_t bytes;
+	uint64_t va; /* where the card sees it */
+	uint64_t cpu; /* where the process has it: elsewhere only for USERPTR */
 } *buffers;
 static uint32_t buffer_count;
 static uint32_t first_free; /* no free place below it */
@@ -75,7 +77,10 @@ int sim_memory_alloc(struct kfd_alloc_memory *args)
 	pthread_mutex_lock(&lock);
 	place = free_place();
 	if (place >= 0) {
-		buffers[place] = (struct buffer){.live = true, .card = card, .flags = args->flags, .bytes = args->size};
+		buffers[place] = (struct buffer){
+			.live = true, .card = card, .flags = args->flags, .bytes = args->size, .va = args->va_addr,
+			.cpu = args->flags & KFD_MEM_USERPTR ? args->mmap_offset : args->va_addr,
+		};
 		args->handle = (uint64_t)args->gpu_id << 32 | (uint64_t)place;
 		if (!(args->flags & KFD_MEM_USERPTR)) {
 			args->mmap_offset = next_offset;
@@ -135,6 +140,18 @@ int sim_memory_map(struct kfd_map_memory *args)
 		if (sim_card_index(ids[args->n_success]) < 0)
 			return -EINVAL;
 	return 0;
+}
+
+void *sim_memory_cpu(uint64_t va)
+{
+	uint64_t cpu = va;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < buffer_count; i++)
+		if (buffers[i].live && buffers[i].cpu != buffers[i].va && va - buffers[i].va < buffers[i].bytes)
+			cpu = va - buffers[i].va + buffers[i].cpu;
+	pthread_mutex_unlock(&lock);
+	return (void *)(uintptr_t)cpu;
 }
 
 int sim_memory_available(struct kfd_available_memory *args)

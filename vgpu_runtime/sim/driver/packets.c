@@ -11,7 +11,6 @@
 #define PACKETS_PER_STEP 256
 
 enum packet_type { INVALID = 1, KERNEL_DISPATCH = 2, BARRIER_AND = 3, BARRIER_OR = 5 };
-enum { QUEUE_COMPUTE_AQL = KFD_QUEUE_COMPUTE_AQL };
 
 struct packet {
 	uint16_t header; /* low byte: enum packet_type */
@@ -55,31 +54,34 @@ static bool dependencies_met(const struct packet *packet, enum packet_type type)
 	return type == BARRIER_AND ? met == given : met > 0 || given == 0;
 }
 
-/*
- * True once the time that this dispatch takes has passed. It started at `*start`, where the next may follow it, so that
- * kernels behind each other take the sum of their times however seldom somebody looks.
- */
-static bool executed(struct sim_queue *queue, uint64_t *start)
+static uint64_t duration_ns(const struct sim_queue *queue)
 {
-	if (!queue->busy_until_ns) {
-		uint64_t units = sim_world()->cards[queue->card].units;
+	return FULL_CARD_DISPATCH_NS * sim_world()->cards[queue->card].units / queue->active_units;
+}
 
-		queue->busy_until_ns = *start + FULL_CARD_DISPATCH_NS * units / queue->active_units;
-	}
+/*
+ * True once the time that this dispatch takes has passed. It began at `*time`, which becomes its end: kernels behind
+ * each other take the sum of their times however seldom somebody looks.
+ */
+static bool executed(struct sim_queue *queue, uint64_t *time)
+{
+	if (!queue->busy_until_ns)
+		queue->busy_until_ns = *time + duration_ns(queue);
 	if (sim_now_ns() < queue->busy_until_ns)
 		return false;
-	*start = queue->busy_until_ns;
+	*time = queue->busy_until_ns;
 	queue->busy_until_ns = 0;
 	return true;
 }
 
-static void complete(uint64_t handle)
+static void complete(uint64_t handle, uint64_t start_ns, uint64_t end_ns)
 {
 	struct signal *signal = (struct signal *)(uintptr_t)handle;
 
 	if (!handle)
 		return;
-	signal->end_ts = sim_now_ns();
+	signal->start_ts = sim_gpu_clock(start_ns);
+	signal->end_ts = sim_gpu_clock(end_ns);
 	__atomic_sub_fetch(&signal->value, 1, __ATOMIC_ACQ_REL);
 	if (signal->event_mailbox) {
 		__atomic_store_n((uint64_t *)(uintptr_t)signal->event_mailbox, signal->event_id, __ATOMIC_RELEASE);
@@ -91,11 +93,9 @@ bool sim_packets_step(struct sim_queue *queue)
 {
 	uint64_t *read_index = (uint64_t *)(uintptr_t)queue->read_index;
 	uint64_t write_index = __atomic_load_n((uint64_t *)(uintptr_t)queue->write_index, __ATOMIC_ACQUIRE);
-	uint64_t start = sim_now_ns();
+	uint64_t time = sim_now_ns();
 	int done = 0;
 
-	if (queue->type != QUEUE_COMPUTE_AQL)
-		return false;
 	for (; *read_index < write_index && done < PACKETS_PER_STEP; done++) {
 		struct packet *packet =
 			(struct packet *)(uintptr_t)(queue->ring + *read_index * PACKET_BYTES % queue->ring_bytes);
@@ -103,9 +103,9 @@ bool sim_packets_step(struct sim_queue *queue)
 
 		if (type == INVALID || !dependencies_met(packet, type))
 			break;
-		if (type == KERNEL_DISPATCH && !executed(queue, &start))
+		if (type == KERNEL_DISPATCH && !executed(queue, &time))
 			return true; /* the card is busy: look again soon */
-		complete(packet->completion);
+		complete(packet->completion, time - (type == KERNEL_DISPATCH ? duration_ns(queue) : 0), time);
 		__atomic_store_n(&packet->header, INVALID, __ATOMIC_RELEASE);
 		__atomic_store_n(read_index, *read_index + 1, __ATOMIC_RELEASE);
 	}

@@ -18,6 +18,19 @@ static int queue_end; /* no live queue at or above it */
 static bool running;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static bool step(struct sim_queue *queue)
+{
+	switch (queue->type) {
+	case KFD_QUEUE_COMPUTE_AQL:
+		return sim_packets_step(queue);
+	case KFD_QUEUE_SDMA:
+	case KFD_QUEUE_SDMA_XGMI:
+		return sim_sdma_step(queue);
+	default: /* PM4 packets, which ROCm does not use any more */
+		return false;
+	}
+}
+
 /* Doorbells are plain memory that nobody can sleep on, so it looks: often while there is work, seldom after. */
 static void *process(void *unused)
 {
@@ -28,7 +41,7 @@ static void *process(void *unused)
 
 		pthread_mutex_lock(&lock);
 		for (int i = 0; i < queue_end; i++)
-			busy |= queues[i].live && sim_packets_step(&queues[i]);
+			busy |= queues[i].live && step(&queues[i]);
 		pthread_mutex_unlock(&lock);
 		nap.tv_nsec = busy ? SHORTEST_NAP_NS : nap.tv_nsec * 2;
 		if (nap.tv_nsec > LONGEST_NAP_NS)

@@ -70,6 +70,7 @@ int sim_memory_alloc(struct kfd_alloc_memory *args);
 int sim_memory_free(const struct kfd_free_memory *args);
 int sim_memory_map(struct kfd_map_memory *args);
 int sim_memory_available(struct kfd_available_memory *args);
+void *sim_memory_cpu(uint64_t va); /* the process's address for a card's */
 void sim_memory_forget(void);
 
 /* queue.c */
@@ -93,8 +94,12 @@ struct sim_queue {
 };
 bool sim_packets_step(struct sim_queue *queue); /* true: it did something */
 
+/* sdma.c */
+bool sim_sdma_step(struct sim_queue *queue);
+
 /* event.c */
 uint64_t sim_now_ns(void);
+uint64_t sim_gpu_clock(uint64_t ns); /* a card's counter at that time: 100 MHz */
 int sim_event_create(struct kfd_create_event *args);
 int sim_event_destroy(const struct kfd_event_id *args);
 int sim_event_set(uint32_t event_id);

@@ -14,6 +14,7 @@
 	"  info                what the program sees of its card\n" \
 	"  alloc MIB [HOW]     allocate and end; HOW: malloc pitch 3d ext managed pool hsa\n" \
 	"  hold MIB [HOW]      allocate and stay until killed, or until the pipe on standard input is closed\n" \
+	"  copy MIB            copy that much to the card and back\n" \
 	"  queue [--mask HEX]  create a queue, with a mask of its own\n" \
 	"  run N [--mask HEX]  create a queue, run N kernels on it, tell the time\n"
 
@@ -121,6 +122,16 @@ static int hold(const struct options *options)
 	return 0;
 }
 
+static int copy(const struct options *options)
+{
+	unsigned long mib = strtoul(options->words[1], NULL, 10);
+	bool intact = false;
+	const char *error = probe_copy(options->device, (uint64_t)mib << 20, &intact);
+
+	printf("{\"mib\":%lu,\"intact\":%s,\"error\":\"%s\"}\n", mib, intact ? "true" : "false", error);
+	return 0;
+}
+
 static double seconds(void)
 {
 	struct timespec now;
@@ -161,6 +172,8 @@ static int run(const struct options *options)
 		return allocate(options), 0;
 	if (strcmp(command, "hold") == 0 && sized)
 		return hold(options);
+	if (strcmp(command, "copy") == 0 && sized)
+		return copy(options);
 	if (strcmp(command, "queue") == 0)
 		return queue(options, 0);
 	if (strcmp(command, "run") == 0 && sized)

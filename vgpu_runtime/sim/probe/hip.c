@@ -10,7 +10,7 @@
 #include "probe.h"
 
 /* From HIP 5.2.3's hip_runtime_api.h; the numbers are its ABI. */
-enum { MULTIPROCESSOR_COUNT = 63, FINE_GRAINED = 0x1, ATTACH_GLOBAL = 0x1 };
+enum { MULTIPROCESSOR_COUNT = 63, FINE_GRAINED = 0x1, ATTACH_GLOBAL = 0x1, TO_CARD = 1, FROM_CARD = 2 };
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 #define ROW_BYTES ((size_t)1 << 20)
 
@@ -130,6 +130,27 @@ const char *probe_alloc(int device, const char *how, uint64_t bytes)
 		return hsa_pool_alloc(device, bytes);
 	else
 		return "hipErrorInvalidValue";
+	return named(error);
+}
+
+const char *probe_copy(int device, uint64_t bytes, bool *intact)
+{
+	unsigned char *sent = malloc(bytes);
+	unsigned char *received = calloc(bytes, 1);
+	void *memory = NULL;
+	int error = HIP(hipSetDevice, int)(device);
+
+	if (!sent || !received)
+		return named(OUT_OF_MEMORY);
+	for (uint64_t i = 0; i < bytes; i++)
+		sent[i] = (unsigned char)(i * 2654435761u >> 13);
+	if (error == SUCCESS)
+		error = HIP(hipMalloc, void **, size_t)(&memory, bytes);
+	if (error == SUCCESS)
+		error = HIP(hipMemcpy, void *, const void *, size_t, int)(memory, sent, bytes, TO_CARD);
+	if (error == SUCCESS)
+		error = HIP(hipMemcpy, void *, const void *, size_t, int)(received, memory, bytes, FROM_CARD);
+	*intact = error == SUCCESS && memcmp(sent, received, bytes) == 0;
 	return named(error);
 }
 

@@ -150,6 +150,13 @@ const char *probe_alloc(int device, const char *how, uint64_t bytes)
 	return named(error ? error : call(REQUEST(KFD_NR_ALLOC_MEMORY, struct kfd_alloc_memory), &args));
 }
 
+/* Copying is the runtime's work: an engine's ring and packets are more than a few calls. */
+const char *probe_copy(int device, uint64_t bytes, bool *intact)
+{
+	(void)device, (void)bytes, (void)intact;
+	return "hipErrorNotSupported";
+}
+
 const char *probe_queue(int device, const uint32_t *mask, unsigned words)
 {
 	struct kfd_create_queue args = {.ring_size = RING_BYTES, .queue_type = KFD_QUEUE_COMPUTE_AQL, .queue_percentage = 100};

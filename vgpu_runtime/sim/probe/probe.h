@@ -27,6 +27,9 @@ const char *probe_alloc(int device, const char *how, uint64_t bytes); /* kept un
 const char *probe_queue(int device, const uint32_t *mask, unsigned words); /* `words` 0: no mask of its own */
 const char *probe_run(unsigned kernels); /* on that queue, until they are done */
 
+/* To the card and back; `intact`: what came back is what went. */
+const char *probe_copy(int device, uint64_t bytes, bool *intact);
+
 bool probe_failed(const char *error);
 
 #endif
