@@ -16,7 +16,7 @@ from device_plugin.embedded.apiserver.store import Object
 
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
-Lookup = Callable[[Parameters], Mapping[str, Any] | None]
+Lookup = Callable[[Parameters], Mapping[Any, Any] | None]
 
 
 class PolicyAdmission:
@@ -89,7 +89,7 @@ class _Scope:
             self._conditions[key] = bool(self.evaluate(condition))
         return self._conditions[key]
 
-    def with_parameters(self, parameters: Mapping[str, Any]) -> "_Scope":
+    def with_parameters(self, parameters: Mapping[Any, Any]) -> "_Scope":
         return _Scope({**self._names, "params": parameters}, self._conditions)
 
     def with_variables(self, variables: Sequence[tuple[str, Expression]]) -> "_Scope":

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 import celpy
+import lark
 from celpy import celtypes
 from celpy.adapter import json_to_cel
 from celpy.celparser import CELParseError
@@ -39,21 +40,23 @@ def _split(text: celtypes.StringType, separator: celtypes.StringType) -> celtype
 
 
 _FUNCTIONS: Mapping[str, Any] = {
-    "isQuantity": lambda text: celtypes.BoolType(quantities.parse(str(text)) is not None),
     "quantity": _quantity,
     "isInteger": lambda amount: celtypes.BoolType(amount.denominator == 1),
-    "sign": lambda amount: celtypes.IntType((amount > 0) - (amount < 0)),
     "isGreaterThan": lambda amount, other: celtypes.BoolType(amount > other),
-    "isLessThan": lambda amount, other: celtypes.BoolType(amount < other),
-    "compareTo": lambda amount, other: celtypes.IntType((amount > other) - (amount < other)),
     "split": _split,
-    "join": lambda parts, separator="": celtypes.StringType(str(separator).join(parts)),
-    "lowerAscii": lambda text: celtypes.StringType(text.lower()),
+    "join": lambda parts, separator: celtypes.StringType(str(separator).join(parts)),
     "upperAscii": lambda text: celtypes.StringType(text.upper()),
-    "trim": lambda text: celtypes.StringType(text.strip()),
 }
+_LEVELS = ("expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary")
 # Kubernetes gives JSON patches a type of their own; here it is any message.
 _ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
+
+
+def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
+    """The same expression without the levels of precedence that it does not use: they cost half of the time."""
+    tree.children = [_flattened(child) if isinstance(child, lark.Tree) else child for child in tree.children]
+    only = tree.children[0] if len(tree.children) == 1 else None
+    return only if tree.data in _LEVELS and isinstance(only, lark.Tree) else tree
 
 
 class Expression:
@@ -65,7 +68,7 @@ class Expression:
             tree = _ENVIRONMENT.compile(text)
         except CELParseError as error:
             raise ValueError(f"the CEL expression {text!r} does not compile: {error}") from None
-        self._program = _ENVIRONMENT.program(tree, functions=dict(_FUNCTIONS))
+        self._program = _ENVIRONMENT.program(_flattened(tree), functions=dict(_FUNCTIONS))
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
         """The value with these variables (of `to_cel`). Raises EvaluationError."""

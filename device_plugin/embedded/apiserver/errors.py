@@ -53,8 +53,7 @@ def unauthorized() -> ApiError:
 
 def not_found(plural: str, name: str) -> ApiError:
     """404: no such object; `plural` is qualified by its group (`leases.coordination.k8s.io`)."""
-    details = {"name": name, "kind": plural.partition(".")[0]}
-    return ApiError(404, "NotFound", f'{plural} "{name}" not found', details)
+    return ApiError(404, "NotFound", f'{plural} "{name}" not found', _about(plural, name))
 
 
 def no_such_path() -> ApiError:
@@ -70,14 +69,13 @@ def method_not_allowed() -> ApiError:
 
 def already_exists(plural: str, name: str) -> ApiError:
     """409: an object of that name is there."""
-    details = {"name": name, "kind": plural.partition(".")[0]}
-    return ApiError(409, "AlreadyExists", f'{plural} "{name}" already exists', details)
+    return ApiError(409, "AlreadyExists", f'{plural} "{name}" already exists', _about(plural, name))
 
 
 def conflict(plural: str, name: str, why: str) -> ApiError:
     """409: the object is not in the state that the request expects."""
     message = f'Operation cannot be fulfilled on {plural} "{name}": {why}'
-    return ApiError(409, "Conflict", message, {"name": name, "kind": plural.partition(".")[0]})
+    return ApiError(409, "Conflict", message, _about(plural, name))
 
 
 def expired(message: str) -> ApiError:
@@ -92,12 +90,11 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause]) -> ApiError:
-    """422: the object breaks its own rules."""
+    """422: the object breaks its own rules; `kind` is qualified by its group (`Lease.coordination.k8s.io`)."""
     lines = [f"{cause.field}: {cause.message}" for cause in causes]
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     details = {
-        "name": name,
-        "kind": kind,
+        **_about(kind, name),
         "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
     }
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
@@ -107,3 +104,8 @@ def too_new(wanted: int, current: int) -> ApiError:
     """504: the client has seen a version that this server has not reached."""
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
+
+
+def _about(qualified: str, name: str) -> dict[str, Any]:
+    kind, _, group = qualified.partition(".")
+    return {"name": name, **({"group": group} if group else {}), "kind": kind}

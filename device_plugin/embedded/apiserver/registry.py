@@ -7,7 +7,7 @@ Kubernetes does. So admission never runs under a lock.
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from device_plugin.embedded.apiserver import clock, errors, pods
@@ -86,7 +86,7 @@ class Registry:
             cause = errors.Cause(
                 "metadata.name", "Required value: name or generateName is required", "FieldValueRequired"
             )
-            raise errors.invalid(resource.kind, "", [cause])
+            raise errors.invalid(resource.qualified_kind, "", [cause])
         rules.default(new)
         target = Target(resource, target.namespace, metadata["name"])
         new = self._admission.mutate(Write(user, "CREATE", target, new))
@@ -142,6 +142,7 @@ class Registry:
             raise errors.ApiError(
                 500, "InternalError", "target.name: Required value, target.kind: must be Node"
             )
+        target = replace(target, name=name)
         binding = self._admission.mutate(Write(user, "CREATE", target, binding))
         self._admission.validate(Write(user, "CREATE", target, binding))
         while True:
@@ -194,7 +195,7 @@ class Registry:
             cause = errors.Cause(
                 "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
             )
-            raise errors.invalid(resource.kind, target.name, [cause])
+            raise errors.invalid(resource.qualified, target.name, [cause])
         if version and version != str(old.version):
             why = (
                 "the object has been modified; please apply your changes to the latest version and try again"
@@ -230,7 +231,7 @@ class Registry:
 
     def _check(self, resource: Resource, name: str, causes: list[errors.Cause]) -> None:
         if causes:
-            raise errors.invalid(resource.kind, name, causes)
+            raise errors.invalid(resource.qualified_kind, name, causes)
 
     def _rules(self, resource: Resource) -> Strategy:
         return self._strategies.get(resource, self._plain)

@@ -32,6 +32,11 @@ class Resource:
         """The plural with its group, as error messages name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    @property
+    def qualified_kind(self) -> str:
+        """The kind with its group, as complaints about an object name it."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
 
 PODS = Resource(
     "pods", "Pod",

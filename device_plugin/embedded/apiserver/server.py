@@ -46,7 +46,7 @@ class EmbeddedApiServer:
         manifests = load(policy_files() if policies is None else policies)
         self.registry = Registry(self.store, PolicyAdmission(manifests.policies, self._parameters))
         self.bookmark_seconds = bookmark_seconds
-        self._parameters_cache: dict[int, Mapping[str, Any]] = {}
+        self._parameters_seen: tuple[int, Mapping[Any, Any]] = (0, {})
         self._tokens = tokens
         self._port = port
         self._listener: Listener | None = None
@@ -117,14 +117,16 @@ class EmbeddedApiServer:
         """Note a write request."""
         self._requests.append((user, method, path))
 
-    def _parameters(self, wanted: Parameters) -> Mapping[str, Any] | None:
+    def _parameters(self, wanted: Parameters) -> Mapping[Any, Any] | None:
         try:
             stored = self.store.get(CONFIGMAPS, wanted.namespace, wanted.name)
         except errors.ApiError:
             return None
-        if self._parameters_cache.get(stored.version) is None:
-            self._parameters_cache = {stored.version: to_cel(stored.value)}
-        return self._parameters_cache[stored.version]
+        version, value = self._parameters_seen
+        if version != stored.version:
+            value = to_cel(stored.value)
+            self._parameters_seen = (stored.version, value)
+        return value
 
     def user(self, authorization: str | None) -> str:
         """Whose request it is. Raises ApiError 401 for an unknown token."""
