@@ -94,6 +94,14 @@ int sim_device_render_card(int fd)
 	return -1;
 }
 
+void sim_device_discard(int card, uint64_t offset, uint64_t bytes)
+{
+	pthread_mutex_lock(&lock);
+	if (refers_to(devices[card].fd, &devices[card]))
+		fallocate(devices[card].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+	pthread_mutex_unlock(&lock);
+}
+
 /* In a forked child: the kernel gives it a KFD process of its own when it opens the device itself. */
 void sim_device_forget(void)
 {

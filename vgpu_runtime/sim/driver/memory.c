@@ -14,6 +14,7 @@ static struct buffer {
 	int card;
 	uint32_t flags;
 	uint64_t bytes;
+	uint64_t offset; /* in the card's device file; not of USERPTR */
 	uint64_t va; /* where the card sees it */
 	uint64_t cpu; /* where the process has it: elsewhere only for USERPTR */
 } *buffers;
@@ -83,7 +84,7 @@ int sim_memory_alloc(struct kfd_alloc_memory *args)
 		};
 		args->handle = (uint64_t)args->gpu_id << 32 | (uint64_t)place;
 		if (!(args->flags & KFD_MEM_USERPTR)) {
-			args->mmap_offset = next_offset;
+			buffers[place].offset = args->mmap_offset = next_offset;
 			next_offset += (args->size + OFFSET_ALIGN - 1) & ~(OFFSET_ALIGN - 1);
 		}
 	}
@@ -120,6 +121,8 @@ int sim_memory_free(const struct kfd_free_memory *args)
 	pthread_mutex_unlock(&lock);
 	if (!freed.live)
 		return -EINVAL;
+	if (freed.offset)
+		sim_device_discard(freed.card, freed.offset, freed.bytes);
 	if (freed.flags & KFD_MEM_VRAM)
 		sim_vram_release(freed.card, freed.bytes);
 	sim_log("free gpu_id=%u bytes=%lu", (uint32_t)(args->handle >> 32), freed.bytes);

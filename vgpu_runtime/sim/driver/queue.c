@@ -11,7 +11,7 @@
 #define MAX_PERCENTAGE 100
 #define MAX_PRIORITY 15
 #define SHORTEST_NAP_NS 20000
-#define LONGEST_NAP_NS 2000000
+#define LONGEST_NAP_NS 4000000
 
 static struct sim_queue queues[MAX_QUEUES];
 static int queue_end; /* no live queue at or above it */

@@ -55,6 +55,7 @@ enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* 
 int sim_device_open(const char *path, int flags); /* -1 and errno */
 bool sim_device_is(int fd, int device); /* `device`: a card's index for its render node, or SIM_DEVICE_KFD */
 int sim_device_render_card(int fd); /* -1: not a render node */
+void sim_device_discard(int card, uint64_t offset, uint64_t bytes); /* gives the machine its memory back */
 void sim_device_forget(void);
 
 /* vram.c: bytes of VRAM in use over all processes */
