@@ -28,7 +28,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as the API server shows it. `node` is empty until it is bound."""
+    """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound."""
 
     namespace: str
     name: str
@@ -38,6 +38,7 @@ class Pod:
     scheduler: str = ""
     deleting: bool = False
     created: str = ""
+    bound: str = ""
     annotations: Mapping[str, str] | None = None
     containers: tuple[Container, ...] = ()
 
