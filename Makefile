@@ -31,6 +31,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 
 native: $(STAMP)
 	@$(MAKE) --no-print-directory -C vgpu_runtime
+	@$(MAKE) --no-print-directory -s -C device_plugin/embedded/runtime
 
 # Generated gRPC stubs are committed, so that an install needs no protoc; a test holds them to the .proto files.
 protos: setup
@@ -46,3 +47,4 @@ lock:
 clean:
 	rm -rf $(VENV) build
 	@$(MAKE) --no-print-directory -C vgpu_runtime clean
+	@$(MAKE) --no-print-directory -C device_plugin/embedded/runtime clean

@@ -50,6 +50,7 @@
 static int status_fd;
 static const char *root;
 static char *environment[4096] = {"PATH=/opt/vgpu/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                                  "LD_LIBRARY_PATH=/opt/rocm/lib",
                                   "HOME=/root"};
 
 __attribute__((noreturn, format(printf, 2, 3))) static void fail(const char *stage, const char *format, ...) {

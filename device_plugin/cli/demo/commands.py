@@ -1,0 +1,83 @@
+"""What each word after `vgpu demo` does."""
+
+import argparse
+import sys
+import time
+
+from rich.console import Console
+
+from device_plugin.cli.demo import session
+from device_plugin.cli.demo.api import Api, manifests
+from device_plugin.cli.demo.show import Page
+from device_plugin.cli.demo.story import BrokenPromiseError, tell
+from vgpu_runtime.sim import hip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell the story on a new cluster; 1 if a promise was broken."""
+    page = Page(Console())
+    page.runtime(_runtime())
+    started = time.monotonic()
+    current = session.start()
+    try:
+        tell(Api(current), page)
+    except BrokenPromiseError as error:
+        page.broken(str(error))
+        return 1
+    finally:
+        if not args.keep:
+            session.end()
+    page.end(time.monotonic() - started, keep=args.keep)
+    return 0
+
+
+def submit(args: argparse.Namespace) -> int:
+    """Create the pods of a file."""
+    api = Api(session.require())
+    for manifest in manifests(args.file):
+        pod = api.create(manifest)
+        print(f"pod/{pod['metadata']['name']} created")
+    return 0
+
+
+def status(_: argparse.Namespace) -> int:
+    """Show the cards, who holds what of them, and the pods."""
+    api = Api(session.require())
+    page = Page(Console())
+    page.cards(api.cards())
+    page.pods(api.pods(), api)
+    return 0
+
+
+def logs(args: argparse.Namespace) -> int:
+    """Print what a pod's containers printed."""
+    sys.stdout.write(Api(session.require()).logs(args.pod))
+    return 0
+
+
+def delete(args: argparse.Namespace) -> int:
+    """Delete a pod."""
+    Api(session.require()).delete(args.pod)
+    print(f"pod/{args.pod} deleted")
+    return 0
+
+
+def end(_: argparse.Namespace) -> int:
+    """End the cluster, if one runs."""
+    print("the demo cluster has ended" if session.end() else "no demo cluster is running")
+    return 0
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Be the cluster (started by `run`)."""
+    from device_plugin.cli.demo.serve import serve as serve_cluster
+
+    return serve_cluster(args.root)
+
+
+def _runtime() -> str:
+    try:
+        hip.ensure(hip.default_cache())
+    except hip.HipUnavailableError as error:
+        return f"no HIP runtime ({error}): the pods use a small program that asks the driver itself"
+    return f"HIP {hip.VERSION} and ROCr from Debian's packages, over a simulated kernel driver"
