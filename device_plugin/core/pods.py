@@ -75,7 +75,14 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the API server shows it; `inventory` is the raw text of `vgpu.io/cards`, empty if absent."""
+    """A node as the API server shows it; `inventory` is the raw text of `vgpu.io/cards`, empty if absent.
+
+    `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`), `capacity` its extended resources.
+    """
 
     name: str
     inventory: str = ""
+    uid: str = ""
+    kubelet: str = ""
+    runtime: str = ""
+    capacity: Mapping[str, str] | None = None

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -29,15 +30,12 @@ def tell(api: Api, page: Page) -> None:
 
     page.title("Six pods ask for slices")
     page.requests(_submit(api))
-    grants = {name: _until(f"{name} to run", lambda name=name: _running(api, name)) for name in FITTING}
+    grants = {name: _until(f"{name} to run", partial(_running, api, name)) for name in FITTING}
     page.grants(grants)
     _disjoint(grants)
 
     page.title("What a real HIP program sees inside each pod")
-    seen = {
-        name: _until(f"{name} to report", lambda name=name: _report(api, name, "total_mib"))
-        for name in FITTING
-    }
+    seen = {name: _until(f"{name} to report", partial(_report, api, name, "total_mib")) for name in FITTING}
     page.reports(seen, grants)
     for name, report in seen.items():
         _sees_its_slice(name, report, grants[name])

@@ -1,0 +1,184 @@
+"""The few requests that our services make, over kept connections."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import urllib3
+
+from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.kube.errors import KubeError, UnreachableError, refused
+from device_plugin.core.pods import Node, Pod
+
+TIMEOUT_SECONDS = 3.0
+CONNECTIONS = 32
+Found = TypeVar("Found")
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class EventSpec:
+    """An event about an object: `reason` in CamelCase, `message` a sentence, `type` Normal or Warning."""
+
+    namespace: str
+    kind: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    type: str = "Warning"
+
+
+class KubeClient:
+    """Requests to one API server, from any thread. Each may raise a KubeError; `component` names us in events."""
+
+    def __init__(self, endpoint: Endpoint, component: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._endpoint = endpoint
+        self._component = component
+        self._timeout = timeout
+        tls: dict[str, Any] = {}
+        if endpoint.url.startswith("https:"):
+            tls = {"ca_certs": endpoint.ca, "cert_file": endpoint.cert, "key_file": endpoint.key}
+        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, block=False, retries=False, **tls)
+
+    def close(self) -> None:
+        """Close the kept connections."""
+        self._pool.clear()
+
+    def get_pod(self, namespace: str, name: str) -> Pod:
+        """A pod as it is now, not from a cache. Raises NotFoundError."""
+        return _decoded(decode.pod, self._request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}"))
+
+    def get_node(self, name: str) -> Node:
+        """A node as it is now. Raises NotFoundError."""
+        return _decoded(decode.node, self._request("GET", f"/api/v1/nodes/{name}"))
+
+    def list_pods(self) -> Sequence[Pod]:
+        """All pods, from a quorum: no resource version is named. Those that cannot be read are left out."""
+        return self._readable(decode.pod, "/api/v1/pods")
+
+    def list_nodes(self) -> Sequence[Node]:
+        """All nodes, from a quorum."""
+        return self._readable(decode.node, "/api/v1/nodes")
+
+    def get_lease(self, namespace: str, name: str) -> tuple[str, str]:
+        """Holder and renew time of a Lease, as written. Raises NotFoundError."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        return _decoded(decode.lease, self._request("GET", path))
+
+    def annotate_node(self, name: str, values: Mapping[str, str | None]) -> None:
+        """Set annotations of a node; None takes one away."""
+        self._request("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": dict(values)}}, MERGE)
+
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind the pod of this uid to a node; the API server copies the annotations to it in the same write."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Delete the pod of this uid. Raises NotFoundError, or ConflictError for another pod of that name."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
+
+    def post_event(self, event: EventSpec) -> None:
+        """Post an event. Those about nodes live in the namespace `default`, as the kubelet's do."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        namespace = event.namespace or "default"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{event.name}.", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": event.kind, "name": event.name, "namespace": event.namespace,
+                "uid": event.uid,
+            },
+            "reason": event.reason,
+            "message": event.message[:1024],
+            "type": event.type,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }  # fmt: skip
+        self._request("POST", f"/api/v1/namespaces/{namespace}/events", body)
+
+    def get_list(self, path: str, query: Mapping[str, str]) -> bytes:
+        """A list's JSON."""
+        return self._request("GET", path, query=query)
+
+    def stream(self, path: str, query: Mapping[str, str], silence: float) -> urllib3.BaseHTTPResponse:
+        """An open watch; reading from it raises if the server says nothing for `silence` seconds. Close it."""
+        response = self._send(
+            "GET", path, None, JSON, query, urllib3.Timeout(self._timeout, silence), preload=False
+        )
+        if response.status != 200:
+            with response:
+                raise _error(response.status, response.read())
+        return response
+
+    def _readable(self, read: Callable[[decode.Text], Found], path: str) -> list[Found]:
+        items, _ = _decoded(decode.listed, self._request("GET", path))
+        return [found for item in items if (found := _or_none(read, item)) is not None]
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content: str = JSON,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
+        response = self._send(
+            method, path, body, content, query, urllib3.Timeout(self._timeout, self._timeout)
+        )
+        if response.status >= 300:
+            raise _error(response.status, response.data)
+        return response.data
+
+    def _send(
+        self, method: str, path: str, body: Any, content: str, query: Mapping[str, str] | None,
+        timeout: urllib3.Timeout, *, preload: bool = True,
+    ) -> urllib3.BaseHTTPResponse:  # fmt: skip
+        headers = {"Accept": JSON, "User-Agent": self._component}
+        if (authorization := self._endpoint.authorization()) is not None:
+            headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = content
+        url = self._endpoint.url + path + ("?" + urlencode(query) if query else "")
+        try:
+            return self._pool.request(
+                method, url, body=None if body is None else json.dumps(body), headers=headers, timeout=timeout,
+                preload_content=preload,
+            )  # fmt: skip
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(f"API server {self._endpoint.url}: {error}") from error
+
+
+def _error(status: int, text: bytes) -> KubeError:
+    _, reason, message = decode.status(text)
+    return refused(status, reason, message or f"HTTP {status}")
+
+
+def _decoded(read: Callable[[bytes], Found], text: bytes) -> Found:
+    try:
+        return read(text)
+    except decode.DecodeError as error:
+        raise KubeError(200, "Malformed", f"the API server's answer cannot be read: {error}") from error
+
+
+def _or_none(read: Callable[[decode.Text], Found], item: decode.Text) -> Found | None:
+    try:
+        return read(item)
+    except decode.DecodeError:
+        return None

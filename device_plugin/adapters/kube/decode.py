@@ -1,0 +1,220 @@
+"""Kubernetes' JSON into core types. The structs name only the needed fields: everything else is skipped unread.
+
+Field names are those of k8s.io/api core/v1 and coordination/v1.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from device_plugin.core import annotations
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+
+Object = TypeVar("Object")
+Text = bytes | msgspec.Raw
+
+
+class _Struct(msgspec.Struct, rename="camel", gc=False):
+    pass
+
+
+class _Meta(_Struct):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Resources(_Struct):
+    limits: dict[str, str | int] | None = None
+
+
+class _Container(_Struct):
+    name: str
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _PodSpec(_Struct):
+    containers: list[_Container]
+    init_containers: list[_Container] | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
+
+
+class _Condition(_Struct):
+    type: str
+    status: str
+    last_transition_time: str | None = None
+
+
+class _PodStatus(_Struct):
+    phase: str = "Pending"
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(_Struct):
+    metadata: _Meta
+    spec: _PodSpec
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _NodeInfo(_Struct):
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
+class _NodeStatus(_Struct):
+    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+    capacity: dict[str, str | int] | None = None
+
+
+class _Node(_Struct):
+    metadata: _Meta
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _LeaseSpec(_Struct):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+
+
+class _Lease(_Struct):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+class _ListMeta(_Struct):
+    resource_version: str = ""
+
+
+class _List(_Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(_Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Versioned(_Struct):
+    metadata: _Meta
+
+
+class _Status(_Struct):
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+class DecodeError(ValueError):
+    """The text is not the object that it should be."""
+
+
+def _decoder(kind: type[Object]) -> Callable[[Text], Object]:
+    decoder = msgspec.json.Decoder(kind)
+
+    def decode(text: Text) -> Object:
+        try:
+            return decoder.decode(text)
+        except msgspec.MsgspecError as error:
+            raise DecodeError(str(error)) from error
+
+    return decode
+
+
+_read_pod, _read_node, _read_lease = _decoder(_Pod), _decoder(_Node), _decoder(_Lease)
+_read_list, _read_event, _read_status = _decoder(_List), _decoder(_Event), _decoder(_Status)
+_read_versioned = _decoder(_Versioned)
+
+
+def pod(text: Text) -> Pod:
+    """A v1 Pod. Raises DecodeError."""
+    raw = _read_pod(text)
+    kept = {k: v for k, v in (raw.metadata.annotations or {}).items() if k.startswith("vgpu.io/")}
+    inits = raw.spec.init_containers or []
+    containers = [_container(c, _init_kind(c)) for c in inits]
+    containers += [_container(c, ContainerKind.MAIN) for c in raw.spec.containers]
+    return Pod(
+        namespace=raw.metadata.namespace,
+        name=raw.metadata.name,
+        uid=raw.metadata.uid,
+        node=raw.spec.node_name or "",
+        phase=raw.status.phase,
+        scheduler=raw.spec.scheduler_name or "",
+        deleting=raw.metadata.deletion_timestamp is not None,
+        created=raw.metadata.creation_timestamp or "",
+        bound=_scheduled(raw.status),
+        annotations=kept or None,
+        containers=tuple(containers),
+    )
+
+
+def node(text: Text) -> Node:
+    """A v1 Node. Raises DecodeError."""
+    raw = _read_node(text)
+    info, capacity = raw.status.node_info, raw.status.capacity or {}
+    return Node(
+        name=raw.metadata.name,
+        inventory=(raw.metadata.annotations or {}).get(annotations.CARDS, ""),
+        uid=raw.metadata.uid,
+        kubelet=info.kubelet_version,
+        runtime=info.container_runtime_version,
+        capacity={name: str(amount) for name, amount in capacity.items() if "/" in name},
+    )
+
+
+def lease(text: bytes) -> tuple[str, str]:
+    """Holder and renew time of a coordination/v1 Lease, as written; empty if absent. Raises DecodeError."""
+    spec = _read_lease(text).spec
+    return spec.holder_identity or "", spec.renew_time or ""
+
+
+def listed(text: bytes) -> tuple[list[msgspec.Raw], str]:
+    """The items of a list, undecoded, and its resource version. Raises DecodeError."""
+    raw = _read_list(text)
+    return raw.items or [], raw.metadata.resource_version
+
+
+def event(line: bytes) -> tuple[str, msgspec.Raw]:
+    """Type and object of a watch event. Raises DecodeError."""
+    raw = _read_event(line)
+    return raw.type, raw.object
+
+
+def version(text: Text) -> str:
+    """The resource version of any object. Raises DecodeError."""
+    return _read_versioned(text).metadata.resource_version
+
+
+def status(text: Text) -> tuple[int, str, str]:
+    """Code, reason and message of a v1 Status; zeros and empties if it is none."""
+    try:
+        raw = _read_status(text)
+    except DecodeError:
+        return 0, "", bytes(text)[:200].decode(errors="replace")
+    return raw.code, raw.reason, raw.message
+
+
+def _container(raw: _Container, kind: ContainerKind) -> Container:
+    limits: dict[str, Any] = (raw.resources.limits if raw.resources else None) or {}
+    return Container(raw.name, kind, {name: str(amount) for name, amount in limits.items() if "/" in name})
+
+
+def _init_kind(raw: _Container) -> ContainerKind:
+    return ContainerKind.SIDECAR if raw.restart_policy == "Always" else ContainerKind.INIT
+
+
+def _scheduled(raw: _PodStatus) -> str:
+    return next(
+        (
+            c.last_transition_time or ""
+            for c in raw.conditions or ()
+            if (c.type, c.status) == ("PodScheduled", "True")
+        ),
+        "",
+    )

@@ -1,0 +1,88 @@
+"""Where the API server is, and how to prove who we are.
+
+In this order: a kubeconfig, a server given by its URL, the service account of the pod we run in.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from device_plugin.core.errors import VgpuError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class EndpointError(VgpuError):
+    """No way to the API server was given; the text says how to give one."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An API server. `authorization` gives the header for each request; `ca`, `cert` and `key` are files."""
+
+    url: str
+    authorization: Callable[[], str | None]
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
+def from_settings(
+    server: str, token_file: str, ca_file: str, kubeconfig: str, environ: Mapping[str, str] = os.environ
+) -> Endpoint:
+    """The endpoint that the settings name, else the pod's own. Raises EndpointError."""
+    if kubeconfig:
+        return from_kubeconfig(kubeconfig)
+    if server:
+        return Endpoint(
+            server.rstrip("/"), _bearer(Path(token_file)) if token_file else _nobody, ca_file or None
+        )
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise EndpointError("no API server: run as a pod, or give --kube-server or --kube-kubeconfig")
+    address = f"[{host}]" if ":" in host else host
+    return Endpoint(
+        f"https://{address}:{port}", _bearer(SERVICE_ACCOUNT / "token"), str(SERVICE_ACCOUNT / "ca.crt")
+    )
+
+
+def from_kubeconfig(path: str) -> Endpoint:
+    """The current context of a kubeconfig file, with whatever authentication it names. Raises EndpointError."""
+    # 20 MiB of memory that an agent with a service account does not pay.
+    from kubernetes import config
+    from kubernetes.client import Configuration
+
+    loaded = Configuration()
+    try:
+        config.load_kube_config(path, client_configuration=loaded, persist_config=False)  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError) as error:
+        raise EndpointError(f"kubeconfig {path}: {error}") from error
+    return Endpoint(
+        loaded.host.rstrip("/"),
+        lambda: loaded.get_api_key_with_prefix("authorization"),
+        loaded.ssl_ca_cert,
+        loaded.cert_file,
+        loaded.key_file,
+    )
+
+
+def _nobody() -> None:
+    return None
+
+
+def _bearer(file: Path) -> Callable[[], str]:
+    """Reads the token anew when the file changes: service-account tokens rotate within the hour."""
+    seen: list[tuple[int, str]] = []
+
+    def header() -> str:
+        try:
+            changed = file.stat().st_mtime_ns
+            if not seen or seen[-1][0] != changed:
+                seen[:] = [(changed, "Bearer " + file.read_text(encoding="utf-8").strip())]
+        except OSError as error:
+            if not seen:
+                raise EndpointError(f"token file {file}: {error.strerror}") from error
+        return seen[-1][1]
+
+    return header

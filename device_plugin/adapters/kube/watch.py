@@ -1,0 +1,151 @@
+"""List, then watch: the whole state once, then every change, for as long as we run.
+
+The loop follows the Kubernetes API concepts ("Efficient detection of changes"): a watch starts at the list's resource
+version, bookmarks move it on, 410 means list again, a silent stream is closed and resumed.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Generic, TypeVar
+
+import urllib3
+
+from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.decode import DecodeError
+from device_plugin.adapters.kube.errors import ExpiredError, KubeError, UnreachableError, refused
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+# Bookmarks come about once a minute: two minutes of silence is a dead connection.
+SILENCE_SECONDS = 120.0
+FIRST_DELAY, LAST_DELAY = 0.1, 15.0
+
+
+class Change(Enum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class ListWatch(Generic[Item]):
+    """Follows one kind of object. `decode_item` may raise DecodeError: that object is skipped and logged."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        path: str,
+        query: Mapping[str, str],
+        decode_item: Callable[[decode.Text], Item],
+        *,
+        silence: float = SILENCE_SECONDS,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._query = dict(query)
+        self._decode = decode_item
+        self._silence = silence
+        self._rng = rng or random.Random()  # noqa: S311 - jitter
+        self._lock = threading.Lock()
+        self._stream: urllib3.BaseHTTPResponse | None = None
+        self._stopped = False
+
+    def run(
+        self,
+        on_sync: Callable[[Sequence[Item]], None],
+        on_change: Callable[[Change, Item], None],
+        stop: threading.Event,
+        on_error: Callable[[KubeError], None] = lambda _: None,
+    ) -> None:
+        """Call `on_sync` with each full list and `on_change` with each change, until `stop` is set.
+
+        Errors of the server are told to `on_error` and tried again, later and later. `interrupt` ends a quiet watch.
+        """
+        version = ""
+        delay = FIRST_DELAY
+        while not stop.is_set() and not self._stopped:
+            try:
+                if not version:
+                    version = self._list(on_sync)
+                version = self._watch(version, on_change)
+                delay = FIRST_DELAY
+            except ExpiredError:
+                version = ""
+            except KubeError as error:
+                if stop.is_set() or self._stopped:
+                    return
+                log.warning("watching %s: %s; trying again", self._path, error)
+                on_error(error)
+                stop.wait(delay * self._rng.uniform(0.5, 1.0))
+                delay = min(delay * 2, LAST_DELAY)
+
+    def interrupt(self) -> None:
+        """End `run` now: close the stream that it waits on. Call after setting its stop event."""
+        with self._lock:
+            self._stopped = True
+            if self._stream is not None:
+                self._stream.shutdown()
+
+    def _list(self, on_sync: Callable[[Sequence[Item]], None]) -> str:
+        try:
+            items, version = decode.listed(self._client.get_list(self._path, self._query))
+        except DecodeError as error:
+            raise UnreachableError(f"list of {self._path} cannot be read: {error}") from error
+        on_sync([found for item in items if (found := self._read(item)) is not None])
+        return version
+
+    def _watch(self, version: str, on_change: Callable[[Change, Item], None]) -> str:
+        """Follow changes after `version` until the stream ends; returns the last version seen."""
+        query = {**self._query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+        with self._opened(query) as stream:
+            rest = b""
+            try:
+                for chunk in stream.stream(65536):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            version = self._event(line, on_change) or version
+            except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                # A cut or silent connection is everyday: go on from the last version. ValueError: closed by us.
+                log.debug("watch of %s ended: %s", self._path, error)
+            finally:
+                with self._lock:
+                    self._stream = None
+        return version
+
+    def _opened(self, query: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        stream = self._client.stream(self._path, query, self._silence)
+        with self._lock:
+            self._stream = stream
+            if self._stopped:
+                stream.close()
+        return stream
+
+    def _event(self, line: bytes, on_change: Callable[[Change, Item], None]) -> str:
+        try:
+            kind, body = decode.event(line)
+            if kind == "ERROR":
+                code, reason, message = decode.status(body)
+                raise refused(code, reason, message)
+            version = decode.version(body)
+        except DecodeError as error:
+            log.warning("watch of %s: an event cannot be read: %s", self._path, error)
+            return ""
+        if kind != "BOOKMARK" and (item := self._read(body)) is not None:
+            on_change(Change(kind), item)
+        return version
+
+    def _read(self, text: decode.Text) -> Item | None:
+        try:
+            return self._decode(text)
+        except DecodeError as error:
+            log.warning("an object of %s cannot be read and is skipped: %s", self._path, error)
+            return None
