@@ -23,10 +23,7 @@ class Server:
     """A running HTTP server; `port` is the real one where 0 was asked for."""
 
     def __init__(self, app: "WSGIApplication", host: str, port: int, threads: int) -> None:
-        self._server = CherootServer(
-            (host, port), app, numthreads=threads, server_name="", request_queue_size=128
-        )
-        self._server.error_log = _log
+        self._server = _Cheroot((host, port), app, numthreads=threads, request_queue_size=128)
         self._server.prepare()
         self.port: int = self._server.bind_addr[1]
         self._thread = threading.Thread(target=self._server.serve, name=f"http-{self.port}", daemon=True)
