@@ -102,7 +102,7 @@ class _Event(_Struct):
 
 
 class _Versioned(_Struct):
-    metadata: _Meta
+    metadata: _ListMeta
 
 
 class _Status(_Struct):

@@ -75,8 +75,12 @@ class ListWatch(Generic[Item]):
             try:
                 if not version:
                     version = self._list(on_sync)
-                version = self._watch(version, on_change)
-                delay = FIRST_DELAY
+                before, version = version, self._watch(version, on_change)
+                if version != before:
+                    delay = FIRST_DELAY
+                elif not stop.is_set() and not self._stopped:
+                    # A server that closes watches at once must not be asked again at once.
+                    delay = self._pause(delay, stop)
             except ExpiredError:
                 version = ""
             except KubeError as error:
@@ -84,8 +88,7 @@ class ListWatch(Generic[Item]):
                     return
                 log.warning("watching %s: %s; trying again", self._path, error)
                 on_error(error)
-                stop.wait(delay * self._rng.uniform(0.5, 1.0))
-                delay = min(delay * 2, LAST_DELAY)
+                delay = self._pause(delay, stop)
 
     def interrupt(self) -> None:
         """End `run` now: close the stream that it waits on. Call after setting its stop event."""
@@ -93,6 +96,10 @@ class ListWatch(Generic[Item]):
             self._stopped = True
             if self._stream is not None:
                 self._stream.shutdown()
+
+    def _pause(self, delay: float, stop: threading.Event) -> float:
+        stop.wait(delay * self._rng.uniform(0.5, 1.0))
+        return min(delay * 2, LAST_DELAY)
 
     def _list(self, on_sync: Callable[[Sequence[Item]], None]) -> str:
         try:
