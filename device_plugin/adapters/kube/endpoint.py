@@ -60,7 +60,7 @@ def from_kubeconfig(path: str) -> Endpoint:
         raise EndpointError(f"kubeconfig {path}: {error}") from error
     return Endpoint(
         loaded.host.rstrip("/"),
-        lambda: loaded.get_api_key_with_prefix("authorization"),
+        lambda: loaded.get_api_key_with_prefix("BearerToken", alias="authorization"),
         loaded.ssl_ca_cert,
         loaded.cert_file,
         loaded.key_file,

@@ -1,0 +1,41 @@
+"""A real HTTP API server, and a client of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.embedded.apiserver import EmbeddedApiServer
+
+
+@pytest.fixture
+def api() -> Iterator[EmbeddedApiServer]:
+    server = EmbeddedApiServer(bookmark_seconds=0.1)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(api: EmbeddedApiServer) -> Iterator[KubeClient]:
+    made = KubeClient(Endpoint(api.url, lambda: None), "test", timeout=2.0)
+    yield made
+    made.close()
+
+
+def create(client: KubeClient, path: str, body: object) -> None:
+    client._request("POST", path, body)
+
+
+def node(client: KubeClient, name: str) -> None:
+    create(client, "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def pod(client: KubeClient, name: str, **limits: str) -> None:
+    spec = {"containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}]}
+    create(
+        client,
+        "/api/v1/namespaces/default/pods",
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec},
+    )

@@ -1,0 +1,117 @@
+"""The client's requests, on a real HTTP server."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from device_plugin.adapters.kube.client import EventSpec, KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError, from_settings
+from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
+from device_plugin.embedded.apiserver import EmbeddedApiServer
+from tests.adapters.kube.conftest import node, pod
+
+
+def test_a_binding_carries_its_annotations_in_the_same_write(
+    client: KubeClient, api: EmbeddedApiServer
+) -> None:
+    # Only the allocator may write grants: admission holds for this client too.
+    user = "Bearer system:serviceaccount:vgpu-system:vgpu-cluster"
+    client = KubeClient(Endpoint(api.url, lambda: user), "test")
+    node(client, "n1")
+    pod(client, "p", cpu="1")
+    uid = client.get_pod("default", "p").uid
+    client.bind("default", "p", uid, "n1", {"vgpu.io/grant": "text"})
+    bound = client.get_pod("default", "p")
+    assert (bound.node, bound.annotation("vgpu.io/grant")) == ("n1", "text")
+    assert bound.bound
+    with pytest.raises(ConflictError):
+        client.bind("default", "p", uid, "n1", {})
+    client.close()
+
+
+def test_a_binding_for_another_uid_changes_nothing(client: KubeClient) -> None:
+    node(client, "n1")
+    pod(client, "p", cpu="1")
+    with pytest.raises(ConflictError):
+        client.bind("default", "p", "another", "n1", {})
+    assert client.get_pod("default", "p").node == ""
+
+
+def test_node_annotations_are_set_and_taken_away(client: KubeClient) -> None:
+    node(client, "n1")
+    client.annotate_node("n1", {"vgpu.io/cards": "x"})
+    assert client.get_node("n1").inventory == "x"
+    client.annotate_node("n1", {"vgpu.io/cards": None})
+    assert client.get_node("n1").inventory == ""
+
+
+def test_deleting_needs_the_right_uid(client: KubeClient) -> None:
+    pod(client, "p", cpu="1")
+    with pytest.raises(ConflictError):
+        client.delete_pod("default", "p", "another")
+    client.delete_pod("default", "p", client.get_pod("default", "p").uid)
+    with pytest.raises(NotFoundError, match='pods "p" not found'):
+        client.get_pod("default", "p")
+
+
+def test_an_event_is_about_its_object(client: KubeClient) -> None:
+    client.post_event(EventSpec("", "Node", "n1", "uid", "CardUnhealthy", "card 3 is sick"))
+    (line,) = client._request("GET", "/api/v1/namespaces/default/events").splitlines()
+    assert b'"card 3 is sick"' in line
+    assert b'"Warning"' in line
+
+
+def test_no_answer_is_told_apart_from_a_no(client: KubeClient, api: EmbeddedApiServer) -> None:
+    api.stop()
+    with pytest.raises(UnreachableError, match="API server http://127"):
+        client.get_node("n1")
+    api.start()
+    with pytest.raises(NotFoundError):
+        client.get_node("n1")
+
+
+def test_a_silent_server_is_given_up_after_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        client = KubeClient(Endpoint(url, lambda: None), "test", timeout=0.2)
+        with pytest.raises(UnreachableError):
+            client.get_node("n1")
+        client.close()
+
+
+def test_an_unknown_token_is_refused(api: EmbeddedApiServer, tmp_path: Path) -> None:
+    api._tokens = {"secret": "me"}
+    token = tmp_path / "token"
+    token.write_text("wrong")
+    client = KubeClient(from_settings(api.url, str(token), "", ""), "test")
+    with pytest.raises(KubeError, match="401"):
+        client.list_nodes()
+    token.write_text("secret, rotated")
+    api._tokens = {"secret, rotated": "me"}
+    assert client.list_nodes() == []
+    client.close()
+
+
+def test_without_any_api_server_the_error_says_how_to_name_one() -> None:
+    with pytest.raises(EndpointError, match="run as a pod, or give --kube-server"):
+        from_settings("", "", "", "", {})
+
+
+def test_a_pod_finds_its_service_account() -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    assert from_settings("", "", "", "", environ).url == "https://[fd00::1]:6443"
+
+
+def test_a_kubeconfig_names_server_and_token(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: u, user: {token: secret}}]\n"
+    )
+    endpoint = from_settings("", "", "", str(config))
+    assert (endpoint.url, endpoint.authorization()) == ("http://127.0.0.1:1", "Bearer secret")
+    with pytest.raises(EndpointError, match=r"kubeconfig .*nothing"):
+        from_settings("", "", "", str(tmp_path / "nothing"))

@@ -1,0 +1,121 @@
+"""List and watch through everything a server does: closes, restarts, forgets, sends what cannot be read."""
+
+import itertools
+import queue
+import random
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.core.pods import Node
+from device_plugin.embedded.apiserver import EmbeddedApiServer
+from tests.adapters.kube.conftest import create, node
+
+SECONDS = 10.0
+
+
+class Follower:
+    """Runs a ListWatch of nodes and hands out what it tells, in order."""
+
+    def __init__(self, client: KubeClient, silence: float = 5.0) -> None:
+        self.told: queue.Queue[tuple[str, list[str]]] = queue.Queue()
+        self.stop = threading.Event()
+        self.watch = ListWatch(
+            client, "/api/v1/nodes", {}, decode.node, silence=silence, rng=random.Random(1)
+        )
+        self.thread = threading.Thread(target=self.watch.run, args=(self._sync, self._change, self.stop))
+        self.thread.start()
+
+    def _sync(self, items: Sequence[Node]) -> None:
+        self.told.put(("sync", sorted(item.name for item in items)))
+
+    def _change(self, change: Change, item: Node) -> None:
+        self.told.put((change.value, [item.name]))
+
+    def next(self) -> tuple[str, list[str]]:
+        return self.told.get(timeout=SECONDS)
+
+    def end(self) -> None:
+        self.stop.set()
+        self.watch.interrupt()
+        self.thread.join(SECONDS)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def follower(client: KubeClient) -> Iterator[Follower]:
+    node(client, "n1")
+    made = Follower(client)
+    assert made.next() == ("sync", ["n1"])
+    yield made
+    made.end()
+
+
+def test_changes_follow_the_list(follower: Follower, client: KubeClient) -> None:
+    node(client, "n2")
+    assert follower.next() == ("ADDED", ["n2"])
+    client.annotate_node("n1", {"a": "b"})
+    assert follower.next() == ("MODIFIED", ["n1"])
+    client._request("DELETE", "/api/v1/nodes/n1")
+    assert follower.next() == ("DELETED", ["n1"])
+
+
+def test_a_server_that_was_away_costs_no_change(
+    follower: Follower, client: KubeClient, api: EmbeddedApiServer
+) -> None:
+    api.stop()
+    api.start()
+    node(client, "n2")
+    assert follower.next() == ("ADDED", ["n2"])
+
+
+def test_a_forgotten_history_is_listed_again(client: KubeClient, api: EmbeddedApiServer) -> None:
+    node(client, "n1")
+    follower = Follower(client)
+    assert follower.next() == ("sync", ["n1"])
+    api.stop()
+    api.registry.create("system:admin", _nodes(), {"metadata": {"name": "n2"}})
+    api.compact()
+    api.start()
+    assert follower.next() == ("sync", ["n1", "n2"])
+    follower.end()
+
+
+def test_what_cannot_be_read_is_skipped(follower: Follower, client: KubeClient) -> None:
+    bad = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "bad"},
+        "status": {"capacity": {"a/b": [1]}},
+    }
+    create(client, "/api/v1/nodes", bad)
+    node(client, "n2")
+    assert follower.next() == ("ADDED", ["n2"])
+
+
+def test_a_server_that_closes_watches_at_once_is_asked_ever_more_slowly(client: KubeClient) -> None:
+    waits: list[float] = []
+
+    class Recorded(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            if len(waits) == 6:
+                self.set()
+            return True
+
+    watch = ListWatch(client, "/api/v1/nodes", {"timeoutSeconds": "0"}, decode.node, rng=random.Random(1))
+    watch._watch = lambda version, _: version  # type: ignore[method-assign]
+    watch.run(lambda _: None, lambda *_: None, Recorded())
+    assert len(waits) == 6
+    assert all(later > earlier * 0.9 for earlier, later in itertools.pairwise(waits))
+    assert waits[-1] > 1.0
+
+
+def _nodes() -> object:
+    from device_plugin.embedded.apiserver.resources import NODES, Target
+
+    return Target(NODES)
