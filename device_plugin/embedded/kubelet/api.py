@@ -1,5 +1,6 @@
 """The kubelet's calls to the API server: JSON over kept connections, and a watch that can be interrupted."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -75,7 +76,9 @@ class Api:
         with self._lock:
             self._closed = True
             if self._watching is not None:
-                self._watching.shutdown()
+                # It may be at its end already.
+                with contextlib.suppress(OSError, RuntimeError):
+                    self._watching.shutdown()
         self._pool.clear()
 
     @staticmethod

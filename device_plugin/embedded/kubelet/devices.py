@@ -145,7 +145,13 @@ class DeviceManager:
                         f"no devices found allocated in local cache for pod {pod}, resource {resource}"
                     )
                 entry.endpoint.pre_start(self._shuffled(holding.ids), self._timing.pre_start)
-        for holding in self.holdings(pod, view.name).values():
+        held = self.holdings(pod, view.name)
+        gone = [name for name in view.limits if name not in held and self._is_plugin_resource(name)]
+        if gone:  # the pod was deleted meanwhile
+            raise PluginError(
+                f"no devices found allocated in local cache for pod {pod}, resource {min(gone)}"
+            )
+        for holding in held.values():
             env.update(holding.answer.env)
             cdi.extend(holding.answer.cdi_devices)
         return Allocated(env, tuple(cdi))

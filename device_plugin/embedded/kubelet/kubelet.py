@@ -7,8 +7,8 @@ from pathlib import Path
 from device_plugin.embedded.kubelet.session import NodeConfig, Session
 from device_plugin.embedded.kubelet.timing import Timing
 from device_plugin.embedded.runtime.cdi import CdiCache
-from device_plugin.embedded.runtime.containers import ProcessGroups
 from device_plugin.embedded.runtime.minimal import MinimalRuntime, OnStart, Stubborn, never
+from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.processes import ProcessRuntime
 
 # sockaddr_un holds 107 characters; below the root, "/kubelet/device-plugins/" and a plugin's socket have their part.
@@ -56,6 +56,7 @@ class Kubelet:
         self._on_start = on_start
         self._stubborn = stubborn
         self._cdi: CdiCache | None = None
+        self._groups: ProcessGroups | None = None
         self._runtime: ProcessRuntime | MinimalRuntime | None = None
         self._session: Session | None = None
         self._counted = 0
@@ -68,7 +69,7 @@ class Kubelet:
     def start(self) -> None:
         """Start. Raises CreateError if this machine refuses containers, with what to do about it."""
         self.cdi_dir.mkdir(parents=True, exist_ok=True)
-        groups = ProcessGroups(self.process_groups)
+        groups = self._groups = ProcessGroups(self.process_groups)
         self._cdi = CdiCache(self.cdi_dir, self._config.timing.cdi_lag, self._random.getrandbits(32))
         if self._on_start is not None:
             self._runtime = MinimalRuntime(self._cdi, groups, self._on_start, self._stubborn)
@@ -82,10 +83,10 @@ class Kubelet:
     def stop(self) -> None:
         """Stop, and end every container."""
         self._finish()
-        if self._runtime is not None and self._cdi is not None:
-            self._runtime.close()
-            self._cdi.close()
-        self._runtime = self._cdi = None
+        for part in (self._runtime, self._cdi, self._groups):
+            if part is not None:
+                part.close()
+        self._runtime = self._cdi = self._groups = None
 
     def restart(self) -> None:
         """Restart as `systemctl restart kubelet` does: plugin sockets are wiped, running containers survive."""

@@ -95,6 +95,7 @@ class PodWorker:
             self._poked = False
 
     def _run(self) -> None:
+        self._around.runtime.open_sandbox(self.uid)
         while self._grace is None and not self._abandoned:
             initialized = self._start_due()
             shown = phase(self._lives, initialized=initialized, over=False)
@@ -110,6 +111,7 @@ class PodWorker:
         self._stop_containers()
         if self._abandoned:
             return
+        self._around.runtime.close_sandbox(self.uid)
         final = phase(self._lives, initialized=True, over=True)
         deleting = self._grace is not None
         if not self._removed:
@@ -157,6 +159,8 @@ class PodWorker:
                 life.restarts + 1 if life.container is not None else 0,
             )  # fmt: skip
             time.sleep(self._random.uniform(0, self._around.timing.create))
+            if self._grace is not None:
+                return
             life.begin(self._around.runtime.create(spec))
         except PluginError as error:
             self._fail(life, "CreateContainerConfigError", str(error), retry)

@@ -99,11 +99,20 @@ class Session:
         listed = {pod_spec.uid(pod) for pod in pods}
         for uid in set(self._pods) - listed:
             self._remove(self._pods[uid])
+        with self._lock:
+            new = listed - self._pods.keys()
+            # All of them count before the first is admitted: none may lose the tickets of an earlier life.
+            self._pods |= {pod_spec.uid(pod): pod for pod in pods}
         for pod in pods:
-            self._see(pod)
+            if pod_spec.uid(pod) in new:
+                self._add(pod)
+            elif pod_spec.deleting(pod):
+                self._delete(pod)
         for container in self._survivors:
             if container.spec.pod_uid not in listed and container.spec.pod_uid not in self._workers:
                 self._end_orphan(container.spec.pod)
+        for uid in self._runtime.sandboxes() - listed - self._workers.keys():
+            self._runtime.close_sandbox(uid)
         # Later pods with adopted containers' UIDs cannot appear: a UID is never used again.
         self._survivors = []
 
@@ -129,25 +138,26 @@ class Session:
         mine = [container for container in self._survivors if container.spec.pod_uid == uid]
         if pod_spec.terminal(pod) or (pod_spec.deleting(pod) and not mine):
             self._inactive.add(uid)
+            self._end_remains(pod, mine)
             if pod_spec.deleting(pod):
                 self._delete(pod)
             return
         if pod_spec.deleting(pod):
-            self._start_worker(pod, mine)
-            self._delete(pod)
+            worker = self._worker(pod, mine)
+            worker.terminate(pod)
+            worker.start()
             return
         rejection = self._admit(pod, mine)
         if self._stopping:
             return
         if rejection is None:
-            self._start_worker(pod, mine)
+            self._worker(pod, mine).start()
         else:
             self._reject(pod, rejection, mine)
 
-    def _start_worker(self, pod: Json, adopted: list[Container]) -> PodWorker:
+    def _worker(self, pod: Json, adopted: list[Container]) -> PodWorker:
         worker = PodWorker(pod, self._around, self._random.getrandbits(32), adopted)
         self._workers[worker.uid] = worker
-        worker.start()
         return worker
 
     def _admit(self, pod: Json, mine: list[Container]) -> Rejection | None:
@@ -164,16 +174,23 @@ class Session:
         self._inactive.add(pod_spec.uid(pod))
         self._reporter.event(pod, rejection.reason, rejection.message)
         self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
-        if mine:
+        self._end_remains(pod, mine)
+
+    def _end_remains(self, pod: Json, mine: list[Container]) -> None:
+        """End what an earlier life of the kubelet left of a pod that is not to run."""
+        if any(container.exit_code is None for container in mine):
             self._end_orphan(pod)
+        else:
+            self._runtime.close_sandbox(pod_spec.uid(pod))
 
     def _end_orphan(self, pod: Json) -> None:
         """End the containers of a pod that is gone or was rejected, with nobody to tell."""
         uid = pod_spec.uid(pod)
         mine = [container for container in self._runtime.containers() if container.spec.pod_uid == uid]
         if uid not in self._workers:
-            self._start_worker(pod, mine)
-        self._workers[uid].remove(pod)
+            worker = self._worker(pod, mine)
+            worker.remove(pod)
+            worker.start()
 
     def _ended(self, container: Container) -> None:
         worker = self._workers.get(container.spec.pod_uid)

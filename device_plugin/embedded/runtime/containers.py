@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -59,6 +58,15 @@ class Container(Protocol):
 class Runtime(Protocol):
     """Makes containers, keeps those it made, and survives the kubelet."""
 
+    def open_sandbox(self, pod_uid: str) -> None:
+        """Make what a pod has before its first container and keeps until after its last; again is no error."""
+
+    def close_sandbox(self, pod_uid: str) -> None:
+        """End it."""
+
+    def sandboxes(self) -> set[str]:
+        """The UIDs of pods that have one."""
+
     def listen(self, on_exit: Callable[[Container], None]) -> None:
         """Call `on_exit`, on any thread, for every container that ends from now on; it replaces an earlier one."""
 
@@ -73,33 +81,3 @@ class Runtime(Protocol):
 
     def close(self) -> None:
         """Kill everything and wait for it."""
-
-
-class ProcessGroups:
-    """One file per live container, `pod<UID>/<container-id>`, that holds its process group: it stands for a cgroup."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def add(self, pod_uid: str, container_id: str, pgid: int) -> None:
-        """Say that the container lives, in one step that no reader sees half done."""
-        folder = self._folder / f"pod{pod_uid}"
-        while True:
-            folder.mkdir(exist_ok=True)
-            partial = self._folder / f".{container_id}"
-            partial.write_text(f"{pgid}\n")
-            try:
-                partial.rename(folder / container_id)
-            except FileNotFoundError:
-                continue  # the pod's last other container ended between the two steps
-            return
-
-    def remove(self, pod_uid: str, container_id: str) -> None:
-        """Say that the container is gone; the pod's folder goes with its last container."""
-        folder = self._folder / f"pod{pod_uid}"
-        (folder / container_id).unlink(missing_ok=True)
-        try:
-            folder.rmdir()
-        except OSError:
-            return  # another container lives

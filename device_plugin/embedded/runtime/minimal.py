@@ -2,18 +2,18 @@
 
 CDI names are resolved and mount sources read as for a real container; then a callback sees what a process would have
 seen. To the node agent a minimal container is as alive as a real one: its file below the process-groups folder holds
-the process group of one sleeping process that all of them share, and is removed when the container ends.
+the process group of one idle process that all of them share, and is removed when the container ends.
 """
 
 import secrets
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from device_plugin.embedded.runtime.cdi import CdiCache, CdiError
-from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError, ProcessGroups
+from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError
+from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.records import Records
 
 OnStart = Callable[[Mapping[str, Any], str, Mapping[str, bytes], Mapping[str, str]], int | None]
@@ -69,10 +69,9 @@ class MinimalRuntime:
         self._lock = threading.Lock()
         self._live: set[str] = set()
         self._on_exit: Callable[[Container], None] = lambda _: None
-        # It ends when its standard input does: with this process, whatever becomes of it.
-        self._sleeper = subprocess.Popen(
-            ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        self.open_sandbox = groups.open_sandbox
+        self.close_sandbox = groups.close_sandbox
+        self.sandboxes = groups.sandboxes
 
     def listen(self, on_exit: Callable[[Container], None]) -> None:
         """Call `on_exit` for every container that ends from now on."""
@@ -90,7 +89,7 @@ class MinimalRuntime:
         container = MinimalContainer(spec, self._end, stubborn=self._stubborn(spec))
         with self._lock:
             self._live.add(container.id)
-        self._groups.add(spec.pod_uid, container.id, self._sleeper.pid)
+        self._groups.add(spec.pod_uid, container.id, self._groups.idle)
         self._records.add(container)
         code = self._on_start(spec.pod, spec.name, files, {**edits.env, **spec.plugin_env, **spec.env})
         if code is not None:
@@ -106,10 +105,9 @@ class MinimalRuntime:
         self._records.forget(pod_uid)
 
     def close(self) -> None:
-        """End every container, and the process that they share."""
+        """End every container."""
         for container in self._records.all():
             container.kill()
-        self._sleeper.communicate()
 
     def _end(self, container: MinimalContainer, code: int) -> None:
         with self._lock:

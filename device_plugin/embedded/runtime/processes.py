@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from device_plugin.embedded.runtime.cdi import CdiCache, CdiError, Edits
-from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError, ProcessGroups
+from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError
 from device_plugin.embedded.runtime.image import image_operations
+from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.records import Records
 from vgpu_runtime.paths import BUILD
 
@@ -65,6 +66,9 @@ class ProcessRuntime:
         self._extra = extra
         self._records = Records()
         self._on_exit: Callable[[Container], None] = lambda _: None
+        self.open_sandbox = groups.open_sandbox
+        self.close_sandbox = groups.close_sandbox
+        self.sandboxes = groups.sandboxes
         self._waiters: set[threading.Thread] = set()
         self._lock = threading.Lock()
         for path in (folder, logs):

@@ -19,10 +19,11 @@ def test_a_pre_start_error_is_retried_and_the_container_says_why(minimal: OneNod
             raise RuntimeError("not yet")
 
     plugin.on_pre_start = pre_start
-    minimal.create("one", container(mem=2))
+    pod = minimal.create("one", container(mem=2))
     until(lambda: "waiting" in state(minimal, "one")["state"])
     until(lambda: state(minimal, "one")["state"]["waiting"]["reason"] == "CreateContainerConfigError")
     assert "not yet" in state(minimal, "one")["state"]["waiting"]["message"]
+    assert [group.name for group in minimal.groups(pod)] == ["sandbox"]
     refuse.clear()
     minimal.until_phase("one", "Running")
     assert any("not yet" in message for _, message in minimal.events("one"))

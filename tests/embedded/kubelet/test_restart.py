@@ -18,6 +18,7 @@ def test_a_running_container_survives_and_keeps_its_tickets(node: OneNode) -> No
     ]
     plugin.stop()
     plugin.serve()
+    until(lambda: node.kubelet._session.devices.capacity()[MEM] == (4, 4))
     node.create("two", container(mem=2, command=SLEEP), terminationGracePeriodSeconds=1)
     node.until_phase("two", "Running")
     assert node.groups(pod) == before

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from device_plugin.embedded.runtime.cdi import CdiCache
-from device_plugin.embedded.runtime.containers import ContainerSpec, CreateError, ProcessGroups
+from device_plugin.embedded.runtime.containers import ContainerSpec, CreateError
 from device_plugin.embedded.runtime.minimal import MinimalRuntime
+from device_plugin.embedded.runtime.process_groups import ProcessGroups
 
 POD = {"metadata": {"namespace": "default", "name": "one", "uid": "uid-1"}}
 DEVICE = "vgpu.io/slice=one"
@@ -52,13 +53,13 @@ def recorder() -> Recorder:
 @pytest.fixture
 def runtime(tmp_path: Path, config: Path, recorder: Recorder) -> Iterator[MinimalRuntime]:  # noqa: ARG001 - written before
     cache = CdiCache(tmp_path / "cdi", 0, seed=1)
-    made = MinimalRuntime(
-        cache, ProcessGroups(tmp_path / "groups"), recorder.start, lambda spec: spec.name == "stubborn"
-    )
+    groups = ProcessGroups(tmp_path / "groups")
+    made = MinimalRuntime(cache, groups, recorder.start, lambda spec: spec.name == "stubborn")
     made.listen(lambda container: recorder.ends.append(container.spec.name))
     yield made
     made.close()
     cache.close()
+    groups.close()
 
 
 def spec(name: str = "main") -> ContainerSpec:

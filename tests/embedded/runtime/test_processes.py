@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from device_plugin.embedded.runtime.cdi import CdiCache
-from device_plugin.embedded.runtime.containers import ContainerSpec, CreateError, ProcessGroups
+from device_plugin.embedded.runtime.containers import ContainerSpec, CreateError
+from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.processes import LAUNCHER, ProcessRuntime
 from tests.requirement import require
 
@@ -32,8 +33,9 @@ class Machine:
         (folder / "cdi").mkdir()
         self.cdi = CdiCache(folder / "cdi", 0, seed=1)
         self.groups = folder / "groups"
+        self.process_groups = ProcessGroups(self.groups)
         self.runtime = ProcessRuntime(
-            self.cdi, ProcessGroups(self.groups), folder=folder / "mnt", logs=folder / "logs", extra=extra
+            self.cdi, self.process_groups, folder=folder / "mnt", logs=folder / "logs", extra=extra
         )
 
     def define(self, **edits: object) -> None:
@@ -72,6 +74,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     yield made
     made.runtime.close()
     made.cdi.close()
+    made.process_groups.close()
     assert not list(made.groups.rglob("*"))
 
 

@@ -1,0 +1,63 @@
+"""Which pods have live processes, told in files: what the tree of cgroups tells on a real node."""
+
+import subprocess
+import threading
+from pathlib import Path
+
+SANDBOX = "sandbox"
+
+
+class ProcessGroups:
+    """One file per live container, `pod<UID>/<container-id>`, that holds its process group: it stands for a cgroup.
+
+    A pod's sandbox, in reality a process that does nothing, is a file beside them. The processes of all sandboxes (and
+    of containers without one of their own) are one: it ends when `close` is called or this process is gone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._idle = subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+
+    @property
+    def idle(self) -> int:
+        """The process group of the process that does nothing."""
+        return self._idle.pid
+
+    def close(self) -> None:
+        """End every sandbox and the process that does nothing."""
+        for uid in self.sandboxes():
+            self.close_sandbox(uid)
+        self._idle.communicate()
+
+    def add(self, pod_uid: str, name: str, pgid: int) -> None:
+        """Say that a container lives, in one step that no reader sees half done."""
+        with self._lock:
+            folder = self._folder / f"pod{pod_uid}"
+            folder.mkdir(exist_ok=True)
+            partial = self._folder / f".{name}"
+            partial.write_text(f"{pgid}\n")
+            partial.rename(folder / name)
+
+    def remove(self, pod_uid: str, name: str) -> None:
+        """Say that it is gone; the pod's folder goes with the last."""
+        with self._lock:
+            folder = self._folder / f"pod{pod_uid}"
+            (folder / name).unlink(missing_ok=True)
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+    def open_sandbox(self, pod_uid: str) -> None:
+        """Say that a pod has its sandbox."""
+        self.add(pod_uid, SANDBOX, self.idle)
+
+    def close_sandbox(self, pod_uid: str) -> None:
+        """Say that it has none any more."""
+        self.remove(pod_uid, SANDBOX)
+
+    def sandboxes(self) -> set[str]:
+        """The UIDs of pods that have one."""
+        return {path.parent.name.removeprefix("pod") for path in self._folder.glob(f"pod*/{SANDBOX}")}
