@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -123,7 +124,7 @@ class KubeClient:
             "GET", path, None, JSON, query, urllib3.Timeout(self._timeout, silence), preload=False
         )
         if response.status != 200:
-            with response:
+            with closing(response):
                 raise _error(response.status, response.read())
         return response
 

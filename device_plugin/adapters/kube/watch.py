@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -112,7 +113,7 @@ class ListWatch(Generic[Item]):
     def _watch(self, version: str, on_change: Callable[[Change, Item], None]) -> str:
         """Follow changes after `version` until the stream ends; returns the last version seen."""
         query = {**self._query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
-        with self._opened(query) as stream:
+        with closing(self._opened(query)) as stream:
             rest = b""
             try:
                 for chunk in stream.stream(65536):
