@@ -1,0 +1,162 @@
+"""/bind: the one write per pod. The Binding carries the grant, so nobody ever sees one without the other.
+
+A Binding without an answer may still have happened, and its slices stay reserved until a read of the pod tells. The API
+server drops a request after BIND_SECONDS, so a pod that is unbound twice as long after the sending stays unbound.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.ports import Api, ApiError, Counts, GoneError, RefusedError, UnknownError
+from device_plugin.cluster.reservations import Reservation, Stage
+from device_plugin.cluster.state import State
+from device_plugin.core import annotations
+from device_plugin.core.errors import RequestError
+from device_plugin.core.placement import Refusal
+from device_plugin.core.pods import Pod
+
+log = logging.getLogger(__name__)
+
+BIND_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class BindCall:
+    """What kube-scheduler asks: this pod onto this node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class BindError(Exception):
+    """The pod was not bound, or nobody knows. `outcome` is the metric's label."""
+
+    def __init__(self, outcome: str, text: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+
+
+class Binder:
+    """Call it from any thread; Bindings of different pods run at the same time."""
+
+    def __init__(
+        self, api: Api, state: State, leader: Leader, counts: Counts, clock: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._leader = leader
+        self._counts = counts
+        self._clock = clock
+
+    def __call__(self, call: BindCall) -> str:
+        """Bind; returns why it could not be done, or an empty text."""
+        try:
+            self._bind(call)
+        except BindError as error:
+            self._counts.bound(error.outcome)
+            log.warning("bind failed pod=%s/%s node=%s: %s", call.namespace, call.name, call.node, error)
+            return str(error)
+        self._counts.bound("bound")
+        return ""
+
+    def settle(self) -> None:
+        """Find out what became of Bindings that were not answered."""
+        for reservation in self._state.reservations_at(Stage.UNKNOWN):
+            self._settle(reservation)
+
+    def _bind(self, call: BindCall) -> None:
+        if why := self._leader.why_not() or self._state.why_not_synced():
+            raise BindError("fenced", why)
+        claimed = self._claim(call)
+        if claimed is None:
+            return
+        if not self._leader.fenced():
+            self._state.move(claimed, Stage.WAITING)
+            raise BindError("fenced", self._leader.why_not())
+        grant = claimed.grant.encode()
+        try:
+            self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant})
+        except GoneError as error:
+            self._state.forget_pod(call.uid)
+            raise BindError("gone", str(error)) from error
+        except RefusedError as error:
+            self._state.release_unbound(call.uid)
+            raise BindError("refused", str(error)) from error
+        except UnknownError as error:
+            unknown = self._state.move(claimed, Stage.UNKNOWN)
+            if unknown is None or not self._settle(unknown):
+                raise BindError("unknown", str(error)) from error
+            return
+        self._state.see_pod(_bound(claimed, grant), watched=False)
+
+    def _claim(self, call: BindCall) -> Reservation | None:
+        """The pod's reservation on the node, now BINDING; None if the pod is bound there already. Raises BindError."""
+        claimed = self._state.claim(call.uid, call.node)
+        if isinstance(claimed, Reservation):
+            return claimed
+        try:
+            pod = self._api.pod(call.namespace, call.name)
+        except ApiError as error:
+            raise BindError("gone" if isinstance(error, GoneError) else "unread", str(error)) from error
+        if pod.uid != call.uid:
+            raise BindError("gone", f"pod {call.namespace}/{call.name} is another one now")
+        if pod.node == call.node and pod.annotation(annotations.GRANT):
+            self._state.see_pod(pod, watched=False)
+            return None
+        if pod.node:
+            raise BindError("refused", f"pod {call.namespace}/{call.name} is bound to {pod.node} already")
+        return self._place_again(pod, call)
+
+    def _place_again(self, pod: Pod, call: BindCall) -> Reservation:
+        try:
+            request = self._state.request_of(pod)
+        except RequestError as error:
+            raise BindError("refused", str(error)) from error
+        if request is None:
+            raise BindError("refused", f"pod {pod.namespace}/{pod.name} asks for no slice")
+        with self._state.lock:
+            if self._state.is_gone(call.uid):
+                raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
+            busy = self._state.reservations.get(call.uid)
+            if busy is not None and busy.stage is not Stage.WAITING:
+                raise BindError("busy", "another Binding of the pod is under way: try again")
+            if why := self._leader.why_not():
+                raise BindError("fenced", why)
+            answer = self._state.reserve(pod, request, (call.node,))
+            if isinstance(answer, Refusal):
+                raise BindError("unplaced", f"{answer.text}; {answer.advice}")
+            claimed = self._state.claim(call.uid, call.node)
+        if claimed is None:
+            raise AssertionError(f"the reservation of {call.uid} on {call.node} was just made")
+        return claimed
+
+    def _settle(self, reservation: Reservation) -> bool:
+        """Read the pod: true if it is bound with the grant that was sent."""
+        pod = reservation.pod
+        try:
+            now = self._api.pod(pod.namespace, pod.name)
+        except GoneError:
+            self._state.forget_pod(pod.uid)
+            return False
+        except ApiError as error:
+            log.info("still unknown whether bound pod=%s/%s: %s", pod.namespace, pod.name, error)
+            return False
+        if now.uid != pod.uid:
+            self._state.forget_pod(pod.uid)
+            return False
+        if now.node:
+            self._state.see_pod(now, watched=False)
+            return now.annotation(annotations.GRANT) == reservation.grant.encode()
+        if self._clock() - reservation.sent >= 2 * BIND_SECONDS:
+            self._state.move(reservation, Stage.WAITING)
+        return False
+
+
+def _bound(reservation: Reservation, grant: str) -> Pod:
+    pod = reservation.pod
+    carried = {**(pod.annotations or {}), annotations.GRANT: grant}
+    return replace(pod, node=reservation.grant.node, annotations=carried)

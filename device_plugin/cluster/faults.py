@@ -1,0 +1,46 @@
+"""Annotations that cannot be trusted: each is logged once, counted while it lasts, and otherwise ignored."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An annotation that is ignored. `kind` is `inventory` or `grant`, `subject` the node, or namespace/name."""
+
+    kind: str
+    subject: str
+    text: str
+
+
+class Faults:
+    """The faults that stand now, by kind and by what identifies their object. Callers hold the state's lock."""
+
+    def __init__(self) -> None:
+        self._standing: dict[tuple[str, str], Fault] = {}
+
+    def put(self, key: str, fault: Fault) -> None:
+        """Note a fault of the object `key` (a node's name, a pod's uid); the same one again says nothing."""
+        if self._standing.get((fault.kind, key)) != fault:
+            self._standing[(fault.kind, key)] = fault
+            log.warning("ignoring the %s of %s: %s", fault.kind, fault.subject, fault.text)
+
+    def clear(self, kind: str, key: str) -> None:
+        """The object is sound, or gone."""
+        self._standing.pop((kind, key), None)
+
+    def keys(self, kind: str) -> set[str]:
+        """The objects that have a fault of this kind."""
+        return {key for standing, key in self._standing if standing == kind}
+
+    def standing(self) -> tuple[Fault, ...]:
+        """All faults, in a fixed order."""
+        return tuple(fault for _, fault in sorted(self._standing.items()))
+
+    def counts(self) -> Mapping[str, int]:
+        """How many of each kind; kinds without faults count 0."""
+        return {"inventory": 0, "grant": 0, **Counter(fault.kind for fault in self._standing.values())}

@@ -1,0 +1,91 @@
+"""Who leads: the replica whose scheduler holds the Lease; and whether it may still act on that.
+
+Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock, and never too low: from the last
+moment at which we know it had *not* been renewed yet. A Lease that was never seen to change has no known age.
+"""
+
+import threading
+from collections.abc import Callable
+
+from device_plugin.cluster.ports import Lease
+
+# Of the Lease's 15 s: what is left covers the timeout of a Binding that was sent in the last moment.
+FENCE_SECONDS = 10.0
+
+
+class Leader:
+    """The Lease as one replica sees it. `observe` comes from one thread, the questions from any."""
+
+    def __init__(
+        self, pod_name: str, clock: Callable[[], float], fence_seconds: float = FENCE_SECONDS
+    ) -> None:
+        self._pod_name = pod_name
+        self._clock = clock
+        self._fence = fence_seconds
+        self._lock = threading.Lock()
+        self._lease: Lease | None = None
+        self._asked: float | None = None
+        self._renewed: float | None = None
+        self._error = "the Lease was not read yet"
+        self._placing = False
+
+    def observe(self, lease: Lease | None, started: float) -> None:
+        """The Lease (None: there is none) as a read that began at `started` showed it."""
+        with self._lock:
+            if lease != self._lease:
+                self._renewed = self._asked
+            self._lease = lease
+            self._asked = started
+            self._error = "" if lease else "nobody holds the scheduler's Lease yet"
+
+    def missed(self, error: str) -> None:
+        """The Lease could not be read."""
+        with self._lock:
+            self._error = f"the Lease cannot be read: {error}"
+
+    def begin(self) -> None:
+        """The ledger is complete: from now on, place."""
+        with self._lock:
+            self._placing = True
+
+    def end(self) -> None:
+        """Place no more."""
+        with self._lock:
+            self._placing = False
+
+    @property
+    def term(self) -> bool:
+        """True between `begin` and `end`."""
+        return self._placing
+
+    def fenced(self) -> bool:
+        """True while no other replica can have taken the Lease: ours, and renewed less than the fence ago."""
+        with self._lock:
+            return not self._why_not_fenced()
+
+    def why_not(self) -> str:
+        """Why this replica must not place or bind now, in words; empty if it may."""
+        with self._lock:
+            return self._why_not_fenced() or ("" if self._placing else "reading all pods before the first place")
+
+    def unread(self) -> str:
+        """Why the Lease is not known, in words; empty if the last read went well."""
+        with self._lock:
+            return self._error
+
+    def _why_not_fenced(self) -> str:
+        if self._lease is None:
+            return self._error
+        if not self._ours(self._lease.holder):
+            return f"not the leader: the Lease is held by {self._lease.holder or 'nobody'}"
+        if self._renewed is None:
+            return "the Lease was not seen to be renewed yet"
+        age = self._clock() - self._renewed
+        if age >= self._fence:
+            return f"the Lease was not renewed for {age:.0f} s"
+        return ""
+
+    def _ours(self, holder: str) -> bool:
+        # kube-scheduler's identity is its host name, which is the pod's name, and a uuid (cmd/kube-scheduler/app).
+        name, mark, _ = holder.partition("_")
+        return bool(mark) and name == self._pod_name

@@ -1,0 +1,71 @@
+"""Grants that /filter decided and that are not bound yet: only in the leader's memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest
+
+
+class Stage(Enum):
+    """How far a reservation is on its way to a binding."""
+
+    WAITING = "waiting"
+    BINDING = "binding"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A grant for a pod that asked for `request`; while WAITING it ends at `expires` of the monotonic clock.
+
+    BINDING: a Binding is under way. UNKNOWN: one was sent at `sent`, and nobody knows yet what became of it.
+    """
+
+    pod: Pod
+    request: PodRequest
+    grant: Grant
+    expires: float
+    stage: Stage = Stage.WAITING
+    sent: float = 0.0
+
+
+class Reservations:
+    """Reservations by pod uid. The ledger holds their grants; callers hold the lock of both."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._by_pod: dict[str, Reservation] = {}
+
+    def __iter__(self) -> Iterator[Reservation]:
+        """All of them, as they are now."""
+        return iter(list(self._by_pod.values()))
+
+    def get(self, pod: str) -> Reservation | None:
+        """The reservation of the pod with this uid."""
+        return self._by_pod.get(pod)
+
+    def put(self, pod: Pod, request: PodRequest, grant: Grant, now: float) -> Reservation:
+        """Reserve from now on, in place of what the pod had."""
+        made = Reservation(pod, request, grant, now + self._seconds)
+        self._by_pod[pod.uid] = made
+        return made
+
+    def move(self, reservation: Reservation, stage: Stage, now: float) -> Reservation:
+        """Take it to another stage; back to WAITING it has its full time again."""
+        sent = now if stage is Stage.BINDING else reservation.sent
+        moved = replace(reservation, stage=stage, sent=sent, expires=now + self._seconds)
+        self._by_pod[reservation.pod.uid] = moved
+        return moved
+
+    def drop(self, pod: str) -> Reservation | None:
+        """Forget it; the caller releases the grant."""
+        return self._by_pod.pop(pod, None)
+
+    def expired(self, now: float) -> list[str]:
+        """Uids of pods whose reservation nobody came to bind in time."""
+        return [
+            uid for uid, r in self._by_pod.items() if r.stage is Stage.WAITING and now >= r.expires
+        ]

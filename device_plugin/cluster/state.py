@@ -1,0 +1,291 @@
+"""All that the cluster service knows, under one lock: pods, inventories, the ledger, reservations, faults.
+
+The ledger holds the grant of every bound pod that has not ended, and every reservation. What is known of a pod only moves
+forward (unbound, bound, ended, gone), so watch events, lists, single reads and our own bindings may arrive in any order.
+"""
+
+import logging
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+
+from device_plugin.cluster.faults import Fault, Faults
+from device_plugin.cluster.pods import Known, concerns_us, later, sound_grant
+from device_plugin.cluster.reservations import Reservation, Reservations, Stage
+from device_plugin.core.cards import Inventory
+from device_plugin.core.errors import AnnotationError, RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import PodRequest, pod_request
+
+log = logging.getLogger(__name__)
+
+# Pods that are gone are remembered for as long as a late answer or call could bring one back.
+GONE_REMEMBERED = 10_000
+
+
+class State:
+    """Take `lock` around several calls that belong together; each call takes it too."""
+
+    def __init__(
+        self, prefixes: Sequence[str], reservation_seconds: float, clock: Callable[[], float]
+    ) -> None:
+        self.lock = threading.RLock()
+        self.prefixes = tuple(prefixes)
+        self.ledger = Ledger()
+        self.reservations = Reservations(reservation_seconds)
+        self.faults = Faults()
+        self.inventories: dict[str, Inventory] = {}
+        self.pods_listed = False
+        self.nodes_listed = False
+        self._clock = clock
+        self._placer = Placer(self.ledger)
+        self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
+        self._pods: dict[str, Known] = {}
+        self._on_node: dict[str, set[str]] = defaultdict(set)
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._suspects: set[str] = set()
+
+    def why_not_synced(self) -> str:
+        """What was not listed yet, in words; empty if all was."""
+        missing = [("nodes", self.nodes_listed), ("pods", self.pods_listed)]
+        absent = " and ".join(what for what, listed in missing if not listed)
+        return f"{absent} were not listed yet" if absent else ""
+
+    # Pods
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod with this uid, if it asks for slices or holds some."""
+        with self.lock:
+            known = self._pods.get(uid)
+            return known.pod if known else None
+
+    def pods(self) -> list[Pod]:
+        """All pods that ask for slices or hold some, ended ones that still exist included."""
+        with self.lock:
+            return [known.pod for known in self._pods.values()]
+
+    def is_gone(self, uid: str) -> bool:
+        """True if the pod existed and was seen to be gone."""
+        with self.lock:
+            return uid in self._gone
+
+    def unconfirmed(self, before: float) -> list[Pod]:
+        """Pods that the watch has not shown, without news since `before`: they may be gone unheard of."""
+        with self.lock:
+            return [k.pod for k in self._pods.values() if not k.watched and k.since <= before]
+
+    def see_pod(self, pod: Pod, *, watched: bool) -> None:
+        """Take news of a pod, from the watch or from elsewhere."""
+        with self.lock:
+            known = self._pods.get(pod.uid)
+            if pod.uid in self._gone or (known is None and not concerns_us(pod, self._resources)):
+                return
+            if known is None:
+                known = self._pods[pod.uid] = Known(pod, watched, self._clock())
+            known.pod = later(known.pod, pod)
+            known.watched |= watched
+            known.since = self._clock()
+            self._account(known.pod)
+
+    def forget_pod(self, uid: str) -> None:
+        """The pod object is gone: its slices are free."""
+        with self.lock:
+            known = self._pods.pop(uid, None)
+            if known is None and self.reservations.get(uid) is None:
+                return
+            self._gone[uid] = None
+            if len(self._gone) > GONE_REMEMBERED:
+                self._gone.popitem(last=False)
+            if known is not None:
+                self._on_node[known.pod.node].discard(uid)
+            self.faults.clear("grant", uid)
+            self.release(uid)
+
+    def sync_pods(self, pods: Iterable[Pod]) -> None:
+        """Take a list of all pods from the watch; what it had shown before and shows no more is gone."""
+        with self.lock:
+            listed = set()
+            for pod in pods:
+                listed.add(pod.uid)
+                self.see_pod(pod, watched=True)
+            for uid, known in list(self._pods.items()):
+                if known.watched and uid not in listed:
+                    self.forget_pod(uid)
+            self.pods_listed = True
+
+    # Nodes
+
+    def see_node(self, node: Node) -> None:
+        """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held."""
+        with self.lock:
+            try:
+                inventory = Inventory.decode(node.inventory) if node.inventory else None
+                self.faults.clear("inventory", node.name)
+            except AnnotationError as error:
+                inventory = None
+                self.faults.put(node.name, Fault("inventory", node.name, str(error)))
+            self._set_inventory(node.name, inventory)
+
+    def forget_node(self, name: str) -> None:
+        """The node object is gone; the grants of its pods stay held until the pods are gone."""
+        with self.lock:
+            self.faults.clear("inventory", name)
+            self._set_inventory(name, None)
+
+    def sync_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take a list of all nodes."""
+        with self.lock:
+            listed = set()
+            for node in nodes:
+                listed.add(node.name)
+                self.see_node(node)
+            for name in (set(self.inventories) | self.faults.keys("inventory")) - listed:
+                self.forget_node(name)
+            self.nodes_listed = True
+
+    def suspects(self) -> set[str]:
+        """Nodes where grants may overlap, each told once."""
+        with self.lock:
+            suspects, self._suspects = self._suspects, set()
+            return suspects
+
+    def suspect(self, node: str) -> None:
+        """Look at the node's grants again later."""
+        with self.lock:
+            self._suspects.add(node)
+
+    def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
+        """Bound pods that hold slices on a node."""
+        with self.lock:
+            held = [(self._pods[uid].pod, self.ledger.grant(uid)) for uid in self._on_node.get(node, ())]
+            return [(pod, grant) for pod, grant in held if grant is not None]
+
+    # Reservations
+
+    def reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> Reservation | Refusal:
+        """Place on one of `nodes` and hold it, in place of what the pod had reserved before."""
+        with self.lock:
+            self.expire()
+            self.release(pod.uid)
+            answer = self._placer.place(request, nodes)
+            if isinstance(answer, Refusal):
+                return answer
+            self.ledger.hold(answer)
+            return self.reservations.put(pod, request, answer, self._clock())
+
+    def claim(self, uid: str, node: str) -> Reservation | None:
+        """The pod's waiting reservation on `node`, which is BINDING from now on; None if it has none."""
+        with self.lock:
+            self.expire()
+            found = self.reservations.get(uid)
+            if found is None or found.stage is not Stage.WAITING or found.grant.node != node:
+                return None
+            return self.reservations.move(found, Stage.BINDING, self._clock())
+
+    def move(self, reservation: Reservation, stage: Stage) -> Reservation | None:
+        """Take a reservation to another stage; None if it ended meanwhile."""
+        with self.lock:
+            found = self.reservations.get(reservation.pod.uid)
+            return None if found is None else self.reservations.move(found, stage, self._clock())
+
+    def reservations_at(self, stage: Stage) -> list[Reservation]:
+        """The reservations that are at this stage now."""
+        with self.lock:
+            return [reservation for reservation in self.reservations if reservation.stage is stage]
+
+    def would_place(self, request: PodRequest) -> Grant | Refusal:
+        """What /filter would answer now if every node were offered; nothing is held."""
+        with self.lock:
+            return self._placer.place(request)
+
+    def release(self, uid: str) -> None:
+        """End the pod's reservation and grant."""
+        with self.lock:
+            self.reservations.drop(uid)
+            self.ledger.release(uid)
+
+    def release_unbound(self, uid: str) -> None:
+        """End the pod's reservation; what it holds since a binding became known stays."""
+        with self.lock:
+            if self.reservations.drop(uid) is not None:
+                self.ledger.release(uid)
+
+    def expire(self) -> None:
+        """Release the reservations that nobody came to bind."""
+        with self.lock:
+            for uid in self.reservations.expired(self._clock()):
+                log.info("reservation expired pod=%s", uid)
+                self.release(uid)
+
+    def drop_reservations(self) -> None:
+        """Release all but those whose Binding is on its way: what becomes of these is still to be learnt."""
+        with self.lock:
+            for reservation in self.reservations:
+                if reservation.stage is Stage.WAITING:
+                    self.release(reservation.pod.uid)
+
+    def request_of(self, pod: Pod) -> PodRequest | None:
+        """What the pod asks for, or None. Raises RequestError."""
+        return pod_request(pod, self.prefixes)
+
+    # Behind the lock
+
+    def _account(self, pod: Pod) -> None:
+        if pod.ended:
+            self._on_node[pod.node].discard(pod.uid)
+            self.faults.clear("grant", pod.uid)
+            self.release(pod.uid)
+        elif pod.node:
+            self._on_node[pod.node].add(pod.uid)
+            self._account_bound(pod)
+        else:
+            self._account_unbound(pod)
+
+    def _account_bound(self, pod: Pod) -> None:
+        try:
+            grant = sound_grant(pod, self.inventories.get(pod.node))
+            self.faults.clear("grant", pod.uid)
+        except AnnotationError as error:
+            grant = None
+            self.faults.put(pod.uid, Fault("grant", f"{pod.namespace}/{pod.name}", str(error)))
+        self.reservations.drop(pod.uid)
+        if grant is None:
+            self.ledger.release(pod.uid)
+            return
+        for conflict in self.ledger.hold(grant):
+            other = self.reservations.get(conflict.other)
+            if other is None:
+                self._suspects.add(pod.node)
+            elif other.stage is Stage.WAITING:
+                self.release(conflict.other)
+
+    def _account_unbound(self, pod: Pod) -> None:
+        reservation = self.reservations.get(pod.uid)
+        if reservation is None or reservation.stage is not Stage.WAITING:
+            return
+        try:
+            request = self.request_of(pod)
+        except RequestError:
+            request = None
+        if request != reservation.request:
+            log.info("reservation released: the request changed pod=%s/%s", pod.namespace, pod.name)
+            self.release(pod.uid)
+
+    def _set_inventory(self, name: str, inventory: Inventory | None) -> None:
+        if inventory == self.inventories.get(name):
+            return
+        if inventory is None:
+            del self.inventories[name]
+            self.ledger.drop_node(name)
+        else:
+            self.inventories[name] = inventory
+            self.ledger.set_node(name, inventory)
+        # Whether a grant is larger than its card depends on the inventory.
+        for uid in list(self._on_node.get(name, ())):
+            self._account(self._pods[uid].pod)
