@@ -75,7 +75,7 @@ class Binder:
         if claimed is None:
             return
         if not self._leader.fenced():
-            self._state.move(claimed, Stage.WAITING)
+            self._state.release_unbound(call.uid)
             raise BindError("fenced", self._leader.why_not())
         grant = claimed.grant.encode()
         try:
@@ -87,7 +87,7 @@ class Binder:
             self._state.release_unbound(call.uid)
             raise BindError("refused", str(error)) from error
         except UnknownError as error:
-            unknown = self._state.move(claimed, Stage.UNKNOWN)
+            unknown = self._state.unknown(claimed)
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
             return
@@ -152,7 +152,7 @@ class Binder:
             self._state.see_pod(now, watched=False)
             return now.annotation(annotations.GRANT) == reservation.grant.encode()
         if self._clock() - reservation.sent >= 2 * BIND_SECONDS:
-            self._state.move(reservation, Stage.WAITING)
+            self._state.release_unbound(pod.uid)
         return False
 
 

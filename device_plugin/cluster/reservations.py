@@ -54,9 +54,9 @@ class Reservations:
         return made
 
     def move(self, reservation: Reservation, stage: Stage, now: float) -> Reservation:
-        """Take it to another stage; back to WAITING it has its full time again."""
+        """Take it to a later stage."""
         sent = now if stage is Stage.BINDING else reservation.sent
-        moved = replace(reservation, stage=stage, sent=sent, expires=now + self._seconds)
+        moved = replace(reservation, stage=stage, sent=sent)
         self._by_pod[reservation.pod.uid] = moved
         return moved
 

@@ -1,7 +1,7 @@
 """All that the cluster service knows, under one lock: pods, inventories, the ledger, reservations, faults.
 
-The ledger holds the grant of every bound pod that has not ended, and every reservation. What is known of a pod only moves
-forward (unbound, bound, ended, gone), so watch events, lists, single reads and our own bindings may arrive in any order.
+The ledger holds the grant of every bound pod that has not ended, and every reservation. What is known of a pod only
+moves forward (unbound, bound, ended, gone), so watch events, lists, reads and our own bindings may come in any order.
 """
 
 import logging
@@ -188,11 +188,11 @@ class State:
                 return None
             return self.reservations.move(found, Stage.BINDING, self._clock())
 
-    def move(self, reservation: Reservation, stage: Stage) -> Reservation | None:
-        """Take a reservation to another stage; None if it ended meanwhile."""
+    def unknown(self, reservation: Reservation) -> Reservation | None:
+        """Nobody knows what became of its Binding; None if the reservation ended meanwhile."""
         with self.lock:
             found = self.reservations.get(reservation.pod.uid)
-            return None if found is None else self.reservations.move(found, stage, self._clock())
+            return None if found is None else self.reservations.move(found, Stage.UNKNOWN, self._clock())
 
     def reservations_at(self, stage: Stage) -> list[Reservation]:
         """The reservations that are at this stage now."""

@@ -1,4 +1,4 @@
-"""The terms of leadership: before the first place of a term all pods and nodes are listed, after it nothing stays reserved."""
+"""The terms of leadership: all pods and nodes are listed before the first place of one, and it leaves nothing reserved."""
 
 import logging
 from collections.abc import Callable

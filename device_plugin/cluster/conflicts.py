@@ -1,0 +1,99 @@
+"""Two live grants that overlap: the one bound later loses, and its pod is deleted with an event that names both.
+
+It should never happen (one leader, fenced), and is looked for all the same.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.ports import Api, ApiError, GoneError
+from device_plugin.cluster.state import State
+from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Conflict, Ledger
+from device_plugin.core.pods import Pod
+
+log = logging.getLogger(__name__)
+
+_NOT_SHOWN_YET = "~"  # sorts after every time
+
+
+def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> list[Conflict]:
+    """Of the pods on one node those that must go, each with an earlier one that it clashes with."""
+    ledger = Ledger()
+    found = []
+    for pod, grant in sorted(held, key=lambda item: _age(item[0])):
+        if inventory is not None:
+            ledger.set_node(grant.node, inventory)
+        conflicts = ledger.hold(grant)
+        if conflicts:
+            found.append(conflicts[0])
+            ledger.release(pod.uid)
+    return found
+
+
+class Arbiter:
+    """Looks at the nodes that the state suspects. Call `sweep` about once a second."""
+
+    def __init__(self, api: Api, state: State, leader: Leader) -> None:
+        self._api = api
+        self._state = state
+        self._leader = leader
+        self._warned: set[str] = set()
+
+    def sweep(self) -> None:
+        """Judge each suspect node, if this replica leads; otherwise they stay suspect."""
+        if self._leader.why_not():
+            return
+        for node in self._state.suspects():
+            try:
+                self._judge(node)
+            except ApiError as error:
+                log.warning("overlapping grants on %s: %s; trying again", node, error)
+                self._state.suspect(node)
+
+    def _judge(self, node: str) -> None:
+        for conflict in self._losers(node):
+            # Old news may be all there is to it: look at both before anything is done.
+            self._look(conflict.pod)
+            self._look(conflict.other)
+        for conflict in self._losers(node):
+            pod, other = self._state.pod(conflict.pod), self._state.pod(conflict.other)
+            if pod is None or other is None or pod.deleting:
+                continue
+            self._delete(pod, other, conflict)
+
+    def _losers(self, node: str) -> list[Conflict]:
+        with self._state.lock:
+            return losers(self._state.inventories.get(node), self._state.grants_on(node))
+
+    def _look(self, uid: str) -> None:
+        known = self._state.pod(uid)
+        if known is None:
+            return
+        try:
+            pod = self._api.pod(known.namespace, known.name)
+        except GoneError:
+            self._state.forget_pod(uid)
+            return
+        if pod.uid == uid:
+            self._state.see_pod(pod, watched=False)
+        else:
+            self._state.forget_pod(uid)
+
+    def _delete(self, pod: Pod, other: Pod, conflict: Conflict) -> None:
+        text = (
+            f"{pod.namespace}/{pod.name} and {other.namespace}/{other.name} were granted {conflict.clash.value}"
+            f" of card {conflict.card} on {conflict.node}; {pod.namespace}/{pod.name} was bound later"
+            " and is deleted"
+        )
+        log.error("%s", text)
+        if pod.uid not in self._warned:
+            self._api.warn(pod, "SliceConflict", text)
+            self._warned.add(pod.uid)
+        try:
+            self._api.delete(pod)
+        except GoneError:
+            self._state.forget_pod(pod.uid)
+        self._warned.discard(pod.uid)

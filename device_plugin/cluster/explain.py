@@ -1,0 +1,185 @@
+"""/explain: who holds what, who waits and why. Everything is read from the ledger at the moment of the question."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.state import State
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import CardState
+from device_plugin.core.placement import Refusal
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+
+View = Mapping[str, Any]
+FITS = "fits"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An unbound pod that asks for slices. `reason` is a Reason's value, or FITS if there is room now."""
+
+    namespace: str
+    pod: str
+    text: str
+    advice: str
+    reason: str
+
+
+class Explainer:
+    """Answers from the state; cheap enough to be asked with every scrape: equal requests are placed once."""
+
+    def __init__(self, state: State, leader: Leader, scheduler_name: str) -> None:
+        self._state = state
+        self._leader = leader
+        self._scheduler_name = scheduler_name
+
+    def view(self, pod: str = "") -> View:
+        """Everything, or with `pod` (namespace/name) only what concerns that pod."""
+        with self._state.lock:
+            nodes = [self._node(name) for name in self._state.ledger.nodes()]
+            waiting = [asdict(entry) for entry in self.waiting()]
+            faults = [asdict(fault) for fault in self._state.faults.standing()]
+        view = {
+            "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "faults": faults,
+        }  # fmt: skip
+        return _only(view, pod) if pod else view
+
+    def waiting(self) -> list[Waiting]:
+        """Unbound pods of our scheduler without a reservation, by namespace and name."""
+        answers: dict[tuple[object, ...], Grant | Refusal] = {}
+        with self._state.lock:
+            pods = sorted(self._unplaced(), key=lambda pod: (pod.namespace, pod.name))
+            return [self._waiting(pod, answers) for pod in pods]
+
+    def _unplaced(self) -> Iterator[Pod]:
+        for pod in self._state.pods():
+            ours = pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+            if ours and self._state.reservations.get(pod.uid) is None:
+                yield pod
+
+    def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal]) -> Waiting:
+        try:
+            request = self._state.request_of(pod)
+        except RequestError as error:
+            malformed = Reason.MALFORMED
+            return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
+        if request is None:
+            return Waiting(pod.namespace, pod.name, "asks for no slice", "", FITS)
+        key = _shape(request)
+        if key not in answers:
+            answers[key] = self._state.would_place(request)
+        answer = answers[key]
+        if isinstance(answer, Refusal):
+            return Waiting(pod.namespace, pod.name, answer.text, answer.advice, answer.main.value)
+        return Waiting(
+            pod.namespace, pod.name, f"fits on node {answer.node}, and kube-scheduler has not asked for it yet",
+            "see the events of the pod and the log of kube-scheduler", FITS,
+        )  # fmt: skip
+
+    def _node(self, name: str) -> dict[str, Any]:
+        state = self._state.ledger.node(name)
+        if state is None:
+            raise AssertionError(f"the ledger named {name} a moment ago")
+        cards = [self._card(name, card) for card in state.cards]
+        return {"name": name, "serving": state.serving, "cards": cards}
+
+    def _card(self, node: str, state: CardState) -> dict[str, Any]:
+        card = state.card
+        return {
+            "uuid": card.uuid,
+            "model": card.model,
+            "family": card.family,
+            "memMiB": card.mem_mib,
+            "units": card.units,
+            "coreGroups": card.core_groups,
+            "freeMiB": state.free_mib,
+            "freeCoreGroups": state.free_cores.bit_count(),
+            "freeSlices": state.free_slices,
+            "healthy": card.healthy,
+            "slices": sorted(
+                self._slices(node, card.uuid), key=lambda s: (s["namespace"], s["pod"], s["container"])
+            ),
+        }
+
+    def _slices(self, node: str, uuid: str) -> Iterator[dict[str, Any]]:
+        for uid in self._state.ledger.holders(node, uuid):
+            reservation = self._state.reservations.get(uid)
+            pod = reservation.pod if reservation else self._state.pod(uid)
+            grant = self._state.ledger.grant(uid)
+            if pod is None or grant is None:
+                continue
+            for container, slices in sorted(grant.containers.items()):
+                for s in slices:
+                    if s.card == uuid:
+                        yield {
+                            "namespace": pod.namespace, "pod": pod.name, "uid": uid, "container": container,
+                            "memMiB": s.mem_mib, "cores": list(s.cores), "bound": reservation is None,
+                        }  # fmt: skip
+
+
+def _shape(request: PodRequest) -> tuple[object, ...]:
+    return request.containers, request.models, request.uuids, request.policy
+
+
+def _only(view: View, wanted: str) -> View:
+    """What of a view concerns one pod: its slices, why it waits, what is wrong with its grant."""
+    nodes = []
+    for node in view["nodes"]:
+        cards = []
+        for card in node["cards"]:
+            own = [s for s in card["slices"] if f"{s['namespace']}/{s['pod']}" == wanted]
+            if own:
+                cards.append({**card, "slices": own})
+        if cards:
+            nodes.append({**node, "cards": cards})
+    waiting = [entry for entry in view["waiting"] if f"{entry['namespace']}/{entry['pod']}" == wanted]
+    faults = [fault for fault in view["faults"] if fault["subject"] == wanted]
+    return {**view, "nodes": nodes, "waiting": waiting, "faults": faults}
+
+
+def as_text(view: View) -> str:
+    """A view as a person reads it."""
+    lines = ["this replica leads" if view["leader"] else "this replica does not lead"]
+    for node in view["nodes"]:
+        lines.append(f"{node['name']}{'' if node['serving'] else ' (its agent is not serving)'}")
+        for card in node["cards"]:
+            lines += _card_lines(card)
+    lines += _section("waiting", (f"{w['namespace']}/{w['pod']}: {w['text']}; {w['advice']}" for w in view["waiting"]))
+    lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
+    if not (view["nodes"] or view["waiting"] or view["faults"]):
+        lines.append("nothing asks for a slice here, and nothing holds one")
+    return "\n".join(lines) + "\n"
+
+
+def _card_lines(card: View) -> Iterator[str]:
+    sick = "" if card["healthy"] else ", unhealthy"
+    yield (
+        f"  {card['uuid']} {card['model']}: free {card['freeMiB']} of {card['memMiB']} MiB,"
+        f" {card['freeCoreGroups']} of {card['coreGroups']} core groups, {card['freeSlices']} slices{sick}"
+    )
+    for s in card["slices"]:
+        stage = "" if s["bound"] else " (reserved)"
+        yield (
+            f"    {s['namespace']}/{s['pod']} {s['container']}: {s['memMiB']} MiB,"
+            f" core groups {ranges(s['cores'])}{stage}"
+        )
+
+
+def _section(title: str, entries: Iterable[str]) -> list[str]:
+    lines = [f"  {entry}" for entry in entries]
+    return [title, *lines] if lines else []
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """Ascending ids as people write them: `0-14, 20`."""
+    runs: list[list[int]] = []
+    for i in ids:
+        if runs and runs[-1][1] == i - 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
