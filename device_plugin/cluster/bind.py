@@ -6,10 +6,10 @@ server drops a request after BIND_SECONDS, so a pod that is unbound twice as lon
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Api, ApiError, Counts, GoneError, RefusedError, UnknownError
+from device_plugin.cluster.ports import Api, ApiError, BindCall, Counts, GoneError, RefusedError, UnknownError
 from device_plugin.cluster.reservations import Reservation, Stage
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
@@ -20,16 +20,6 @@ from device_plugin.core.pods import Pod
 log = logging.getLogger(__name__)
 
 BIND_SECONDS = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class BindCall:
-    """What kube-scheduler asks: this pod onto this node."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
 
 
 class BindError(Exception):

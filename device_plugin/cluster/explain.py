@@ -57,7 +57,9 @@ class Explainer:
 
     def _unplaced(self) -> Iterator[Pod]:
         for pod in self._state.pods():
-            ours = pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+            ours = (
+                pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+            )
             if ours and self._state.reservations.get(pod.uid) is None:
                 yield pod
 
@@ -148,7 +150,9 @@ def as_text(view: View) -> str:
         lines.append(f"{node['name']}{'' if node['serving'] else ' (its agent is not serving)'}")
         for card in node["cards"]:
             lines += _card_lines(card)
-    lines += _section("waiting", (f"{w['namespace']}/{w['pod']}: {w['text']}; {w['advice']}" for w in view["waiting"]))
+    lines += _section(
+        "waiting", (f"{w['namespace']}/{w['pod']}: {w['text']}; {w['advice']}" for w in view["waiting"])
+    )
     lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
     if not (view["nodes"] or view["waiting"] or view["faults"]):
         lines.append("nothing asks for a slice here, and nothing holds one")

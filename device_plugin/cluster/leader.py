@@ -66,7 +66,9 @@ class Leader:
     def why_not(self) -> str:
         """Why this replica must not place or bind now, in words; empty if it may."""
         with self._lock:
-            return self._why_not_fenced() or ("" if self._placing else "reading all pods before the first place")
+            return self._why_not_fenced() or (
+                "" if self._placing else "reading all pods before the first place"
+            )
 
     def unread(self) -> str:
         """Why the Lease is not known, in words; empty if the last read went well."""

@@ -47,5 +47,7 @@ def sound_grant(pod: Pod, inventory: Inventory | None) -> Grant | None:
             raise AnnotationError(f"grant: {mib} MiB of card {card.uuid}, which has {card.mem_mib}")
         core = max((s.cores[-1] for s in own), default=0)
         if core >= card.core_groups:
-            raise AnnotationError(f"grant: core group {core} of card {card.uuid}, which has {card.core_groups}")
+            raise AnnotationError(
+                f"grant: core group {core} of card {card.uuid}, which has {card.core_groups}"
+            )
     return grant

@@ -9,7 +9,7 @@ VgpuError
     └── UnknownError  no answer, or one that does not tell: it may or may not have happened
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,3 +74,24 @@ class Counts(Protocol):
 
     def bound(self, outcome: str) -> None:
         """A /bind ended as `outcome`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindCall:
+    """What kube-scheduler asks with /bind: this pod onto this node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How kube-scheduler's calls are read; both raise ValueError.
+
+    `filter` gives the pod and the nodes to choose from, `bind` namespace, name and uid of the pod, and the node.
+    """
+
+    filter: Callable[[bytes], tuple[Pod, Sequence[str]]]
+    bind: Callable[[bytes], tuple[str, str, str, str]]

@@ -66,6 +66,4 @@ class Reservations:
 
     def expired(self, now: float) -> list[str]:
         """Uids of pods whose reservation nobody came to bind in time."""
-        return [
-            uid for uid, r in self._by_pod.items() if r.stage is Stage.WAITING and now >= r.expires
-        ]
+        return [uid for uid, r in self._by_pod.items() if r.stage is Stage.WAITING and now >= r.expires]

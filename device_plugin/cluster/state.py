@@ -166,9 +166,7 @@ class State:
 
     # Reservations
 
-    def reserve(
-        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
-    ) -> Reservation | Refusal:
+    def reserve(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refusal:
         """Place on one of `nodes` and hold it, in place of what the pod had reserved before."""
         with self.lock:
             self.expire()

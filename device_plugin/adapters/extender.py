@@ -1,0 +1,47 @@
+"""kube-scheduler's calls to an extender: ExtenderArgs and ExtenderBindingArgs of k8s.io/kube-scheduler/extender/v1.
+
+Their Go fields carry no JSON names, so the keys are spelled as the fields are.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from device_plugin.adapters.kube import decode
+from device_plugin.core.pods import Pod
+
+
+class _FilterArgs(msgspec.Struct, rename="pascal", gc=False):
+    pod: msgspec.Raw
+    node_names: list[str] | None = None
+
+
+class _BindArgs(msgspec.Struct, gc=False):
+    pod_name: str = msgspec.field(name="PodName")
+    pod_namespace: str = msgspec.field(name="PodNamespace")
+    pod_uid: str = msgspec.field(name="PodUID")
+    node: str = msgspec.field(name="Node")
+
+
+Args = TypeVar("Args")
+
+
+def read_filter(body: bytes) -> tuple[Pod, list[str]]:
+    """The pod, and the names of the nodes to choose from. Raises ValueError."""
+    args = _read(body, _FilterArgs)
+    if args.node_names is None:
+        raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
+    return decode.pod(args.pod), args.node_names
+
+
+def read_bind(body: bytes) -> tuple[str, str, str, str]:
+    """Namespace, name and uid of the pod, and the node. Raises ValueError."""
+    args = _read(body, _BindArgs)
+    return args.pod_namespace, args.pod_name, args.pod_uid, args.node
+
+
+def _read(body: bytes, kind: type[Args]) -> Args:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the call cannot be read: {error}") from error

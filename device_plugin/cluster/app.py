@@ -1,0 +1,147 @@
+"""The two HTTP faces: /filter, /bind and /explain on loopback; /healthz, /readyz and /metrics for everybody."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.explain import Explainer, as_text
+from device_plugin.cluster.filter import Filter, Verdict
+from device_plugin.cluster.health import Health
+from device_plugin.cluster.ports import BindCall, Calls
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+log = logging.getLogger(__name__)
+
+# A pod has at most 1.5 MiB in etcd, and 5,000 node names are 0.5 MiB.
+MAX_BODY = 16 * 2**20
+JSON, TEXT = "application/json", "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, body and its type."""
+
+    body: str
+    content: str = TEXT
+    status: HTTPStatus = HTTPStatus.OK
+
+
+class BadCallError(Exception):
+    """The HTTP request itself is no good."""
+
+
+Handler = Callable[["WSGIEnvironment"], Answer]
+
+
+class Extender:
+    """What kube-scheduler calls. It shows people the text of `Error`, and hides everything that is not 200."""
+
+    def __init__(self, place: Filter, bind: Binder, explainer: Explainer, calls: Calls) -> None:
+        self._place = place
+        self._bind = bind
+        self._explainer = explainer
+        self._calls = calls
+
+    def app(self) -> "WSGIApplication":
+        """The WSGI application."""
+        return _routed({
+            ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound, ("GET", "/explain"): self._explain,
+        })  # fmt: skip
+
+    def _filter(self, environ: "WSGIEnvironment") -> Answer:
+        try:
+            pod, nodes = self._calls.filter(_body(environ))
+        except ValueError as error:
+            return _json(_filter_result(Verdict(error=f"/filter: {error}")))
+        return _json(_filter_result(self._place(pod, nodes)))
+
+    def _bound(self, environ: "WSGIEnvironment") -> Answer:
+        try:
+            call = BindCall(*self._calls.bind(_body(environ)))
+        except ValueError as error:
+            return _json({"Error": f"/bind: {error}"})
+        return _json({"Error": self._bind(call)})
+
+    def _explain(self, environ: "WSGIEnvironment") -> Answer:
+        query = parse_qs(environ.get("QUERY_STRING", ""))
+        view = self._explainer.view(query.get("pod", [""])[0])
+        if JSON in environ.get("HTTP_ACCEPT", ""):
+            return _json(view)
+        return Answer(as_text(view))
+
+
+def operations(health: Health, metrics: "WSGIApplication") -> "WSGIApplication":
+    """What kubelet and Prometheus call."""
+
+    def answered(why_not: Callable[[], str]) -> Handler:
+        def handler(_: "WSGIEnvironment") -> Answer:
+            why = why_not()
+            return Answer(f"{why or 'ok'}\n", status=HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK)
+
+        return handler
+
+    probes = _routed({
+        ("GET", "/healthz"): answered(health.why_dead), ("GET", "/readyz"): answered(health.why_not_ready),
+    })  # fmt: skip
+
+    def app(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics":
+            return metrics(environ, start)
+        return probes(environ, start)
+
+    return app
+
+
+def _routed(routes: Mapping[tuple[str, str], Handler]) -> "WSGIApplication":
+    def app(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        handler = routes.get((environ["REQUEST_METHOD"], path))
+        if handler is not None:
+            try:
+                answer = handler(environ)
+            except BadCallError as error:
+                answer = Answer(f"{error}\n", status=HTTPStatus.BAD_REQUEST)
+        elif any(known == path for _, known in routes):
+            answer = Answer("method not allowed\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        else:
+            answer = Answer("not found\n", status=HTTPStatus.NOT_FOUND)
+        body = answer.body.encode()
+        start(
+            f"{answer.status.value} {answer.status.phrase}",
+            [("Content-Type", answer.content), ("Content-Length", str(len(body)))],
+        )
+        return [body]
+
+    return app
+
+
+def _body(environ: "WSGIEnvironment") -> bytes:
+    """The request's body, chunked or not. Raises BadCallError if it is too long."""
+    length = environ.get("CONTENT_LENGTH")
+    if length and (not length.isdigit() or int(length) > MAX_BODY):
+        raise BadCallError(f"a body of {length} bytes: at most {MAX_BODY} are read")
+    body: bytes = environ["wsgi.input"].read(int(length) if length else MAX_BODY + 1)
+    if len(body) > MAX_BODY:
+        raise BadCallError(f"at most {MAX_BODY} bytes are read")
+    return body
+
+
+def _json(value: object) -> Answer:
+    return Answer(json.dumps(value, separators=(",", ":")), JSON)
+
+
+def _filter_result(verdict: Verdict) -> Mapping[str, Any]:
+    """ExtenderFilterResult of k8s.io/kube-scheduler/extender/v1, whose Go fields carry no JSON names of their own."""
+    return {
+        "NodeNames": list(verdict.nodes),
+        "FailedNodes": verdict.failed,
+        "FailedAndUnresolvableNodes": verdict.hopeless,
+        "Error": verdict.error,
+    }

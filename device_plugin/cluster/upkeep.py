@@ -1,0 +1,49 @@
+"""What must be done though nobody asks: end what was not bound in time, find out what is unknown, settle conflicts."""
+
+import logging
+from collections.abc import Callable
+
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.conflicts import Arbiter
+from device_plugin.cluster.ports import Api, ApiError, GoneError
+from device_plugin.cluster.state import State
+
+log = logging.getLogger(__name__)
+
+# The watch shows a pod within milliseconds; one that it never shows is looked at again and again.
+CONFIRM_SECONDS = 10.0
+
+
+class Upkeep:
+    """Call `step` about once a second. It only reads, unless two grants overlap."""
+
+    def __init__(
+        self, api: Api, state: State, binder: Binder, arbiter: Arbiter, clock: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._binder = binder
+        self._arbiter = arbiter
+        self._clock = clock
+
+    def step(self) -> None:
+        """One turn."""
+        self._state.expire()
+        self._binder.settle()
+        self._confirm()
+        self._arbiter.sweep()
+
+    def _confirm(self) -> None:
+        for known in self._state.unconfirmed(self._clock() - CONFIRM_SECONDS):
+            try:
+                pod = self._api.pod(known.namespace, known.name)
+            except GoneError:
+                self._state.forget_pod(known.uid)
+                continue
+            except ApiError as error:
+                log.info("cannot look whether pods still exist: %s", error)
+                return
+            if pod.uid == known.uid:
+                self._state.see_pod(pod, watched=False)
+            else:
+                self._state.forget_pod(known.uid)
