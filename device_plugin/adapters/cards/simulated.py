@@ -1,0 +1,30 @@
+"""Simulated cards: read as real ones are, and brought into the container together with their driver."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from device_plugin.adapters.cards.kfd import KfdCards
+from device_plugin.core.machine import Mount
+from vgpu_runtime.paths import BUILD
+
+DRIVER = "libsimkfd.so"
+INSIDE = "/opt/vgpu-sim"
+
+
+class SimulatedCards(KfdCards):
+    """The machine in `folder`, made by `vgpu_runtime.sim.build`. Its driver is loaded after our library: below it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = folder
+
+    def extras(self) -> Sequence[Mount]:
+        """The driver, its description of the cards, their sysfs, and the memory account that all processes share."""
+        mounts = [Mount(str(self._folder / name), f"{INSIDE}/{name}") for name in ("sys", "driver.conf")]
+        mounts.append(Mount(str(self._folder / "state"), f"{INSIDE}/state", read_only=False))
+        mounts.append(Mount(str(BUILD / DRIVER), f"{INSIDE}/{DRIVER}"))
+        return mounts
+
+    def preloads(self) -> Sequence[str]:
+        """The simulated driver."""
+        return (f"{INSIDE}/{DRIVER}",)

@@ -1,0 +1,236 @@
+"""Allocate: which pod is this for? Never guessed.
+
+Allocate itself does nothing that can fail: it names a CDI device after the tickets. PreStartContainer gets the same
+tickets when the kubelet already shows which container holds them: there the pod, its grant and so its slices are read,
+and the files are written that the runtime mounts a moment later.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from device_plugin.core.errors import AnnotationError, VgpuError
+from device_plugin.core.grants import Slice
+from device_plugin.core.machine import Holder, KubeletError
+from device_plugin.core.pods import Pod
+from device_plugin.node.arbiter import rival
+from device_plugin.node.discover import LocalCard
+from device_plugin.node.inject import KIND, Injector, cdi_name
+from device_plugin.node.ports import Api, PodLookupError, PodResources, Processes
+from device_plugin.node.records import Record, Records
+from device_plugin.node.tickets import suffixes
+from vgpu_runtime import vdev
+
+log = logging.getLogger(__name__)
+
+# The kubelet gives PreStartContainer 30 s, and backs off for much longer when it fails than we wait here.
+WAIT_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+
+
+class NotNowError(VgpuError):
+    """The container cannot start now; the kubelet tries again. `waiting` may help within seconds."""
+
+    def __init__(self, text: str, *, waiting: bool = False) -> None:
+        super().__init__(text)
+        self.waiting = waiting
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Whom the allocator asks."""
+
+    api: Api
+    kubelet: PodResources
+    processes: Processes
+    active: Callable[[str], bool]
+    """Whether the API server, as far as we know, still shows the pod of a UID and it has not ended."""
+
+
+class Allocator:
+    """Both RPCs, from any number of threads. `cards` gives the shared cards by uuid as they are now."""
+
+    def __init__(
+        self, peers: Peers, records: Records, injector: Injector, cards: Callable[[], Mapping[str, LocalCard]]
+    ) -> None:
+        self._peers = peers
+        self._records = records
+        self._injector = injector
+        self._cards = cards
+        self._given: dict[str, dict[str, float]] = {}
+        self._pipes: dict[str, int] = {}
+        self._stop = threading.Event()
+        # Deciding and writing go together: what one container is given, no other may find free.
+        self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Let waiting calls fail: the kubelet tries again at our successor."""
+        self._stop.set()
+
+    def allocate(self, resource: str, tickets: Collection[str]) -> str:
+        """The qualified CDI device for these tickets. Cannot fail."""
+        now = time.monotonic()
+        self._given.setdefault(resource, {}).update(dict.fromkeys(tickets, now))
+        return f"{KIND}={cdi_name(resource, tickets)}"
+
+    def given(self, resource: str, seconds: float) -> set[str]:
+        """Tickets that Allocate saw in the last `seconds`: the kubelet may not show them yet."""
+        since = time.monotonic() - seconds
+        return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
+
+    def pre_start(self, resource: str, tickets: Collection[str]) -> None:
+        """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                self._try(resource, frozenset(tickets))
+            except NotNowError as error:
+                if not error.waiting or time.monotonic() > deadline or self._stop.wait(LOOK_SECONDS):
+                    log.warning("%s: %s", cdi_name(resource, tickets), error)
+                    raise
+            else:
+                return
+
+    def _try(self, resource: str, tickets: frozenset[str]) -> None:
+        holder = self._holder(resource, tickets)
+        try:
+            pod = self._peers.api.pod(holder.namespace, holder.pod)
+        except PodLookupError as error:
+            raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
+        slices = granted(pod, holder.container)
+        carrier = carrying(pod, holder.container, resource)
+        with self.lock:
+            record = self._admit(pod, holder, resource, tickets, slices)
+            name = record.names[resource]
+            if resource == carrier:
+                record = replace(record, slices=slices, pipes=self._choose_pipes(record, slices))
+            self._records.put(record)
+            if resource == carrier:
+                self._injector.carry(record, name, self._cards())
+                log.info(
+                    "pod %s/%s container %s gets %s",
+                    pod.namespace,
+                    pod.name,
+                    holder.container,
+                    _shown(slices),
+                )
+            else:
+                self._injector.mark(name, resource)
+
+    def _holder(self, resource: str, tickets: frozenset[str]) -> Holder:
+        """The one container that holds exactly these tickets."""
+        try:
+            holders = [h for h in self._peers.kubelet.list() if h.tickets.get(resource) == tickets]
+        except KubeletError as error:
+            raise NotNowError(str(error), waiting=True) from error
+        if not holders:
+            raise NotNowError("the kubelet shows no container with these tickets yet", waiting=True)
+        if len(holders) > 1:
+            self._duplicate(holders)
+        return holders[0]
+
+    def _duplicate(self, holders: Collection[Holder]) -> None:
+        names = " and ".join(f"{h.namespace}/{h.pod}" for h in holders)
+        text = f"the kubelet gave the same tickets to {names}: delete one of these pods"
+        self._peers.api.node_event("DuplicateTickets", text)
+        raise NotNowError(text)
+
+    def _admit(
+        self, pod: Pod, holder: Holder, resource: str, tickets: frozenset[str], slices: tuple[Slice, ...]
+    ) -> Record:
+        """The container's record with these tickets, once nobody is in its way. The lock is held."""
+        cards = self._known(slices)
+        standing = rival(
+            pod.uid,
+            slices,
+            {uuid: local.card for uuid, local in cards.items()},
+            self._records.all(),
+            self._alive,
+        )
+        if standing is not None:
+            raise NotNowError(
+                f"its slice is still held by {_who(standing)}: waiting until that is gone", waiting=True
+            )
+        name = cdi_name(resource, tickets)
+        self._evict(pod.uid, holder.container, name)
+        before = self._records.get(pod.uid, holder.container)
+        record = before or Record(pod.uid, pod.namespace, pod.name, holder.container, slices)
+        return replace(
+            record,
+            names={**record.names, resource: name},
+            tickets={**record.tickets, resource: tuple(sorted(tickets))},
+        )
+
+    def _evict(self, pod: str, container: str, name: str) -> None:
+        """Remove whoever had this CDI name before, so that a stale spec of it points at nothing."""
+        for other in self._records.all():
+            if name in other.names.values() and other.key != (pod, container):
+                if other.pod != pod and self._alive(other.pod):
+                    raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
+                self._injector.withdraw(other.names.values())
+                self._records.forget(*other.key)
+
+    def _known(self, slices: tuple[Slice, ...]) -> Mapping[str, LocalCard]:
+        cards = self._cards()
+        for s in slices:
+            local = cards.get(s.card)
+            if local is None:
+                raise NotNowError(f"its grant names the card {s.card[:63]}, which this node does not share")
+            if not local.card.healthy:
+                raise NotNowError(f"its card {s.card} is unhealthy")
+            if s.mem_mib > local.card.mem_mib or s.cores[-1] >= local.card.core_groups:
+                raise NotNowError(f"its grant exceeds the card {s.card}: delete the pod")
+        return cards
+
+    def _alive(self, pod: str) -> bool:
+        return self._peers.processes.live(pod) or self._peers.active(pod)
+
+    def _choose_pipes(self, record: Record, slices: tuple[Slice, ...]) -> Mapping[str, int]:
+        """A pipe for each of Hygon's cards; a restarted container gets a new one."""
+        pipes = {}
+        for s in slices:
+            if self._cards()[s.card].hygon:
+                others = [
+                    r.pipes[s.card] for r in self._records.all() if r.key != record.key and s.card in r.pipes
+                ]
+                pipe = vdev.free_pipe(others, self._pipes.get(s.card))
+                if pipe is None:
+                    raise NotNowError(f"card {s.card} has no free pipe", waiting=True)
+                pipes[s.card] = self._pipes[s.card] = pipe
+        return pipes
+
+
+def granted(pod: Pod, container: str) -> tuple[Slice, ...]:
+    """The slices that the pod's grant gives to this container. Raises NotNowError if there are none to trust."""
+    where = f"pod {pod.namespace}/{pod.name}"
+    try:
+        grant = pod.grant()
+    except AnnotationError as error:
+        raise NotNowError(f"{where}: {error}") from error
+    if grant is None:
+        raise NotNowError(
+            f"{where} holds no grant: it was not placed by the allocator; delete it and create it again"
+        )
+    if container not in grant.containers:
+        raise NotNowError(f"{where}: its grant gives nothing to container {container}")
+    return grant.containers[container]
+
+
+def carrying(pod: Pod, container: str, resource: str) -> str:
+    """Of the resources that the container asks, the first of (whole, mem, cores): it carries the slice."""
+    limits = next((c.limits for c in pod.containers if c.name == container), {})
+    for suffix in suffixes():
+        prefix = resource.removesuffix("-mem").removesuffix("-cores")
+        if prefix + suffix in limits:
+            return prefix + suffix
+    return resource
+
+
+def _who(record: Record) -> str:
+    return f"container {record.container} of pod {record.namespace}/{record.pod_name} ({record.pod})"
+
+
+def _shown(slices: tuple[Slice, ...]) -> str:
+    return ", ".join(f"{s.mem_mib} MiB and {len(s.cores)} core groups of {s.card}" for s in slices)

@@ -1,0 +1,41 @@
+"""The last arbiter: a slice is free when its container is gone, whatever the ledger says.
+
+A force-deleted pod's containers can outlive its object; a successor that the allocator has already placed there
+must wait for them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from device_plugin.core.cards import Card
+from device_plugin.core.grants import Slice
+from device_plugin.core.masks import core_mask
+from device_plugin.node.records import Record
+
+
+def rival(
+    pod: str,
+    wanted: Sequence[Slice],
+    cards: Mapping[str, Card],
+    records: Iterable[Record],
+    alive: Callable[[str], bool],
+) -> Record | None:
+    """A record of another pod that is still `alive` and cannot be beside the `wanted` slices; None if there is none.
+
+    Two slices clash if they share a core group, or if all slices of a card exceed its memory or its slice count.
+    """
+    others = [record for record in records if record.pod != pod]
+    living = {uid: alive(uid) for uid in {r.pod for r in others if _same_card(r, wanted)}}
+    for slice_ in wanted:
+        card = cards[slice_.card]
+        beside = [(r, s) for r in others if living.get(r.pod) for s in r.slices if s.card == slice_.card]
+        for record, held in beside:
+            if core_mask(held.cores) & core_mask(slice_.cores):
+                return record
+        memory = slice_.mem_mib + sum(held.mem_mib for _, held in beside)
+        if beside and (memory > card.mem_mib or len(beside) + 1 > card.max_slices):
+            return beside[-1][0]
+    return None
+
+
+def _same_card(record: Record, wanted: Sequence[Slice]) -> bool:
+    return bool({s.card for s in record.slices} & {s.card for s in wanted})

@@ -1,0 +1,76 @@
+"""Discover: from what the driver says of the machine's cards to the cards that we share."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from device_plugin.core import masks, units
+from device_plugin.core.cards import Card
+from device_plugin.core.machine import FoundCard, Scan
+
+log = logging.getLogger(__name__)
+
+HYGON = 0x1D94
+# Hygon's driver keeps four pipes apart; elsewhere each slice needs a core group, and sixteen are as many as help.
+HYGON_SLICES, MOST_SLICES = 4, 16
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCard:
+    """A shared card: what the cluster knows of it, and what only this machine needs."""
+
+    card: Card
+    found: FoundCard
+
+    @property
+    def hygon(self) -> bool:
+        """True if Hygon's own stack reads vdev files for it."""
+        return self.found.vendor == HYGON
+
+
+class Discovery:
+    """Chooses the cards to share, by settings: vendor id to resource prefix, memory unit, cards to leave alone."""
+
+    def __init__(self, prefixes: Mapping[str, str], unit_mib: int, exclude: Collection[str]) -> None:
+        self._prefixes = {int(vendor, 16): prefix for vendor, prefix in prefixes.items()}
+        self._unit_mib = unit_mib
+        self._exclude = frozenset(exclude)
+        self._said: set[str] = set()
+
+    def cards(self, scan: Scan) -> tuple[LocalCard, ...]:
+        """The cards of a scan that we share, by uuid. What is left out, and what is broken, is logged once."""
+        for problem in scan.problems:
+            self._say(logging.ERROR, problem)
+        shared = []
+        for found in scan.cards:
+            prefix = self._prefixes.get(found.vendor)
+            if prefix is None:
+                self._say(logging.INFO, f"card {found.pci} is of vendor {found.vendor:04x}: not shared")
+            elif {found.uuid, found.pci} & self._exclude:
+                self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
+            else:
+                shared.append(LocalCard(self._card(found, prefix), found))
+        return tuple(sorted(shared, key=lambda local: local.card.uuid))
+
+    def _card(self, found: FoundCard, prefix: str) -> Card:
+        group = masks.group_units(xcc=found.xcc, paired=found.paired)
+        groups = found.compute_units // group
+        return Card(
+            uuid=found.uuid,
+            family=prefix,
+            model=found.model,
+            pci=found.pci,
+            mem_mib=found.mem_mib,
+            units=units.unit_count(found.mem_mib, self._unit_mib),
+            compute_units=found.compute_units,
+            core_groups=groups,
+            group_units=group,
+            max_slices=HYGON_SLICES if found.vendor == HYGON else min(groups, MOST_SLICES),
+            numa=found.numa,
+            healthy=found.healthy,
+        )
+
+    def _say(self, level: int, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.log(level, "%s", text)

@@ -1,0 +1,148 @@
+"""Inject: the files of a grant, and the CDI spec through which the runtime brings them into the container.
+
+CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each name (two files with one
+device cancel each other), written by rename. Every mount source lies in the folder of the container that it is for, so
+a stale spec of a reused name points at nothing and creation fails.
+"""
+
+import filecmp
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from device_plugin.core.masks import unit_mask
+from device_plugin.node.discover import LocalCard
+from device_plugin.node.ports import Cards
+from device_plugin.node.records import Record, Records, write_file
+from vgpu_runtime import config, paths, region, vdev
+
+KIND = "vgpu.io/slice"
+CDI_VERSION = "0.6.0"
+READ_ONLY = ["ro", "bind", "nosuid", "nodev"]
+READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
+MIB = 1 << 20
+
+
+def cdi_name(resource: str, tickets: Collection[str]) -> str:
+    """The CDI device of a set of tickets: `dcu-mem-` and a hash. Any order of the same tickets gives the same name."""
+    digest = hashlib.sha256(",".join(sorted(tickets)).encode()).hexdigest()[:16]
+    return f"{resource.rpartition('/')[2]}-{digest}"
+
+
+class Injector:
+    """Writes and withdraws what containers get. Callers see to it that one container is not written twice at once."""
+
+    def __init__(self, records: Records, cards: Cards, state: Path, cdi: Path, library: Path) -> None:
+        self._records = records
+        self._cards = cards
+        self._cdi = cdi
+        self._library = library
+        self._copy = state / "lib" / library.name
+
+    def prepare(self) -> None:
+        """Make the folders, take a copy of the library, and remove what a crash left half-written.
+
+        Raises OSError if a folder or the library is not there.
+        """
+        self._cdi.mkdir(parents=True, exist_ok=True)
+        for leftover in self._cdi.glob(".vgpu-*.tmp"):
+            leftover.unlink(missing_ok=True)
+        self._copy.parent.mkdir(parents=True, exist_ok=True)
+        if not self._copy.exists() or not filecmp.cmp(self._library, self._copy, shallow=False):
+            fresh = self._copy.with_name(f".{self._copy.name}.tmp")
+            shutil.copyfile(self._library, fresh)
+            fresh.chmod(0o755)
+            fresh.replace(self._copy)
+
+    def carry(self, record: Record, name: str, locals_: Mapping[str, LocalCard]) -> None:
+        """Write the container's files, then the spec that mounts them under the CDI device `name`."""
+        folder = self._records.folder(*record.key)
+        limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
+        write_file(
+            folder / "vgpu.conf",
+            config.render(config.SliceConfig(record.pod, record.container, tuple(limits))),
+        )
+        preloads = (paths.CONTAINER_LIBRARY, *self._cards.preloads())
+        write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
+        self._link(folder / self._library.name)
+        (folder / "region").mkdir(exist_ok=True)
+        region.create(folder / "region" / "usage")
+        mounts = [
+            _mount(folder / "vgpu.conf", paths.CONTAINER_CONFIG),
+            _mount(folder / "ld.so.preload", "/etc/ld.so.preload"),
+            _mount(folder / self._library.name, paths.CONTAINER_LIBRARY),
+            _mount(folder / "region" / "usage", paths.CONTAINER_REGION, READ_WRITE),
+        ]
+        mounts += [
+            _mount(path, f"{paths.CONTAINER_VDEV_FOLDER}/{path.name}") for path in self._vdevs(record, limits)
+        ]
+        mounts += [
+            _mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in self._cards.extras()
+        ]
+        devices = self._cards.devices([locals_[s.card].found for s in record.slices])
+        nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
+        self._write_spec(name, {"mounts": mounts, "deviceNodes": nodes})
+
+    def mark(self, name: str, resource: str) -> None:
+        """Write the spec of a resource that carries nothing: a marker, because an empty edit is invalid."""
+        marker = resource.rpartition("/")[2].upper().replace("-", "_").replace(".", "_")
+        self._write_spec(name, {"env": [f"VGPU_{marker}=1"]})
+
+    def withdraw(self, names: Collection[str]) -> None:
+        """Remove the specs of these CDI devices."""
+        for name in names:
+            self._spec(name).unlink(missing_ok=True)
+
+    def strays(self) -> list[str]:
+        """CDI devices of ours that no record names: what a crash between two writes leaves."""
+        known = {name for record in self._records.all() for name in record.names.values()}
+        found = (
+            path.name.removeprefix("vgpu-").removesuffix(".json") for path in self._cdi.glob("vgpu-*.json")
+        )
+        return [name for name in found if name not in known]
+
+    def _vdevs(self, record: Record, limits: Sequence[config.CardLimit]) -> list[Path]:
+        folder = self._records.folder(*record.key)
+        written = []
+        for number, limit in enumerate(limits):
+            if limit.uuid in record.pipes:
+                path = folder / vdev.file_name(number)
+                pipe = record.pipes[limit.uuid]
+                write_file(path, vdev.render(limit, vdev_id=number, pipe_id=pipe, device_id=number))
+                written.append(path)
+        return written
+
+    def _link(self, target: Path) -> None:
+        fresh = target.with_name(f".{target.name}.tmp")
+        fresh.unlink(missing_ok=True)
+        os.link(self._copy, fresh)
+        fresh.replace(target)
+
+    def _spec(self, name: str) -> Path:
+        return self._cdi / f"vgpu-{name}.json"
+
+    def _write_spec(self, name: str, edits: Mapping[str, object]) -> None:
+        spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": [{"name": name, "containerEdits": edits}]}
+        write_file(self._spec(name), json.dumps(spec))
+
+
+def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:
+    return {"hostPath": str(host), "containerPath": inside, "options": list(options)}
+
+
+def _limit(local: LocalCard, mem_mib: int, cores: Sequence[int]) -> config.CardLimit:
+    card, found = local.card, local.found
+    return config.CardLimit(
+        uuid=card.uuid,
+        gpu_id=found.gpu_id,
+        pci=card.pci,
+        render_minor=found.render_minor,
+        mem_bytes=mem_mib * MIB,
+        compute_units=card.compute_units,
+        xcc=found.xcc,
+        paired=found.paired,
+        mask=unit_mask(cores, card.group_units),
+    )

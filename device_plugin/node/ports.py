@@ -1,0 +1,64 @@
+"""What the node agent needs of the outside; `wiring` joins it to the adapters."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.machine import DeviceNode, FoundCard, Holder, Mount, Scan
+from device_plugin.core.pods import Node, Pod
+
+
+class Cards(Protocol):
+    """The machine's cards."""
+
+    def scan(self) -> Scan:
+        """Look at all of them."""
+
+    def used_bytes(self, card: FoundCard) -> int | None:
+        """Memory in use on the whole card, or None where the driver does not say."""
+
+    def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
+        """The device files that a container needs for these cards, and no others."""
+
+    def extras(self) -> Sequence[Mount]:
+        """Files that a container needs beside ours: none for real cards."""
+
+    def preloads(self) -> Sequence[str]:
+        """Libraries to load after ours: none for real cards."""
+
+
+class PodResources(Protocol):
+    """The kubelet's PodResources API."""
+
+    def list(self) -> Sequence[Holder]:
+        """Every container that holds tickets. Never call it during Allocate. Raises KubeletError."""
+
+
+class PodLookupError(VgpuError):
+    """The pod cannot be had from the API server now."""
+
+
+class Api(Protocol):
+    """The API server."""
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        """A pod as it is now. Raises PodLookupError."""
+
+    def node(self) -> Node | None:
+        """The node we run on as it is now, or None if the API server does not answer."""
+
+    def publish(self, inventory: str) -> bool:
+        """Write the inventory annotation; False if the API server does not answer."""
+
+    def node_event(self, reason: str, message: str) -> None:
+        """Post a Warning about this node; does nothing if the API server does not answer."""
+
+    def pod_event(self, pod: Pod, reason: str, message: str) -> None:
+        """Post a Warning about a pod; does nothing if the API server does not answer."""
+
+
+class Processes(Protocol):
+    """Processes of pods on this machine."""
+
+    def live(self, pod: str) -> bool:
+        """True while any process of the pod of this UID runs, its sandbox included."""

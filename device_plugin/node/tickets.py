@@ -1,0 +1,84 @@
+"""Advertise: the tickets that the kubelet counts. They say how many, never which: no ticket belongs to a card.
+
+Ticket IDs are `<tail>-<n>` (dcu-mem-17), so they stay the same over restarts and are far below the kubelet's
+63 characters.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from device_plugin.core.cards import Card
+from device_plugin.core.errors import VgpuError
+
+# A kubelet needs 1.9 s after a restart for 4,000 IDs of a resource and 28.6 s for 16,000.
+MOST_TICKETS = 2000
+
+
+class TooManyTicketsError(VgpuError):
+    """The cards of this node would need more tickets than a kubelet bears."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One of a family's three resources and how many tickets it has."""
+
+    name: str
+    count: int
+
+    @property
+    def tail(self) -> str:
+        """The part after the slash: `dcu-mem`."""
+        return self.name.rpartition("/")[2]
+
+    def tickets(self) -> list[str]:
+        """All its tickets, in order."""
+        return [f"{self.tail}-{i}" for i in range(self.count)]
+
+
+def suffixes() -> tuple[str, str, str]:
+    """Of a prefix's resources, in the order in which the first that a container asks carries its slice."""
+    return ("", "-mem", "-cores")
+
+
+def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
+    """What these cards are advertised as. Raises TooManyTicketsError, which says what to set."""
+    families: dict[str, list[Card]] = {}
+    for card in cards:
+        families.setdefault(card.family, []).append(card)
+    found = []
+    for family, members in sorted(families.items()):
+        for suffix in suffixes():
+            count = sum(size(card, family + suffix) for card in members)
+            if count > MOST_TICKETS:
+                raise TooManyTicketsError(
+                    f"{family}{suffix} would have {count} tickets on this node, at most {MOST_TICKETS} work:"
+                    " set a larger memUnitMiB"
+                )
+            found.append(Resource(family + suffix, count))
+    return tuple(found)
+
+
+def size(card: Card, resource: str) -> int:
+    """How many tickets of `resource` this card stands for."""
+    suffix = resource.removeprefix(card.family) if resource.startswith(card.family) else None
+    return {"": 1, "-mem": card.units, "-cores": card.core_groups}.get(
+        suffix if suffix is not None else "x", 0
+    )
+
+
+def unhealthy(
+    resource: Resource, sick: Iterable[Card], granted: Mapping[str, Collection[str]], held: Collection[str]
+) -> frozenset[str]:
+    """The tickets to call unhealthy: those of containers on a sick card, plus free ones up to that card's size.
+
+    `granted` maps a card's uuid to the tickets of the containers granted on it, `held` are all tickets that the
+    kubelet has given to anybody. Any other choice would make the kubelet fail innocent pods.
+    """
+    bad: set[str] = set()
+    free = [ticket for ticket in reversed(resource.tickets()) if ticket not in held]
+    for card in sick:
+        own = set(granted.get(card.uuid, ()))
+        missing = max(0, size(card, resource.name) - len(own))
+        bad |= own | set(free[:missing])
+        free = free[missing:]
+    return frozenset(bad)
