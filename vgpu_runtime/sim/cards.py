@@ -89,18 +89,21 @@ _KEYS = {
 }  # fmt: skip
 
 
-def load(path: Path) -> list[SimCard]:
-    """Read a YAML file. Raises SpecError, which says what to change."""
+def load(path: Path, machine: int = 0) -> list[SimCard]:
+    """Read a YAML file as `parse` reads its text. Raises SpecError, which says what to change."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"), machine)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: {error}") from error
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from error
 
 
-def parse(text: str) -> list[SimCard]:
-    """Read the YAML text into cards with PCI addresses and unique ids. Raises SpecError."""
+def parse(text: str, machine: int = 0) -> list[SimCard]:
+    """Read the YAML text into cards with PCI addresses and unique ids. Raises SpecError.
+
+    Cards of machines with different numbers have different unique ids, as hardware has.
+    """
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -112,10 +115,10 @@ def parse(text: str) -> list[SimCard]:
     if not isinstance(entries, list) or not entries:
         raise SpecError("'cards' must be a list of at least one card")
     cards = [card for index, entry in enumerate(entries) for card in _cards(entry, f"card {index}")]
-    return number(cards)
+    return number(cards, machine)
 
 
-def number(cards: Sequence[SimCard]) -> list[SimCard]:
+def number(cards: Sequence[SimCard], machine: int = 0) -> list[SimCard]:
     """Give each card without one a PCI address and a unique id, and check that the machine can exist."""
     if len(cards) > MAX_CARDS:
         raise SpecError(f"{len(cards)} cards: at most {MAX_CARDS} can be simulated")
@@ -123,7 +126,7 @@ def number(cards: Sequence[SimCard]) -> list[SimCard]:
         dataclasses.replace(
             card,
             pci=card.pci or f"0000:{0x19 + 8 * index:02x}:00.0",
-            unique_id=card.unique_id or 0x1122334455667700 + index + 1,
+            unique_id=card.unique_id or 0x1122334455000000 + (machine << 8) + index + 1,
         )
         for index, card in enumerate(cards)
     ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vgpu_runtime.sim import drm, vram
-from vgpu_runtime.sim.cards import SimCard
+from vgpu_runtime.sim.cards import SimCard, number
 
 TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology")
 CONF_VERSION = 1
@@ -22,7 +22,11 @@ _SIMD_ID_BASE = 1 << 31
 
 
 def build(cards: Sequence[SimCard], folder: Path) -> None:
-    """Write the machine under `folder`: sys/, dev/, state/ and driver.conf. `folder` must hold no other machine."""
+    """Write the machine under `folder`: sys/, dev/, state/ and driver.conf. `folder` must hold no other machine.
+
+    Cards without PCI address and unique id are given them, as `cards.number` does. Raises SpecError.
+    """
+    cards = number(cards)
     nodes = [card for card in cards if card.kfd]
     topology = folder / TOPOLOGY
     _write(topology / "generation_id", "2\n")

@@ -16,6 +16,12 @@ def test_count_makes_cards_that_differ_only_in_identity() -> None:
     assert first.gpu_id != second.gpu_id
 
 
+def test_machines_have_cards_of_their_own() -> None:
+    text = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 16}]"
+    ids = [{card.unique_id for card in sim.parse(text, machine)} for machine in range(3)]
+    assert len(ids[0] | ids[1] | ids[2]) == 48
+
+
 def test_any_key_of_a_preset_can_be_given() -> None:
     (card,) = parse(
         "[{preset: amd-60cu-16gib, memoryMiB: 100, numa: 1, uniqueId: 0xabc, pci: '0001:03:1f.2'}]"

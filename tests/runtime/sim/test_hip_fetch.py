@@ -48,6 +48,24 @@ def test_fetched_once_and_whole(apt: Path, tmp_path: Path) -> None:
     assert [path.name for path in cache.iterdir()] == ["hip-5.2.3"]
 
 
+def test_two_that_fetch_at_once_get_the_same(
+    apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    fetch = hip._fetch
+
+    def overtaken(scratch: Path) -> Path:
+        root = fetch(scratch)
+        monkeypatch.setattr(hip, "_fetch", fetch)
+        hip.ensure(cache)  # another is first
+        return root
+
+    monkeypatch.setattr(hip, "_fetch", overtaken)
+    assert hip.ensure(cache) == hip.ensure(cache)
+    assert [path.name for path in cache.iterdir()] == ["hip-5.2.3"]
+    assert apt.read_text().count(" download ") == 2
+
+
 def test_what_the_machine_lacks_comes_too_but_never_another_libc(apt: Path, tmp_path: Path) -> None:
     hip.ensure(tmp_path / "cache")
     (download,) = [line.split() for line in apt.read_text().splitlines() if " download " in line]

@@ -77,15 +77,19 @@ static bool executed(struct sim_queue *queue, uint64_t *time)
 static void complete(uint64_t handle, uint64_t start_ns, uint64_t end_ns)
 {
 	struct signal *signal = (struct signal *)(uintptr_t)handle;
+	uint64_t *mailbox;
+	uint32_t event_id;
 
 	if (!handle)
 		return;
+	mailbox = (uint64_t *)(uintptr_t)signal->event_mailbox;
+	event_id = signal->event_id;
 	signal->start_ts = sim_gpu_clock(start_ns);
 	signal->end_ts = sim_gpu_clock(end_ns);
-	__atomic_sub_fetch(&signal->value, 1, __ATOMIC_ACQ_REL);
-	if (signal->event_mailbox) {
-		__atomic_store_n((uint64_t *)(uintptr_t)signal->event_mailbox, signal->event_id, __ATOMIC_RELEASE);
-		sim_event_set(signal->event_id);
+	__atomic_sub_fetch(&signal->value, 1, __ATOMIC_ACQ_REL); /* from here on its owner may free it */
+	if (mailbox) {
+		__atomic_store_n(mailbox, event_id, __ATOMIC_RELEASE);
+		sim_event_set(event_id);
 	}
 }
 

@@ -175,5 +175,7 @@ const char *probe_run(unsigned kernels)
 		error = HIP(hipMemsetAsync, void *, int, size_t, void *)(memory, 0, ROW_BYTES, stream);
 	if (error == SUCCESS)
 		error = HIP(hipStreamSynchronize, void *)(stream);
+	if (error == SUCCESS)
+		error = HIP(hipStreamDestroy, void *)(stream); /* which waits for an interrupt, not for a value */
 	return named(error);
 }
