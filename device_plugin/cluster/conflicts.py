@@ -97,3 +97,7 @@ class Arbiter:
         except GoneError:
             self._state.forget_pod(pod.uid)
         self._warned.discard(pod.uid)
+
+
+def _age(pod: Pod) -> tuple[str, str, str]:
+    return pod.bound or _NOT_SHOWN_YET, pod.created, pod.uid

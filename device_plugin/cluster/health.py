@@ -1,4 +1,4 @@
-"""/healthz: do our own loops turn? /readyz: do we know the cluster, and can we reach it?"""
+"""/healthz says whether our own loops turn, /readyz whether we know the cluster and can reach it."""
 
 import threading
 from collections.abc import Callable

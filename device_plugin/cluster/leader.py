@@ -1,7 +1,7 @@
 """Who leads: the replica whose scheduler holds the Lease; and whether it may still act on that.
 
-Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock, and never too low: from the last
-moment at which we know it had *not* been renewed yet. A Lease that was never seen to change has no known age.
+Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock, and never too low: from the
+last moment at which we know it had *not* been renewed yet. A Lease that was never seen to change has no known age.
 """
 
 import threading
@@ -36,7 +36,7 @@ class Leader:
                 self._renewed = self._asked
             self._lease = lease
             self._asked = started
-            self._error = "" if lease else "nobody holds the scheduler's Lease yet"
+            self._error = ""
 
     def missed(self, error: str) -> None:
         """The Lease could not be read."""
@@ -77,7 +77,7 @@ class Leader:
 
     def _why_not_fenced(self) -> str:
         if self._lease is None:
-            return self._error
+            return self._error or "nobody holds the scheduler's Lease yet"
         if not self._ours(self._lease.holder):
             return f"not the leader: the Lease is held by {self._lease.holder or 'nobody'}"
         if self._renewed is None:

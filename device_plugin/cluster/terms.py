@@ -1,4 +1,4 @@
-"""The terms of leadership: all pods and nodes are listed before the first place of one, and it leaves nothing reserved."""
+"""The terms of leadership: all pods and nodes are listed before the first place, and nothing stays reserved after."""
 
 import logging
 from collections.abc import Callable

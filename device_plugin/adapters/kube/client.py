@@ -84,7 +84,9 @@ class KubeClient:
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
+        # The server gives up when we do: a pod that is still unbound some seconds later stays unbound.
+        limit = {"timeout": f"{self._timeout:g}s"}
+        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body, query=limit)
 
     def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """Delete the pod of this uid. Raises NotFoundError, or ConflictError for another pod of that name."""

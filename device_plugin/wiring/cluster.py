@@ -1,0 +1,145 @@
+"""The cluster service, put together: two watches, two loops, two HTTP servers around one state."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from device_plugin.adapters import extender, http
+from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import from_settings
+from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.adapters.metrics import ClusterMetrics, Gauges, exposition
+from device_plugin.cluster.app import Extender, operations
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.conflicts import Arbiter
+from device_plugin.cluster.explain import Explainer
+from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.health import Health
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.measures import Measures
+from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.state import State
+from device_plugin.cluster.terms import Terms
+from device_plugin.cluster.upkeep import Upkeep
+from device_plugin.core.pods import Node, Pod
+from device_plugin.wiring.cluster_api import ClusterApi
+from device_plugin.wiring.settings import ClusterSettings, SettingsError
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "vgpu-cluster"
+TURN_SECONDS = 1.0
+# kube-scheduler binds as many pods at once as it likes, and each Binding waits for the API server.
+EXTENDER_THREADS = 64
+HTTP_THREADS = 4
+Item = TypeVar("Item")
+
+
+class Service:
+    """One replica: `start`, then `close`. `failed` is set if a loop died, which ends the process."""
+
+    def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
+        self._settings = settings
+        self._stop = stop
+        self.failed = False
+        clock = time.monotonic
+        kube = settings.kube
+        endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
+        self._client = KubeClient(endpoint, COMPONENT)
+        registry = CollectorRegistry()
+        counts = ClusterMetrics(registry)
+        api = ClusterApi(self._client)
+        state = self._state = State(settings.prefixes, settings.reservation_seconds, clock)
+        leader = Leader(settings.pod_name, clock)
+        explainer = Explainer(state, leader, settings.scheduler_name)
+        Gauges(Measures(state, leader, explainer), registry)
+        binder = Binder(api, state, leader, counts, clock)
+        self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
+        self._upkeep = Upkeep(api, state, binder, Arbiter(api, state, leader), clock)
+        self._health = Health(state, leader, clock)
+        calls = Calls(extender.read_filter, extender.read_bind)
+        self._extender = Extender(Filter(state, leader, counts, clock), binder, explainer, calls).app()
+        self._operations = operations(self._health, exposition(registry))
+        self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
+        self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
+        self._threads: list[threading.Thread] = []
+
+    def run(self) -> int:
+        """Serve until `stop` is set; returns the exit status."""
+        with ExitStack() as stack:
+            stack.callback(self._client.close)
+            ports = self._listen(stack)
+            stack.callback(self._join)
+            self._spawn("pods", lambda: self._pods.run(self._state.sync_pods, self._on_pod, self._stop))
+            self._spawn("nodes", lambda: self._nodes.run(self._state.sync_nodes, self._on_node, self._stop))
+            self._spawn("terms", lambda: self._turn("terms", self._terms.step))
+            self._spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
+            print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
+            self._stop.wait()
+        return 1 if self.failed else 0
+
+    def _listen(self, stack: ExitStack) -> Sequence[str]:
+        shown = []
+        for app, listen, threads in (
+            (self._extender, self._settings.extender_listen, EXTENDER_THREADS),
+            (self._operations, self._settings.http_listen, HTTP_THREADS),
+        ):
+            try:
+                host, port = http.address(listen)
+                server = stack.enter_context(http.serve(app, host, port, threads))
+            except (OSError, ValueError) as error:
+                raise SettingsError(f"cannot listen on {listen}: {error}") from error
+            shown.append(f"{host}:{server.port}")
+        return shown
+
+    def _on_pod(self, change: Change, pod: Pod) -> None:
+        if change is Change.DELETED:
+            self._state.forget_pod(pod.uid)
+        else:
+            self._state.see_pod(pod, watched=True)
+
+    def _on_node(self, change: Change, node: Node) -> None:
+        if change is Change.DELETED:
+            self._state.forget_node(node.name)
+        else:
+            self._state.see_node(node)
+
+    def _turn(self, name: str, step: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            self._health.beat(name)
+            step()
+            self._stop.wait(TURN_SECONDS)
+
+    def _spawn(self, name: str, run: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                run()
+            except Exception:  # a thread that dies unheard would leave a service that lies
+                log.exception("%s failed; the service ends", name)
+                self.failed = True
+                self._stop.set()
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _join(self) -> None:
+        self._stop.set()
+        self._pods.interrupt()
+        self._nodes.interrupt()
+        for thread in self._threads:
+            thread.join()
+
+
+def run(settings: ClusterSettings, stop: threading.Event) -> int:
+    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
+    if len(settings.pod_name) > 63:
+        # The scheduler's identity is the host name, which Kubernetes cuts at 63 characters.
+        raise SettingsError(f"podName {settings.pod_name!r} is longer than a host name can be: 63 characters")
+    return Service(settings, stop).run()

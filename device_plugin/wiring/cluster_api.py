@@ -1,0 +1,73 @@
+"""The API server as the cluster service sees it: which errors leave open whether something was written."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from device_plugin.adapters.kube.client import EventSpec, KubeClient
+from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError
+from device_plugin.cluster.ports import ApiError, GoneError, Lease, RefusedError, UnknownError
+from device_plugin.core.pods import Node, Pod
+
+# Answers that are given before anything is written. A 409 is not among them: it may be our own earlier write.
+_NOTHING_WRITTEN = {400, 401, 403, 413, 415, 422, 429}
+
+
+class ClusterApi:
+    """`cluster.ports.Api` on a KubeClient."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    def pods(self) -> Sequence[Pod]:
+        """All pods, from a quorum."""
+        with _translated():
+            return self._client.list_pods()
+
+    def nodes(self) -> Sequence[Node]:
+        """All nodes, from a quorum."""
+        with _translated():
+            return self._client.list_nodes()
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        """A pod as it is now. Raises GoneError."""
+        with _translated():
+            return self._client.get_pod(namespace, name)
+
+    def lease(self, namespace: str, name: str) -> Lease | None:
+        """The Lease, or None if nobody has made it yet."""
+        try:
+            with _translated():
+                return Lease(*self._client.get_lease(namespace, name))
+        except GoneError:
+            return None
+
+    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        """Bind the pod of this uid, annotating it in the same write."""
+        with _translated():
+            self._client.bind(pod.namespace, pod.name, pod.uid, node, annotations)
+
+    def delete(self, pod: Pod) -> None:
+        """Delete the pod of this uid. Raises GoneError if it is another one's by now."""
+        try:
+            with _translated():
+                self._client.delete_pod(pod.namespace, pod.name, pod.uid)
+        except UnknownError as error:
+            if isinstance(error.__cause__, ConflictError):
+                raise GoneError(str(error)) from error
+            raise
+
+    def warn(self, pod: Pod, reason: str, message: str) -> None:
+        """Post a Warning event about a pod."""
+        with _translated():
+            self._client.post_event(EventSpec(pod.namespace, "Pod", pod.name, pod.uid, reason, message))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise GoneError(str(error)) from error
+    except KubeError as error:
+        kind: type[ApiError] = RefusedError if error.status in _NOTHING_WRITTEN else UnknownError
+        raise kind(str(error)) from error
