@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from device_plugin.adapters.cards.kfd import KfdCards
-from device_plugin.core.machine import Mount
+from device_plugin.core.machine import FoundCard, Mount
 from vgpu_runtime.paths import BUILD
+from vgpu_runtime.sim import vram
 
 DRIVER = "libsimkfd.so"
 INSIDE = "/opt/vgpu-sim"
@@ -17,6 +18,11 @@ class SimulatedCards(KfdCards):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._folder = folder
+
+    def used_bytes(self, card: FoundCard) -> int | None:
+        """As the kernel would show it, which notices when a process dies."""
+        vram.refresh(self._folder)
+        return super().used_bytes(card)
 
     def extras(self) -> Sequence[Mount]:
         """The driver, its description of the cards, their sysfs, and the memory account that all processes share."""
