@@ -52,8 +52,11 @@ int sim_event_create(struct kfd_create_event *args)
 	pthread_mutex_lock(&lock);
 	while (id < MAX_EVENTS && events[id].live)
 		id++;
-	if (id < MAX_EVENTS)
-		events[id] = (struct event){.live = true, .auto_reset = args->auto_reset};
+	if (id < MAX_EVENTS) { /* threads may not have left the one that had this id before: their count stays */
+		events[id].live = true;
+		events[id].auto_reset = args->auto_reset;
+		events[id].set = false;
+	}
 	pthread_mutex_unlock(&lock);
 	if (id == MAX_EVENTS)
 		return -ENOSPC;

@@ -83,5 +83,7 @@ const char *hsa_pool_alloc(int device, uint64_t bytes)
 	status = hsa.allocate(pool, bytes, 0, &pointer);
 	if (status == STATUS_SUCCESS)
 		return "hipSuccess";
-	return status == STATUS_OUT_OF_RESOURCES || status == STATUS_INVALID_ALLOCATION ? "hipErrorOutOfMemory" : "hipErrorUnknown";
+	if (status == STATUS_OUT_OF_RESOURCES || status == STATUS_INVALID_ALLOCATION)
+		return "hipErrorOutOfMemory";
+	return "hipErrorUnknown";
 }
