@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_plugin.core import masks, units
 from device_plugin.core.cards import Card
@@ -26,6 +26,10 @@ class LocalCard:
     def hygon(self) -> bool:
         """True if Hygon's own stack reads vdev files for it."""
         return self.found.vendor == HYGON
+
+    def sick(self) -> "LocalCard":
+        """The same card, unhealthy."""
+        return replace(self, card=replace(self.card, healthy=False))
 
 
 class Discovery:

@@ -1,6 +1,6 @@
 """What the node agent needs of the outside; `wiring` joins it to the adapters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
@@ -62,3 +62,27 @@ class Processes(Protocol):
 
     def live(self, pod: str) -> bool:
         """True while any process of the pod of this UID runs, its sandbox included."""
+
+
+class Plugin(Protocol):
+    """One resource's device plugin server."""
+
+    @property
+    def serving(self) -> bool:
+        """True while its socket is there; the kubelet removes it when it restarts."""
+
+    @property
+    def streaming(self) -> bool:
+        """True while the kubelet listens to our tickets."""
+
+    def start(self) -> None:
+        """Serve, anew if it did before. Raises KubeletError."""
+
+    def register(self) -> None:
+        """Tell the kubelet that we serve. Raises KubeletError."""
+
+    def update(self, devices: Mapping[str, bool]) -> None:
+        """Tell the kubelet all tickets and whether each is healthy."""
+
+    def stop(self) -> None:
+        """Stop serving."""

@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,6 +96,15 @@ class Records:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # another container of the pod may still be there
             folder.parent.rmdir()
+
+
+def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str]]:
+    """For each card's uuid the tickets of `resource` that containers granted on it hold."""
+    used: dict[str, set[str]] = {}
+    for record in records:
+        for slice_ in record.slices:
+            used.setdefault(slice_.card, set()).update(record.tickets.get(resource, ()))
+    return used
 
 
 def write_file(path: Path, text: str) -> None:

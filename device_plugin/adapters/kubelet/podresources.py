@@ -1,0 +1,91 @@
+"""The kubelet's PodResources API: who holds which tickets.
+
+The kubelet allows 100 calls a second with a burst of 10, so one call serves everybody who waits for one.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+
+from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
+from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
+from device_plugin.core.machine import Holder, KubeletError
+
+TIMEOUT_SECONDS = 5.0
+PAUSE_SECONDS = 0.05
+MOST_BYTES = 64 << 20
+
+
+class KubeletPodResources:
+    """`List` of the socket at `path`, shared between threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._channel = grpc.insecure_channel(
+            f"unix:{path}", options=[("grpc.max_receive_message_length", MOST_BYTES)]
+        )
+        self._stub = rpc.PodResourcesListerStub(self._channel)
+        self._changed = threading.Condition()
+        self._started = 0
+        self._finished = 0
+        self._running = False
+        self._answer: Sequence[Holder] | KubeletError = ()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def list(self) -> Sequence[Holder]:
+        """What a call shows that started after this one came. Raises KubeletError."""
+        with self._changed:
+            wanted = self._started + 1
+            while self._running and self._finished < wanted:
+                self._changed.wait()
+            if self._finished >= wanted:
+                return _result(self._answer)
+            self._running = True
+            self._started += 1
+        try:
+            answer: Sequence[Holder] | KubeletError = self._ask()
+        except KubeletError as error:
+            answer = error
+        with self._changed:
+            self._running = False
+            self._finished = self._started
+            self._answer = answer
+            self._changed.notify_all()
+        return _result(answer)
+
+    def _ask(self) -> Sequence[Holder]:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            try:
+                answer = self._stub.List(pb.ListPodResourcesRequest(), timeout=TIMEOUT_SECONDS)
+            except grpc.RpcError as error:
+                busy = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                if not busy or time.monotonic() > deadline:
+                    raise KubeletError(f"pod resources of {self._path}: {error.details()}") from error
+                time.sleep(PAUSE_SECONDS)
+            else:
+                return [
+                    _holder(pod, container) for pod in answer.pod_resources for container in pod.containers
+                ]
+
+
+def _result(answer: Sequence[Holder] | KubeletError) -> Sequence[Holder]:
+    if isinstance(answer, KubeletError):
+        raise answer
+    return answer
+
+
+def _holder(pod: pb.PodResources, container: pb.ContainerResources) -> Holder:
+    """One entry per ticket in the kubelet's answer: the union is what the container holds."""
+    tickets: dict[str, set[str]] = {}
+    for entry in container.devices:
+        tickets.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return Holder(
+        pod.namespace, pod.name, container.name, {name: frozenset(ids) for name, ids in tickets.items()}
+    )

@@ -1,0 +1,175 @@
+"""One resource's device plugin: a gRPC server on a socket of its own, and its registration with the kubelet.
+
+k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
+"""
+
+import contextlib
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+
+from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
+from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.machine import KubeletError
+
+VERSION = "v1beta1"
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+REGISTER_SECONDS = 5.0
+THREADS = 24
+
+
+class Handler(Protocol):
+    """What answers the kubelet."""
+
+    def allocate(self, resource: str, tickets: Collection[str]) -> str:
+        """The CDI device for these tickets."""
+
+    def pre_start(self, resource: str, tickets: Collection[str]) -> None:
+        """Prepare the container of these tickets. Raises VgpuError if it cannot start now."""
+
+
+class PluginServer(rpc.DevicePluginServicer):
+    """Serves `resource` on `<folder>/<endpoint>`. `devices` maps tickets to their health; `update` tells changes."""
+
+    def __init__(self, resource: str, folder: Path, handler: Handler) -> None:
+        self.resource = resource
+        self._kubelet = folder / "kubelet.sock"
+        self.endpoint = "vgpu-" + resource.replace("/", "-") + ".sock"
+        self.path = folder / self.endpoint
+        self._handler = handler
+        self._changed = threading.Condition()
+        self._devices: Mapping[str, bool] = {}
+        self._version = 0
+        self._streams = 0
+        self._server: grpc.Server | None = None
+
+    @property
+    def streaming(self) -> bool:
+        """True while the kubelet listens to our tickets."""
+        with self._changed:
+            return self._streams > 0
+
+    @property
+    def serving(self) -> bool:
+        """True while our socket is there; the kubelet removes it when it restarts."""
+        return self._server is not None and self.path.is_socket()
+
+    def start(self) -> None:
+        """Serve, anew if we did before. Raises KubeletError if the socket cannot be made."""
+        self.stop()
+        server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix=self.endpoint))
+        rpc.add_DevicePluginServicer_to_server(self, server)
+        self.path.unlink(missing_ok=True)
+        try:
+            server.add_insecure_port(f"unix:{self.path}")
+        except RuntimeError as error:
+            raise KubeletError(f"cannot serve on {self.path}: {error}") from error
+        server.start()
+        self._server = server
+
+    def register(self) -> None:
+        """Tell the kubelet that we are here. Raises KubeletError."""
+        request = pb.RegisterRequest(
+            version=VERSION,
+            endpoint=self.endpoint,
+            resource_name=self.resource,
+            options=pb.DevicePluginOptions(pre_start_required=True),
+        )
+        # A pool of its own: a kept connection to a kubelet that has restarted would be asked first.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(f"unix:{self._kubelet}", options=options) as channel:
+            try:
+                rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
+            except grpc.RpcError as error:
+                raise KubeletError(
+                    f"cannot register {self.resource} at {self._kubelet}: {error.details()}"
+                ) from error
+
+    def update(self, devices: Mapping[str, bool]) -> None:
+        """Tell the kubelet all tickets and whether each is healthy, if that differs from before."""
+        with self._changed:
+            if devices != self._devices:
+                self._devices = dict(devices)
+                self._version += 1
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Stop serving; running calls are cut."""
+        server, self._server = self._server, None
+        if server is not None:
+            with self._changed:
+                self._version += 1
+                self._changed.notify_all()
+            server.stop(grace=0.5).wait()
+
+    def GetDevicePluginOptions(
+        self, request: pb.Empty, context: grpc.ServicerContext
+    ) -> pb.DevicePluginOptions:
+        """Ask for PreStartContainer."""
+        return pb.DevicePluginOptions(pre_start_required=True)
+
+    def ListAndWatch(
+        self, request: pb.Empty, context: grpc.ServicerContext
+    ) -> Iterator[pb.ListAndWatchResponse]:
+        """All tickets now, and again at each change."""
+        ended = threading.Event()
+        server = self._server
+
+        def end() -> None:
+            with self._changed:
+                ended.set()
+                self._changed.notify_all()
+
+        if not context.add_callback(end):
+            return
+        with self._streaming():
+            sent = -1
+            while not ended.is_set() and server is self._server:
+                with self._changed:
+                    while not ended.is_set() and self._version == sent:
+                        self._changed.wait()
+                    sent, devices = self._version, self._devices
+                if not ended.is_set() and server is self._server:
+                    yield pb.ListAndWatchResponse(
+                        devices=[
+                            pb.Device(ID=i, health=HEALTHY if ok else UNHEALTHY) for i, ok in devices.items()
+                        ]
+                    )
+
+    def Allocate(self, request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.AllocateResponse:
+        """Name one CDI device for each container's tickets."""
+        return pb.AllocateResponse(
+            container_responses=[
+                pb.ContainerAllocateResponse(
+                    cdi_devices=[
+                        pb.CDIDevice(name=self._handler.allocate(self.resource, list(one.devices_ids)))
+                    ]
+                )
+                for one in request.container_requests
+            ]
+        )
+
+    def PreStartContainer(
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> pb.PreStartContainerResponse:
+        """Prepare the container, or UNAVAILABLE with the reason, which the kubelet shows as an event."""
+        try:
+            self._handler.pre_start(self.resource, list(request.devices_ids))
+        except VgpuError as error:
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return pb.PreStartContainerResponse()
+
+    @contextlib.contextmanager
+    def _streaming(self) -> Iterator[None]:
+        with self._changed:
+            self._streams += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._streams -= 1

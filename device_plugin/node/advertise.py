@@ -1,0 +1,138 @@
+"""Advertise: keep every resource served and registered, whatever the kubelet does, and tell tickets and health.
+
+The kubelet deletes all plugin sockets when it restarts, and an old plugin process that exits disconnects its successor.
+So: serve again whenever our socket is gone, register again whenever the kubelet's socket is another one or nobody
+listens to our tickets.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from device_plugin.core.cards import Card
+from device_plugin.core.machine import KubeletError
+from device_plugin.node.allocate import Allocator
+from device_plugin.node.ports import Plugin, PodResources
+from device_plugin.node.records import Records, ticket_use
+from device_plugin.node.tickets import Resource, resources, unhealthy
+
+log = logging.getLogger(__name__)
+
+# So long after Allocate the kubelet shows the pod, or has rejected it.
+SHOWN_SECONDS = 30.0
+# So long a registered kubelet may take to open its stream before we register again.
+STREAM_SECONDS = 3.0
+
+
+class Advertiser:
+    """The plugins of this node. `step` does what is due now; call it every half second or so."""
+
+    def __init__(
+        self,
+        make: Callable[[str], Plugin],
+        socket: Path,
+        kubelet: PodResources,
+        records: Records,
+        allocator: Allocator,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._socket = socket
+        self._kubelet = kubelet
+        self._records = records
+        self._allocator = allocator
+        self._clock = clock
+        self._plugins: dict[Resource, Plugin] = {}
+        self._registered: tuple[int, int] | None = None
+        self._since = 0.0
+        self._said = ""
+        self.why_not = "not registered with the kubelet yet"
+
+    @property
+    def serving(self) -> bool:
+        """True while the kubelet listens to every resource."""
+        return not self.why_not
+
+    def step(self, cards: Sequence[Card]) -> None:
+        """Serve, register and update as needed. What stands in the way is `why_not`, and logged once."""
+        try:
+            self._resize(resources(cards))
+            self._update(cards)
+            self._connect()
+            self.why_not = ""
+        except KubeletError as error:
+            self.why_not = str(error)
+        if self.why_not != self._said:
+            self._said = self.why_not
+            log.log(
+                logging.WARNING if self.why_not else logging.INFO,
+                "%s",
+                self.why_not or "registered with the kubelet",
+            )
+
+    def stop(self) -> None:
+        """Stop serving."""
+        for plugin in self._plugins.values():
+            plugin.stop()
+        self._plugins.clear()
+
+    def _resize(self, wanted: Iterable[Resource]) -> None:
+        """One plugin for each resource; one that vanished with its last card is stopped, a new one is to register."""
+        names = {resource.name: resource for resource in wanted}
+        for old in [resource for resource in self._plugins if resource.name not in names]:
+            self._plugins.pop(old).stop()
+        have = {resource.name: resource for resource in self._plugins}
+        for name, resource in names.items():
+            if name not in have:
+                self._plugins[resource] = self._make(name)
+                self._registered = None
+            elif have[name] != resource:
+                self._plugins[resource] = self._plugins.pop(have[name])
+
+    def _update(self, cards: Sequence[Card]) -> None:
+        sick = [card for card in cards if not card.healthy]
+        shown = self._shown() if sick else {}
+        for resource, plugin in self._plugins.items():
+            bad: Iterable[str] = ()
+            if sick:
+                granted = ticket_use(self._records.all(), resource.name)
+                held = shown.get(resource.name, set()) | self._allocator.given(resource.name, SHOWN_SECONDS)
+                held = held.union(*granted.values())
+                bad = unhealthy(resource, sick, granted, held)
+            plugin.update({ticket: ticket not in bad for ticket in resource.tickets()})
+
+    def _shown(self) -> Mapping[str, set[str]]:
+        """Tickets that the kubelet has given to anybody, by resource."""
+        shown: dict[str, set[str]] = {}
+        for holder in self._kubelet.list():
+            for name, tickets in holder.tickets.items():
+                shown.setdefault(name, set()).update(tickets)
+        return shown
+
+    def _connect(self) -> None:
+        kubelet = _identity(self._socket)
+        if kubelet is None:
+            self._registered = None
+            raise KubeletError(f"no kubelet at {self._socket}: waiting for it (is kubeletDir right?)")
+        missing = [plugin for plugin in self._plugins.values() if not plugin.serving]
+        for plugin in missing:
+            plugin.start()
+        silent = not all(plugin.streaming for plugin in self._plugins.values())
+        late = self._clock() - self._since > STREAM_SECONDS
+        if missing or self._registered != kubelet or (silent and late):
+            for plugin in self._plugins.values():
+                plugin.register()
+            self._registered = kubelet
+            self._since = self._clock()
+        if silent or missing:
+            raise KubeletError("registered; waiting for the kubelet to listen")
+
+
+def _identity(socket: Path) -> tuple[int, int] | None:
+    """What tells one kubelet's socket from that of the kubelet before it; None if there is none."""
+    try:
+        status = socket.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,138 @@
+"""The node agent's loop: look at the cards, keep advertised, publish, reclaim; a few cheap looks a second."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from device_plugin.core.cards import Card
+from device_plugin.node.advertise import Advertiser
+from device_plugin.node.discover import Discovery, LocalCard
+from device_plugin.node.ports import Api, Cards
+from device_plugin.node.preflight import Preflight
+from device_plugin.node.publish import Publisher
+from device_plugin.node.reclaim import Reclaimer
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.5
+SCAN_SECONDS = 3.0
+PREFLIGHT_SECONDS = 60.0
+# A loop that has not turned for so long hangs: /healthz says so and Kubernetes restarts us.
+HANG_SECONDS = 60.0
+
+
+class Inventory:
+    """The shared cards as they are now, for every thread."""
+
+    def __init__(self, cards: Cards, discovery: Discovery, api: Api) -> None:
+        self._cards = cards
+        self._discovery = discovery
+        self._api = api
+        self._now: Mapping[str, LocalCard] = {}
+
+    def __call__(self) -> Mapping[str, LocalCard]:
+        """Shared cards by uuid."""
+        return self._now
+
+    def cards(self) -> list[Card]:
+        """The shared cards, by uuid."""
+        return [local.card for local in self._now.values()]
+
+    def look(self) -> None:
+        """Scan the machine; changes of health are logged and told as events.
+
+        A card that has vanished stays, unhealthy: containers may still be on it.
+        """
+        before = self._now
+        now = {local.card.uuid: local for local in self._discovery.cards(self._cards.scan())}
+        for uuid, local in before.items():
+            now.setdefault(uuid, local.sick())
+        self._now = dict(sorted(now.items()))
+        for uuid, local in self._now.items():
+            was = before[uuid].card.healthy if uuid in before else True
+            if local.card.healthy != was:
+                text = f"card {uuid} at {local.card.pci} is {'healthy again' if not was else 'unhealthy'}"
+                log.warning("%s", text)
+                self._api.node_event("CardHealthy" if not was else "CardUnhealthy", text)
+
+
+class Agent:
+    """Runs until told to stop; then tells the cluster, serves on for `drain_seconds`, and stops."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        advertiser: Advertiser,
+        publisher: Publisher,
+        reclaimer: Reclaimer,
+        preflight: Callable[[], None],
+        drain_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inventory = inventory
+        self._advertiser = advertiser
+        self._publisher = publisher
+        self._reclaimer = reclaimer
+        self._preflight = preflight
+        self._drain_seconds = drain_seconds
+        self._clock = clock
+        self._due = {"scan": 0.0, "preflight": 0.0}
+        self._beat = clock()
+        self._draining = False
+
+    def run(self, stop: threading.Event) -> None:
+        """Turn until `stop` is set, then drain."""
+        self._reclaimer.sweep_strays()
+        while not stop.is_set():
+            self.turn()
+            stop.wait(TURN_SECONDS)
+        self._drain()
+
+    def turn(self) -> None:
+        """Everything that is due now."""
+        self._beat = self._clock()
+        if self._is_due("scan", SCAN_SECONDS):
+            self._inventory.look()
+        cards = self._inventory.cards()
+        self._advertiser.step(cards)
+        if self._is_due("preflight", PREFLIGHT_SECONDS):
+            self._preflight()
+        self._publisher.step(cards, serving=self._advertiser.serving and not self._draining)
+        self._reclaimer.sweep()
+
+    def why_dead(self) -> str:
+        """Why /healthz says no; empty if it does not."""
+        silent = self._clock() - self._beat
+        return f"the loop has not turned for {silent:.0f} s" if silent > HANG_SECONDS else ""
+
+    def reasons(self) -> Iterator[str]:
+        """Why /readyz says no."""
+        if self._draining:
+            yield "shutting down"
+        if not self._inventory():
+            yield "no card to share on this node"
+        yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
+
+    def _drain(self) -> None:
+        self._draining = True
+        self.turn()
+        # Pods that were placed before the news spread still find us.
+        end = self._clock() + self._drain_seconds
+        pause = threading.Event()
+        while self._clock() < end:
+            self.turn()
+            pause.wait(min(TURN_SECONDS, max(0.0, end - self._clock())))
+        self._advertiser.stop()
+
+    def _is_due(self, name: str, period: float) -> bool:
+        now = self._clock()
+        due = now >= self._due[name]
+        if due:
+            self._due[name] = now + period
+        return due
+
+
+def why_not_ready(agent: Agent, preflight: Preflight) -> str:
+    """All reasons in one text; empty if there is none."""
+    return "; ".join([*agent.reasons(), *preflight.problems])

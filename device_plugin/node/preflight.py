@@ -1,0 +1,75 @@
+"""Preflight: what the machine must offer, and another plugin on our resource names. Said loudly, each once."""
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from device_plugin.core.pods import Node
+from device_plugin.node.ports import Api
+from device_plugin.node.tickets import Resource
+
+log = logging.getLogger(__name__)
+
+LEAST_KUBELET, LEAST_CONTAINERD, LEAST_CRIO = (1, 31), (1, 7), (1, 28)
+
+
+class Preflight:
+    """Checks, and tells what is wrong: in the log, as an event on the node, and in `problems` for /readyz."""
+
+    def __init__(self, api: Api, cdi: Path, state: Path, kubelet: Path) -> None:
+        self._api = api
+        self._folders = {"cdiDir": cdi, "stateDir": state}
+        self._kubelet = kubelet
+        self._said: set[str] = set()
+        self._posted: set[str] = set()
+        self._foreign: dict[str, str] = {}
+        self.problems: tuple[str, ...] = ()
+
+    def check(self, node: Node | None) -> None:
+        """Look at folders, sockets and what the node says of itself (None: it could not be asked)."""
+        found = [*self._local(), *(_versions(node) if node else ()), *self._foreign.values()]
+        self.problems = tuple(found)
+        for problem in found:
+            if problem not in self._said:
+                self._said.add(problem)
+                log.error("preflight: %s", problem)
+            if node is not None and problem not in self._posted:
+                self._posted.add(problem)
+                self._api.node_event("Preflight", problem)
+
+    def look_for_others(self, node: Node, ours: Iterable[Resource], sockets: Iterable[Path]) -> None:
+        """Before the first registration: resources of ours that the node has already, though we never served them."""
+        if any(path.exists() for path in sockets):
+            return  # an earlier agent of ours was here
+        capacity = node.capacity or {}
+        for resource in ours:
+            known = capacity.get(resource.name, "0")
+            if known not in ("0", str(resource.count)):
+                self._foreign[resource.name] = (
+                    f"another device plugin advertises {resource.name} on this node ({known} of them):"
+                    " remove it, or set another prefix in `prefixes`"
+                )
+
+    def _local(self) -> Iterator[str]:
+        for setting, folder in self._folders.items():
+            if not os.access(folder, os.W_OK):
+                yield f"{setting} {folder} cannot be written: mount it into the agent's pod"
+        if not (self._kubelet / "pod-resources").is_dir():
+            yield f"no pod-resources folder in {self._kubelet}: the kubelet's PodResources API is needed (kubeletDir)"
+
+
+def _versions(node: Node) -> Iterator[str]:
+    if (kubelet := _version(node.kubelet)) and kubelet < LEAST_KUBELET:
+        yield f"kubelet {node.kubelet} is too old: at least v{LEAST_KUBELET[0]}.{LEAST_KUBELET[1]} is needed"
+    name, _, version = node.runtime.partition("://")
+    least: Mapping[str, tuple[int, int]] = {"containerd": LEAST_CONTAINERD, "cri-o": LEAST_CRIO}
+    if name in least and (runtime := _version(version)) and runtime < least[name]:
+        wanted = ".".join(map(str, least[name]))
+        yield f"{name} {version} has no CDI: at least {wanted} is needed"
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    match = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None

@@ -1,0 +1,165 @@
+"""The node agent, put together."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from device_plugin.adapters import http
+from device_plugin.adapters.cards.kfd import KfdCards
+from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import from_settings
+from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.adapters.kubelet.podresources import KubeletPodResources
+from device_plugin.adapters.kubelet.server import PluginServer
+from device_plugin.adapters.metrics import Gauges, exposition
+from device_plugin.adapters.probes import probes
+from device_plugin.adapters.processes import CgroupProcesses, ProcessGroups
+from device_plugin.core.pods import Pod
+from device_plugin.node.advertise import Advertiser
+from device_plugin.node.agent import Agent, Inventory, why_not_ready
+from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.discover import Discovery
+from device_plugin.node.inject import Injector
+from device_plugin.node.meter import Meter
+from device_plugin.node.ports import Plugin
+from device_plugin.node.preflight import Preflight
+from device_plugin.node.publish import Publisher
+from device_plugin.node.reclaim import ActivePods, Reclaimer
+from device_plugin.node.records import Records
+from device_plugin.node.tickets import resources
+from device_plugin.wiring.node_api import NodeApi
+from device_plugin.wiring.settings import NodeSettings, SettingsError
+from vgpu_runtime.paths import LIBRARY
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "vgpu-node"
+
+
+class Service:
+    """One agent. `failed` is set if a thread died, which ends the process."""
+
+    def __init__(self, settings: NodeSettings, stop: threading.Event) -> None:
+        self._settings = settings
+        self._stop = stop
+        self.failed = False
+        kube, kubelet, state = settings.kube, Path(settings.kubelet_dir), Path(settings.state_dir)
+        endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
+        self._client = KubeClient(endpoint, COMPONENT)
+        self._api = NodeApi(self._client, settings.node_name)
+        cards = (
+            SimulatedCards(Path(settings.simulated)) if settings.simulated else KfdCards(Path(settings.root))
+        )
+        self._inventory = Inventory(cards, _discovery(settings), self._api)
+        self._records = Records(state)
+        self._injector = Injector(
+            self._records, cards, state, Path(settings.cdi_dir), Path(settings.library or LIBRARY)
+        )
+        processes = (
+            ProcessGroups(Path(settings.process_groups))
+            if settings.process_groups
+            else CgroupProcesses(Path(settings.cgroup_root))
+        )
+        self._active = ActivePods()
+        self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
+        peers = Peers(self._api, self._pod_resources, processes, self._active.active)
+        self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
+        self._plugins = kubelet / "device-plugins"
+        advertiser = Advertiser(
+            self._plugin, self._plugins / "kubelet.sock", self._pod_resources, self._records, self._allocator
+        )
+        reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator.lock)
+        self._preflight = Preflight(self._api, Path(settings.cdi_dir), state, kubelet)
+        self._agent = Agent(
+            self._inventory, advertiser, Publisher(self._api), reclaimer,
+            lambda: self._preflight.check(self._api.node()), settings.drain_seconds,
+        )  # fmt: skip
+        self._meter = Meter(settings.node_name, self._records, self._inventory, cards.used_bytes)
+        self._pods: ListWatch[Pod] = ListWatch(
+            self._client, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={settings.node_name}"}, decode.pod
+        )
+
+    def run(self) -> int:
+        """Serve until `stop` is set, then drain; returns the exit status."""
+        self._prepare()
+        with ExitStack() as stack:
+            stack.callback(self._client.close)
+            stack.callback(self._pod_resources.close)
+            self._listen(stack)
+            watching = threading.Event()
+            thread = self._spawn("pods", lambda: self._pods.run(self._active.sync, self._on_pod, watching))
+            self._agent.run(self._stop)
+            self._allocator.stop()
+            watching.set()
+            self._pods.interrupt()
+            thread.join()
+        return 1 if self.failed else 0
+
+    def _prepare(self) -> None:
+        try:
+            self._records.load()
+            self._injector.prepare()
+        except OSError as error:
+            raise SettingsError(
+                f"cannot use {error.filename}: {error.strerror} (stateDir, cdiDir, library)"
+            ) from error
+        self._inventory.look()
+        node = self._api.node()
+        if node is not None:
+            ours = resources(self._inventory.cards())
+            self._preflight.look_for_others(node, ours, [self._server(r.name).path for r in ours])
+
+    def _listen(self, stack: ExitStack) -> None:
+        registry = CollectorRegistry()
+        Gauges(self._meter, registry)
+        app = probes(
+            self._agent.why_dead, lambda: why_not_ready(self._agent, self._preflight), exposition(registry)
+        )
+        try:
+            host, port = http.address(self._settings.http_listen)
+            server = stack.enter_context(http.serve(app, host, port, threads=2))
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"cannot listen on {self._settings.http_listen}: {error}") from error
+        print(f"listening http={host}:{server.port}", flush=True)  # noqa: T201 - part of the contract
+
+    def _server(self, resource: str) -> PluginServer:
+        return PluginServer(resource, self._plugins, self._allocator)
+
+    def _plugin(self, resource: str) -> Plugin:
+        return self._server(resource)
+
+    def _on_pod(self, change: Change, pod: Pod) -> None:
+        self._active.change(pod, gone=change is Change.DELETED)
+
+    def _spawn(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                run()
+            except Exception:  # a thread that dies unheard would leave an agent that lies
+                log.exception("%s failed; the agent ends", name)
+                self.failed = True
+                self._stop.set()
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+def _discovery(settings: NodeSettings) -> Discovery:
+    try:
+        return Discovery(settings.prefixes, settings.mem_unit_mib, settings.exclude_cards)
+    except ValueError as error:
+        raise SettingsError(
+            f"prefixes: write PCI vendor ids in hexadecimal, such as 1d94: {error}"
+        ) from error
+
+
+def run(settings: NodeSettings, stop: threading.Event) -> int:
+    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError, TooManyTicketsError."""
+    return Service(settings, stop).run()
