@@ -24,9 +24,9 @@ class Kubelet(rpc.PodResourcesListerServicer):
         self.gate = threading.Event()
         self.gate.set()
 
-    def List(
+    def List(  # noqa: N802 - the protocol's name
         self, _: pb.ListPodResourcesRequest, context: grpc.ServicerContext
-    ) -> pb.ListPodResourcesResponse:  # noqa: N802
+    ) -> pb.ListPodResourcesResponse:
         self.calls += 1
         self.gate.wait(10)
         if self.busy:
