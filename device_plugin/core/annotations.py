@@ -33,10 +33,12 @@ class Fields:
         self._where = where
 
     def text(self, key: str, *, max_length: int = 253) -> str:
-        """A non-empty string of at most `max_length` characters."""
+        """A string of 1 to `max_length` characters, all printable: it ends in logs, labels and config files."""
         value = self._value.get(key)
-        if not isinstance(value, str) or not 0 < len(value) <= max_length:
-            raise AnnotationError(f"{self._where}: {key} must be a text of 1 to {max_length} characters")
+        if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
+            raise AnnotationError(
+                f"{self._where}: {key} must be a text of 1 to {max_length} printable characters"
+            )
         return value
 
     def integer(self, key: str, *, least: int = 0) -> int:

@@ -9,6 +9,8 @@ from device_plugin.core.errors import AnnotationError
 
 MAX_CARDS = 64
 MAX_COMPUTE_UNITS = 1024
+# Far more than the kubelet could count; keeps units times MiB exact in a signed 64-bit integer.
+MAX_UNITS = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,6 @@ def _card(fields: Fields) -> Card:
             f"inventory: card {card.uuid}: {card.core_groups} core groups of {card.group_units} units"
             f" do not fit {card.compute_units} compute units"
         )
-    if card.units > card.mem_mib:
-        raise AnnotationError(f"inventory: card {card.uuid}: more memory units than MiB")
+    if card.units > min(card.mem_mib, MAX_UNITS):
+        raise AnnotationError(f"inventory: card {card.uuid}: {card.units} memory units of {card.mem_mib} MiB")
     return card

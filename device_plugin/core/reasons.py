@@ -33,7 +33,10 @@ class Reason(Enum):
 
 
 _TEXT = {
-    Reason.NO_INVENTORY: ("without a card inventory", "check that the node agent runs there"),
+    Reason.NO_INVENTORY: (
+        "showing no card",
+        "check that the node agent runs there, and what its /readyz says",
+    ),
     Reason.NOT_SERVING: ("whose agent is not serving", "wait for the node agent, or look at its /readyz"),
     Reason.FAMILY: ("of another family", "ask for the family that the nodes advertise"),
     Reason.MODEL: ("of another model", "change the annotation vgpu.io/card-model"),

@@ -30,6 +30,14 @@ class Need:
         )
         return room & ~self.small & ~self._touched()
 
+    def copies(self) -> Numbers:
+        """How many times over it fits each card, nothing else being taken."""
+        index = self._index
+        slices = np.minimum(
+            index.free_mib // np.maximum(self.mib, 1), index.free_cores // np.maximum(self.cores, 1)
+        )
+        return np.where(self.fits(), np.minimum(slices, index.free_slices), 0)
+
     def leftover(self) -> Numbers:
         """What would remain of each card, in millionths of the card, memory and core groups added."""
         index = self._index

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import PodRequest
 
 # What a person reads first: the causes that waiting or asking for less would cure.
-_ORDER = (
+ORDER = (
     Reason.TOGETHER, Reason.MEMORY, Reason.CORES, Reason.SLICES, Reason.WHOLE, Reason.TOO_LARGE,
     Reason.UNHEALTHY, Reason.NOT_SERVING, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY,
     Reason.POLICY, Reason.MALFORMED,
@@ -17,14 +16,18 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request cannot be granted now: cards per reason, and nodes that show no cards.
+    """Why a request cannot be granted now.
 
-    `details` say a number with a reason: `largest free 3 GiB`.
+    `cards` counts cards per reason, `nodes` the nodes that show no cards. `details` say a number with a reason
+    (`largest free 3 GiB`). `node_reasons` is the foremost reason of each node that was looked at. `said` replaces
+    the text when the request is refused whatever the cards.
     """
 
     cards: Mapping[Reason, int]
     nodes: Mapping[Reason, int] = field(default_factory=dict)
     details: Mapping[Reason, str] = field(default_factory=dict)
+    node_reasons: Mapping[str, Reason] = field(default_factory=dict)
+    said: str = ""
 
     @property
     def reasons(self) -> Mapping[Reason, int]:
@@ -34,27 +37,37 @@ class Refusal:
     @property
     def main(self) -> Reason:
         """The reason that stands for all in a metric: the first that a person could cure."""
-        return next((r for r in _ORDER if r in self.reasons), Reason.NO_INVENTORY)
+        return next((r for r in ORDER if r in self.reasons), Reason.NO_INVENTORY)
 
     @property
     def text(self) -> str:
         """For instance `6 cards: 4 lack memory (largest free 3 GiB), 2 unhealthy`."""
+        if self.said:
+            return self.said
         parts = []
         if total := sum(self.cards.values()):
-            causes = ", ".join(self._cause(r, self.cards[r]) for r in _ORDER if r in self.cards)
-            parts.append(f"{total} {'card' if total == 1 else 'cards'}: {causes}")
-        parts += [self._cause(r, self.nodes[r], "node") for r in _ORDER if r in self.nodes]
+            causes = ", ".join(f"{self.cards[r]} {self._cause(r)}" for r in ORDER if r in self.cards)
+            parts.append(f"{_counted(total, 'card')}: {causes}")
+        parts += [f"{_counted(self.nodes[r], 'node')} {self._cause(r)}" for r in ORDER if r in self.nodes]
         return "; ".join(parts) or "no node shows any card"
+
+    @property
+    def by_node(self) -> Mapping[str, str]:
+        """A text for each node, the same for all nodes of one reason: kube-scheduler groups and counts them by text."""
+        return {name: self.said or self._cause(reason) for name, reason in self.node_reasons.items()}
 
     @property
     def advice(self) -> str:
         """What to do about the main reason."""
         return self.main.advice
 
-    def _cause(self, reason: Reason, count: int, noun: str = "") -> str:
+    def _cause(self, reason: Reason) -> str:
         detail = f" ({self.details[reason]})" if reason in self.details else ""
-        nouns = f" {noun}{'' if count == 1 else 's'}" if noun else ""
-        return f"{count}{nouns} {reason.text}{detail}"
+        return f"{reason.text}{detail}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def gib(mib: int) -> str:
@@ -66,8 +79,3 @@ def largest(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """The greatest of each half of some pairs; zeros if there are none."""
     firsts, seconds = zip(*pairs, strict=True) if (pairs := list(pairs)) else ((0,), (0,))
     return max(firsts), max(seconds)
-
-
-def refused(reason: Reason, detail: str, request: PodRequest) -> Refusal:
-    """A refusal of the whole request, whatever the cards."""
-    return Refusal({}, {reason: 1}, {reason: f"{request.policy!r}: {detail}"})
