@@ -117,7 +117,7 @@ class Allocator:
                     _shown(slices),
                 )
             else:
-                self._injector.mark(name, resource)
+                self._injector.mark(record, name, resource)
 
     def _holder(self, resource: str, tickets: frozenset[str]) -> Holder:
         """The one container that holds exactly these tickets."""

@@ -23,6 +23,7 @@ KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
 READ_ONLY = ["ro", "bind", "nosuid", "nodev"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
+COUNTS = "/etc/vgpu"
 MIB = 1 << 20
 
 
@@ -86,10 +87,16 @@ class Injector:
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         self._write_spec(name, {"mounts": mounts, "deviceNodes": nodes})
 
-    def mark(self, name: str, resource: str) -> None:
-        """Write the spec of a resource that carries nothing: a marker, because an empty edit is invalid."""
-        marker = resource.rpartition("/")[2].upper().replace("-", "_").replace(".", "_")
-        self._write_spec(name, {"env": [f"VGPU_{marker}=1"]})
+    def mark(self, record: Record, name: str, resource: str) -> None:
+        """Write the spec of a resource that carries nothing: how many tickets of it the container holds.
+
+        A file, though a variable would do: were the name the next holder's carrier, a stale spec without a mount
+        would let that container start without its slice.
+        """
+        tail = resource.rpartition("/")[2]
+        path = self._records.folder(*record.key) / f"{tail}.count"
+        write_file(path, f"{len(record.tickets[resource])}\n")
+        self._write_spec(name, {"mounts": [_mount(path, f"{COUNTS}/{path.name}")]})
 
     def withdraw(self, names: Collection[str]) -> None:
         """Remove the specs of these CDI devices."""

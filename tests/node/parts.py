@@ -1,0 +1,130 @@
+"""The agent's parts on a simulated machine, with a kubelet and an API server that do what the test says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.core import annotations
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.machine import Holder
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.embedded.runtime.cdi import Edits, read_spec
+from device_plugin.node.agent import Inventory
+from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.discover import Discovery
+from device_plugin.node.inject import Injector, cdi_name
+from device_plugin.node.ports import PodLookupError
+from device_plugin.node.reclaim import ActivePods, Reclaimer
+from device_plugin.node.records import Records
+from vgpu_runtime import sim
+
+PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
+MEM, CORES = "hygon.com/dcu-mem", "hygon.com/dcu-cores"
+CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
+
+
+@dataclass
+class Peer:
+    """Kubelet, API server and processes at once."""
+
+    pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
+    holders: list[Holder] = field(default_factory=list)
+    living: set[str] = field(default_factory=set)
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        try:
+            return self.pods[namespace, name]
+        except KeyError:
+            raise PodLookupError("not found") from None
+
+    def node(self) -> Node | None:
+        return None
+
+    def publish(self, inventory: str) -> bool:
+        return bool(inventory)
+
+    def node_event(self, reason: str, message: str) -> None:
+        self.events.append((reason, message))
+
+    def pod_event(self, pod: Pod, reason: str, message: str) -> None:
+        self.events.append((f"{reason} {pod.name}", message))
+
+    def list(self) -> Sequence[Holder]:
+        return list(self.holders)
+
+    def live(self, pod: str) -> bool:
+        return pod in self.living
+
+
+class Parts:
+    """One life of an agent on the machine in `folder`; make another to restart it."""
+
+    def __init__(self, folder: Path, peer: Peer, cards: str = CARDS) -> None:
+        self.machine, self.state, self.cdi = folder / "machine", folder / "state", folder / "cdi"
+        if not self.machine.exists():
+            sim.build(sim.parse(cards), self.machine)
+        library = folder / "libvgpu.so"
+        library.write_text("the library\n")
+        self.peer = peer
+        backend = SimulatedCards(self.machine)
+        self.inventory = Inventory(backend, Discovery(PREFIXES, 1024, ()), peer)
+        self.inventory.look()
+        self.records = Records(self.state)
+        self.injector = Injector(self.records, backend, self.state, self.cdi, library)
+        self.active = ActivePods()
+        self.allocator = Allocator(
+            Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.inventory
+        )
+        self.reclaimer = Reclaimer(self.records, self.injector, self.active, peer, self.allocator.lock)
+
+    def start(self) -> None:
+        """What the agent does before it serves, and the first list of pods."""
+        self.records.load()
+        self.injector.prepare()
+        self.active.sync(list(self.peer.pods.values()))
+        self.reclaimer.sweep_strays()
+
+    @property
+    def uuids(self) -> list[str]:
+        return list(self.inventory())
+
+    def bind(self, name: str, slices: Sequence[Slice], limits: Mapping[str, str]) -> Pod:
+        """A pod that the allocator has placed here."""
+        grant = Grant(f"uid-{name}", "n1", {"main": tuple(slices)})
+        pod = Pod(
+            "default", name, f"uid-{name}", node="n1", annotations={annotations.GRANT: grant.encode()},
+            containers=(Container("main", ContainerKind.MAIN, limits),),
+        )  # fmt: skip
+        self.peer.pods["default", name] = pod
+        self.active.change(pod, gone=False)
+        return pod
+
+    def hold(self, pod: Pod, tickets: Mapping[str, Sequence[str]]) -> None:
+        """What the kubelet shows once the pod is admitted."""
+        held = {resource: frozenset(ids) for resource, ids in tickets.items()}
+        self.peer.holders.append(Holder(pod.namespace, pod.name, "main", held))
+
+    def end(self, pod: Pod) -> None:
+        """The pod is gone, everywhere."""
+        del self.peer.pods[pod.namespace, pod.name]
+        self.peer.holders = [holder for holder in self.peer.holders if holder.pod != pod.name]
+        self.peer.living.discard(pod.uid)
+        self.active.change(pod, gone=True)
+
+    def spec(self, resource: str, tickets: Sequence[str]) -> Edits:
+        """What a runtime reads for these tickets, now."""
+        name = cdi_name(resource, tickets)
+        return read_spec((self.cdi / f"vgpu-{name}.json").read_text())[f"vgpu.io/slice={name}"]
+
+    def left(self) -> list[Path]:
+        """Every file of a slice or a spec that is on the disk."""
+        paths = [*(self.state / "slices").rglob("*"), *self.cdi.iterdir()]
+        return [path for path in paths if path.is_file()]
+
+
+def config_of(edits: Edits) -> str:
+    """The vgpu.conf that these edits mount. Raises OSError if its source is gone, as the runtime fails."""
+    (source,) = [mount.source for mount in edits.mounts if mount.target == "/etc/vgpu/vgpu.conf"]
+    return Path(source).read_text()

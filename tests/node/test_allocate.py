@@ -1,0 +1,159 @@
+"""Whose container is it, what does it get, and what may stand in the way."""
+
+from pathlib import Path
+
+import pytest
+
+from device_plugin.core.grants import Slice
+from device_plugin.embedded.runtime.cdi import Edits
+from device_plugin.node import allocate
+from device_plugin.node.allocate import NotNowError
+from tests.node.parts import CORES, MEM, Parts, Peer, config_of
+from vgpu_runtime import config
+
+T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]
+C3 = ["dcu-cores-5", "dcu-cores-6", "dcu-cores-7"]
+BOTH = {MEM: "4", CORES: "3"}
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 0.0)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    made = Parts(tmp_path, Peer())
+    made.start()
+    return made
+
+
+def mib(edits: Edits) -> list[int]:
+    return [card.mem_bytes >> 20 for card in config.parse(config_of(edits)).cards]
+
+
+def sources_exist(edits: Edits) -> bool:
+    return all(Path(mount.source).exists() for mount in edits.mounts)
+
+
+@pytest.mark.parametrize("order", [(MEM, CORES), (CORES, MEM)])
+def test_memory_carries_the_slice_whichever_resource_comes_first(
+    parts: Parts, order: tuple[str, str]
+) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[1], 4092, (0, 1, 2))], BOTH)
+    tickets = {MEM: T4, CORES: C3}
+    parts.hold(pod, tickets)
+    for resource in order:
+        parts.allocator.pre_start(resource, tickets[resource])
+    (card,) = config.parse(config_of(parts.spec(MEM, T4))).cards
+    assert (card.uuid, card.mem_bytes >> 20, card.mask) == (parts.uuids[1], 4092, 0b111)
+    assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
+    minor = parts.inventory()[parts.uuids[1]].found.render_minor
+    assert [target for _, target in parts.spec(MEM, T4).devices] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
+
+
+def test_every_file_is_mounted_read_only_but_the_region(parts: Parts) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
+    parts.hold(pod, {MEM: T4})
+    parts.allocator.pre_start(MEM, T4)
+    mounts = {mount.target: mount for mount in parts.spec(MEM, T4).mounts if "vgpu-sim" not in mount.target}
+    assert {target for target, mount in mounts.items() if "ro" not in mount.options} == {
+        "/var/run/vgpu/usage"
+    }
+    assert "/etc/vdev/docker/vdev0.conf" in mounts
+    for mount in mounts.values():
+        assert {"bind", "nosuid", "nodev"} <= set(mount.options)
+        assert Path(mount.source).is_file()
+        assert f"/slices/{pod.uid}/main/" in mount.source
+        assert Path(mount.source).stat().st_mode & 0o022 == (0o022 if mount.target.endswith("usage") else 0)
+
+
+def test_a_name_that_is_used_again_points_its_stale_spec_at_nothing(parts: Parts) -> None:
+    first = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
+    parts.hold(first, {MEM: T4})
+    parts.allocator.pre_start(MEM, T4)
+    stale = parts.spec(MEM, T4)
+    parts.end(first)
+    second = parts.bind("b", [Slice(parts.uuids[1], 8184, (5, 6))], {MEM: "4"})
+    parts.hold(second, {MEM: T4})
+    parts.allocator.pre_start(MEM, T4)
+    assert not sources_exist(stale)
+    assert mib(parts.spec(MEM, T4)) == [8184]
+
+
+def test_a_stale_marker_never_lets_the_next_holder_start_without_its_slice(parts: Parts) -> None:
+    first = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
+    parts.hold(first, {MEM: T4, CORES: C3})
+    parts.allocator.pre_start(MEM, T4)
+    parts.allocator.pre_start(CORES, C3)
+    stale = parts.spec(CORES, C3)
+    parts.end(first)
+    second = parts.bind("b", [Slice(parts.uuids[0], 819, (7, 8, 9))], {CORES: "3"})
+    parts.hold(second, {CORES: C3})
+    parts.allocator.pre_start(CORES, C3)
+    assert not sources_exist(stale)
+
+
+def test_a_slice_waits_for_the_container_that_outlives_its_pod(parts: Parts) -> None:
+    first = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
+    parts.hold(first, {MEM: T4})
+    parts.allocator.pre_start(MEM, T4)
+    parts.end(first)
+    parts.peer.living.add(first.uid)
+    second = parts.bind("b", [Slice(parts.uuids[0], 1023, (2, 3))], {MEM: "1"})
+    parts.hold(second, {MEM: ["dcu-mem-9"]})
+    with pytest.raises(NotNowError, match="default/a"):
+        parts.allocator.pre_start(MEM, ["dcu-mem-9"])
+    parts.peer.living.clear()
+    parts.allocator.pre_start(MEM, ["dcu-mem-9"])
+    assert mib(parts.spec(MEM, ["dcu-mem-9"])) == [1023]
+
+
+def test_two_pods_with_the_same_tickets_are_both_named_with_the_cure(parts: Parts) -> None:
+    for name, core in (("a", 0), ("b", 1)):
+        parts.hold(parts.bind(name, [Slice(parts.uuids[0], 1023, (core,))], {MEM: "4"}), {MEM: T4})
+    with pytest.raises(NotNowError, match="delete one"):
+        parts.allocator.pre_start(MEM, T4)
+    ((_, message),) = parts.peer.events
+    assert "default/a" in message
+    assert "default/b" in message
+    assert not parts.left()
+
+
+@pytest.mark.parametrize(
+    ("slices", "says"),
+    [
+        ([Slice("GPU-unknown", 1023, (0,))], "GPU-unknown"),
+        ([Slice("CARD", 16369, (0,))], "exceeds"),
+        ([Slice("CARD", 1023, (60,))], "exceeds"),
+    ],
+)
+def test_a_grant_that_this_node_cannot_serve_is_refused(parts: Parts, slices: list[Slice], says: str) -> None:
+    slices = [Slice(parts.uuids[0] if s.card == "CARD" else s.card, s.mem_mib, s.cores) for s in slices]
+    parts.hold(parts.bind("a", slices, {MEM: "4"}), {MEM: T4})
+    with pytest.raises(NotNowError, match=says):
+        parts.allocator.pre_start(MEM, T4)
+    assert not parts.left()
+
+
+def test_a_restarted_container_gets_the_same_slice_and_another_pipe(parts: Parts) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
+    parts.hold(pod, {MEM: T4})
+    seen = []
+    for _ in range(3):
+        parts.allocator.pre_start(MEM, T4)
+        (record,) = parts.records.all()
+        seen.append((record.slices, record.pipes[parts.uuids[0]]))
+    assert len({slices for slices, _ in seen}) == 1
+    assert seen[0][1] != seen[1][1] != seen[2][1]
+
+
+def test_an_agent_that_restarts_goes_on_from_its_records(parts: Parts, tmp_path: Path) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
+    parts.hold(pod, {MEM: T4})
+    parts.allocator.pre_start(MEM, T4)
+    before = parts.left()
+    again = Parts(tmp_path, parts.peer)
+    again.start()
+    assert again.left() == before
+    assert again.records.all() == parts.records.all()
