@@ -61,6 +61,12 @@ def test_a_slice_goes_where_it_fits_best_then_to_the_fullest_node(ledger: Ledger
     assert only(granted(ledger, slice_request("c", 4))).card == "n1-1"
 
 
+def test_the_card_that_fits_best_counts_before_the_fuller_node(ledger: Ledger) -> None:
+    for uuid, mib in (("n1-0", 8184), ("n1-1", 8184), ("n2-0", 12276)):
+        ledger.hold(Grant(f"on-{uuid}", uuid[:2], {"main": (Slice(uuid, mib, tuple(range(30))),)}))
+    assert only(granted(ledger, slice_request("p", 4, 15))).card == "n2-0"
+
+
 def test_spread_takes_the_emptiest_node(ledger: Ledger) -> None:
     granted(ledger, slice_request("a", 8))
     assert granted(ledger, slice_request("b", 4, policy="spread")).node == "n2"
