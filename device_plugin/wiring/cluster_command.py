@@ -16,6 +16,6 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to stop. Raises SettingsError before anything is started."""
     loaded = settings.load(settings.ClusterSettings, vars(args), os.environ)
     settings.require(loaded.pod_name, "podName")
-    from device_plugin.wiring import cluster
+    from device_plugin.wiring.cluster import run as serve
 
-    return run_service(lambda stop: cluster.run(loaded, stop))
+    return run_service(lambda stop: serve(loaded, stop))

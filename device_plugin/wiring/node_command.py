@@ -16,6 +16,6 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to stop. Raises SettingsError before anything is started."""
     loaded = settings.load(settings.NodeSettings, vars(args), os.environ)
     settings.require(loaded.node_name, "nodeName")
-    from device_plugin.wiring import node
+    from device_plugin.wiring.node import run as serve
 
-    return run_service(lambda stop: node.run(loaded, stop))
+    return run_service(lambda stop: serve(loaded, stop))

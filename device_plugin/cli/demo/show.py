@@ -14,7 +14,8 @@ from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.refusal import gib
 
 if TYPE_CHECKING:
-    from device_plugin.cli.demo.api import Api, Object
+    from device_plugin.cli.demo.api import Api
+    from device_plugin.embedded.person import Object
 
 BAR = 30
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import yaml
 
-from device_plugin.cli.demo.api import Api, Object
+from device_plugin.cli.demo.api import Api
 from device_plugin.cli.demo.show import Page
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant, Slice
+from device_plugin.embedded.person import Object
 
 WAIT_SECONDS = 25.0
 FITTING = ("notebook-a", "notebook-b", "trainer", "inference", "greedy")

@@ -1,0 +1,74 @@
+"""A witness in every container: it sees the files that the container got, and holds them against the pod's grant."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.masks import unit_mask
+from vgpu_runtime import config, paths
+
+MIB = 1 << 20
+Key = tuple[str, str]
+"""Pod UID and container name."""
+
+
+class Witness:
+    """Called by the runtime for each container that starts. `wrong` says in words what was not as granted."""
+
+    def __init__(self, group_units: int = 1) -> None:
+        self._group_units = group_units
+        self._lock = threading.Lock()
+        self._seen: dict[Key, config.SliceConfig] = {}
+        self.started = 0
+        self.wrong: list[str] = []
+
+    def __call__(
+        self, pod: Mapping[str, Any], container: str, files: Mapping[str, bytes], env: Mapping[str, str]
+    ) -> None:
+        """See one container start; it then runs until it is deleted."""
+        del env
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        fault = ""
+        try:
+            seen = config.parse(files[paths.CONTAINER_CONFIG].decode())
+            fault = self._difference(pod, container, seen)
+        except (KeyError, ValueError) as error:
+            fault = f"its config cannot be read: {error!r}"
+        with self._lock:
+            self.started += 1
+            if fault:
+                self.wrong.append(f"pod {name} container {container}: {fault}")
+            else:
+                self._seen[(uid, container)] = seen
+
+    def overlaps(self, live: set[str], capacity: Mapping[str, int]) -> list[str]:
+        """What pods of the `live` UIDs hold twice, from their own config files. `capacity` is in MiB by card."""
+        with self._lock:
+            held = [(key, card) for key, seen in self._seen.items() if key[0] in live for card in seen.cards]
+        found = []
+        masks: dict[str, int] = {}
+        memory: dict[str, int] = {}
+        for key, card in held:
+            if masks.get(card.uuid, 0) & card.mask:
+                found.append(f"a core group of {card.uuid} is held twice, once by {key}")
+            masks[card.uuid] = masks.get(card.uuid, 0) | card.mask
+            memory[card.uuid] = memory.get(card.uuid, 0) + card.mem_bytes // MIB
+        found += [f"{uuid} holds {mib} MiB" for uuid, mib in memory.items() if mib > capacity[uuid]]
+        return found
+
+    def forget(self) -> None:
+        """Start a new round."""
+        with self._lock:
+            self._seen.clear()
+
+    def _difference(self, pod: Mapping[str, Any], container: str, seen: config.SliceConfig) -> str:
+        grant = Grant.decode(pod["metadata"]["annotations"]["vgpu.io/grant"])
+        wanted = sorted(
+            (s.card, s.mem_mib * MIB, unit_mask(s.cores, self._group_units))
+            for s in grant.containers[container]
+        )
+        got = sorted((card.uuid, card.mem_bytes, card.mask) for card in seen.cards)
+        if (seen.pod, seen.container) != (pod["metadata"]["uid"], container):
+            return f"it got the config of pod {seen.pod} container {seen.container}"
+        return "" if got == wanted else f"it got {got}, its grant says {wanted}"
