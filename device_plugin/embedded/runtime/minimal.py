@@ -83,7 +83,7 @@ class MinimalRuntime:
             edits = self._cdi.resolve(spec.devices)
             for source, _ in edits.devices:
                 Path(source).stat()
-            files = {mount.target: Path(mount.source).read_bytes() for mount in edits.mounts}
+            files = {mount.target: _content(Path(mount.source)) for mount in edits.mounts}
         except (CdiError, OSError) as error:
             raise CreateError(str(error)) from None
         container = MinimalContainer(spec, self._end, stubborn=self._stubborn(spec))
@@ -117,3 +117,8 @@ class MinimalRuntime:
         self._groups.remove(container.spec.pod_uid, container.id)
         container.exit_code = code
         self._on_exit(container)
+
+
+def _content(source: Path) -> bytes:
+    """What a file holds; nothing for a folder, which has to be there all the same."""
+    return b"" if source.is_dir() else source.read_bytes()
