@@ -66,7 +66,7 @@ class Agent:
         advertiser: Advertiser,
         publisher: Publisher,
         reclaimer: Reclaimer,
-        preflight: Callable[[], None],
+        preflight: Callable[[], bool],
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -96,8 +96,8 @@ class Agent:
             self._inventory.look()
         cards = self._inventory.cards()
         self._advertiser.step(cards)
-        if self._is_due("preflight", PREFLIGHT_SECONDS):
-            self._preflight()
+        if self._is_due("preflight", PREFLIGHT_SECONDS) and not self._preflight():
+            self._due["preflight"] = self._clock() + SCAN_SECONDS
         self._publisher.step(cards, serving=self._advertiser.serving and not self._draining)
         self._reclaimer.sweep()
 

@@ -27,8 +27,8 @@ class Preflight:
         self._foreign: dict[str, str] = {}
         self.problems: tuple[str, ...] = ()
 
-    def check(self, node: Node | None) -> None:
-        """Look at folders, sockets and what the node says of itself (None: it could not be asked)."""
+    def check(self, node: Node | None) -> bool:
+        """Look at folders, sockets and what the node (None: it cannot be asked) says of itself; True if all is well."""
         found = [*self._local(), *(_versions(node) if node else ()), *self._foreign.values()]
         self.problems = tuple(found)
         for problem in found:
@@ -38,6 +38,7 @@ class Preflight:
             if node is not None and problem not in self._posted:
                 self._posted.add(problem)
                 self._api.node_event("Preflight", problem)
+        return not found
 
     def look_for_others(self, node: Node, ours: Iterable[Resource], sockets: Iterable[Path]) -> None:
         """Before the first registration: resources of ours that the node has already, though we never served them."""

@@ -1,0 +1,132 @@
+"""A node with a real agent process, and a test that plays the allocator: it binds pods with grants of its own."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import urllib3
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.embedded.apiserver import EmbeddedApiServer
+from device_plugin.embedded.kubelet import Kubelet, Timing
+from device_plugin.embedded.services import Service
+from vgpu_runtime import sim
+
+ALLOCATOR = "system:serviceaccount:vgpu-system:vgpu-cluster"
+AGENT = "system:serviceaccount:vgpu-system:vgpu-node"
+FAST = Timing(retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05)
+CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+class OneNode:
+    """API server, kubelet with minimal containers, agent. `seen` has the files of each container that started."""
+
+    def __init__(self, cards: str = CARDS, flags: Sequence[str] = (), *, kubelet: bool = True) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="node-"))
+        self.machine, self.state = self.root / "machine", self.root / "state"
+        sim.build(sim.parse(cards), self.machine)
+        self.api = EmbeddedApiServer()
+        self.api.start()
+        self.http = urllib3.PoolManager()
+        self.seen: dict[str, list[Mapping[str, bytes]]] = {}
+        self.kubelet = Kubelet(
+            "n1", self.root, self.api.url, "system:node:n1", 1, timing=FAST, on_start=self._started
+        )
+        token = self.root / "token"
+        token.write_text(AGENT)
+        arguments = {
+            "--kube-server": self.api.url, "--kube-token-file": token, "--node-name": "n1", "--root": self.machine,
+            "--simulated": self.machine, "--kubelet-dir": self.kubelet.kubelet_dir, "--cdi-dir": self.kubelet.cdi_dir,
+            "--process-groups": self.kubelet.process_groups, "--state-dir": self.state,
+            "--http-listen": "127.0.0.1:0", "--drain-seconds": "0",
+        }  # fmt: skip
+        words = [str(word) for pair in arguments.items() for word in pair]
+        self.agent = Service("agent", ["node", *words, *flags], self.root / "agent.log", {})
+        if kubelet:
+            self.kubelet.start()
+        self.agent.start()
+        self.agent.wait()
+
+    def close(self) -> None:
+        self.agent.kill()
+        self.kubelet.stop()
+        self.http.clear()
+        self.api.stop()
+        shutil.rmtree(self.root)
+
+    def _started(self, pod: Mapping, _name: str, files: Mapping[str, bytes], _env: Mapping[str, str]) -> None:
+        self.seen.setdefault(pod["metadata"]["name"], []).append(files)
+
+    def call(self, method: str, path: str, body: object = None, user: str = ALLOCATOR) -> dict:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {user}"}
+        response = self.http.request(method, self.api.url + path, json=body, headers=headers)
+        assert response.status < 300 or response.status == 404, response.data
+        return response.json()
+
+    def inventory(self) -> Inventory | None:
+        text = (
+            self.call("GET", "/api/v1/nodes/n1")
+            .get("metadata", {})
+            .get("annotations", {})
+            .get("vgpu.io/cards")
+        )
+        return Inventory.decode(text) if text else None
+
+    def until_serving(self) -> Inventory:
+        until(lambda: (found := self.inventory()) is not None and found.serving, self.agent.log_tail())
+        found = self.inventory()
+        assert found is not None
+        return found
+
+    def place(self, name: str, slice_: Slice, mem: int, cores: int) -> str:
+        """Create and bind a pod; returns its UID."""
+        limits = {"hygon.com/dcu-mem": str(mem), "hygon.com/dcu-cores": str(cores)}
+        spec = {
+            "schedulerName": "vgpu-scheduler",
+            "containers": [{"name": "main", "image": "host", "resources": {"limits": limits}}],
+        }
+        pod = self.call(
+            "POST", self._pods(), {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        )
+        uid = str(pod["metadata"]["uid"])
+        grant = Grant(uid, "n1", {"main": (slice_,)})
+        body = {
+            "apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"},
+            "metadata": {"name": name, "uid": uid, "annotations": {"vgpu.io/grant": grant.encode()}},
+        }  # fmt: skip
+        self.call("POST", f"{self._pods()}/{name}/binding", body)
+        return uid
+
+    def phase(self, name: str) -> str:
+        pod = self.call("GET", f"{self._pods()}/{name}")
+        return str(pod["status"].get("phase")) if pod["kind"] == "Pod" else "gone"
+
+    def delete(self, name: str) -> None:
+        self.call("DELETE", f"{self._pods()}/{name}", {"gracePeriodSeconds": 0})
+
+    def probe(self, path: str) -> tuple[int, str]:
+        """Status and body of the agent's own HTTP."""
+        answer = self.http.request("GET", f"http://{self.agent.addresses['http']}{path}")
+        return answer.status, answer.data.decode()
+
+    def left(self) -> list[Path]:
+        """Files of slices, and specs."""
+        slices = [path for path in (self.state / "slices").rglob("*") if path.is_file()]
+        return [*slices, *self.kubelet.cdi_dir.iterdir()]
+
+    def allocatable(self) -> dict[str, str]:
+        return dict(self.call("GET", "/api/v1/nodes/n1").get("status", {}).get("allocatable", {}))
+
+    @staticmethod
+    def _pods() -> str:
+        return "/api/v1/namespaces/default/pods"

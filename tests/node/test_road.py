@@ -1,0 +1,143 @@
+"""A real agent process between a kubelet and an API server."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from device_plugin.core.grants import Slice
+from tests.node.one_node import OneNode, until
+from vgpu_runtime import config, sim
+
+Make = Callable[..., OneNode]
+NO_HYGON = "version: v1\ncards: [{preset: amd-60cu-16gib, count: 2}]"
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    nodes: list[OneNode] = []
+
+    def build(*args: object, **options: object) -> OneNode:
+        nodes.append(OneNode(*args, **options))
+        return nodes[-1]
+
+    yield build
+    for node in nodes:
+        node.close()
+
+
+def test_a_pod_gets_its_slice_and_leaves_nothing(make: Make) -> None:
+    node = make()
+    card = node.until_serving().cards[0]
+    uid = node.place("one", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
+    until(lambda: node.phase("one") == "Running", node.agent.log_tail())
+    (limit,) = config.parse(node.seen["one"][0]["/etc/vgpu/vgpu.conf"].decode()).cards
+    assert (limit.uuid, limit.mem_bytes, limit.mask) == (card.uuid, 4092 << 20, 0b111)
+    assert 'pod="one"' in node.probe("/metrics")[1]
+    assert node.probe("/readyz")[0] == 200
+    assert any(uid in str(path) for path in node.left())
+    node.delete("one")
+    until(lambda: not node.left(), "files gone", 10)
+    assert 'pod="one"' not in node.probe("/metrics")[1]
+
+
+def test_twenty_pods_in_flight_each_get_their_own_grant(make: Make) -> None:
+    node = make(NO_HYGON, ["--prefixes", "{'1002': hygon.com/dcu}"])
+    cards = node.until_serving().cards
+    placed = {f"p{i}": Slice(cards[i % 2].uuid, 1023 + i % 3, (3 * i, 3 * i + 1)) for i in range(20)}
+    for name, slice_ in placed.items():
+        node.place(name, slice_, mem=1, cores=2)
+    for name in placed:
+        until(lambda name=name: node.phase(name) == "Running", node.agent.log_tail())
+    for name, slice_ in placed.items():
+        for files in node.seen[name]:
+            (limit,) = config.parse(files["/etc/vgpu/vgpu.conf"].decode()).cards
+            assert (limit.uuid, limit.mem_bytes >> 20) == (slice_.card, slice_.mem_mib)
+            assert limit.mask == sum(1 << core for core in slice_.cores)
+
+
+def test_a_restarted_kubelet_finds_the_agent_again(make: Make) -> None:
+    node = make()
+    card = node.until_serving().cards[0]
+    node.kubelet.restart()
+    # Pods that come in between are rejected: no plugin can help it.
+    until(lambda: node.agent.log_tail(50).count("registered with the kubelet") == 2, "registered again")
+    node.until_serving()
+    node.place("one", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
+    until(lambda: node.phase("one") == "Running", node.agent.log_tail())
+
+
+def test_what_ended_while_the_agent_was_dead_is_reclaimed_at_its_start(make: Make) -> None:
+    node = make()
+    cards = node.until_serving().cards
+    for i, card in enumerate(cards):
+        node.place(f"p{i}", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
+    for i in range(2):
+        until(lambda i=i: node.phase(f"p{i}") == "Running", node.agent.log_tail())
+    node.agent.kill()
+    node.delete("p0")
+    until(lambda: node.phase("p0") == "gone", "p0 gone")
+    assert any("p0" in path.read_text() for path in (node.state / "slices").glob("*/*/record.json"))
+    node.agent.start()
+    node.agent.wait()
+    until(lambda: len(list((node.state / "slices").glob("*/*"))) == 1, "p0 reclaimed", 10)
+    assert node.phase("p1") == "Running"
+
+
+def test_an_absent_kubelet_is_waited_for_and_readyz_says_so(make: Make) -> None:
+    node = make(kubelet=False)
+    until(lambda: "kubelet" in node.probe("/readyz")[1], "a reason")
+    assert node.probe("/readyz")[0] == 503
+    assert node.probe("/healthz")[0] == 200
+    node.kubelet.start()
+    node.until_serving()
+    until(lambda: node.probe("/readyz")[0] == 200, node.probe("/readyz")[1])
+
+
+def test_an_agent_without_api_server_advertises_and_publishes_later(make: Make) -> None:
+    node = make()
+    node.until_serving()
+    node.api.stop()
+    node.agent.kill()
+    node.agent.start()
+    node.agent.wait()
+    until(lambda: "API server" in node.probe("/readyz")[1], "a reason")
+    until(lambda: "kubelet" not in node.probe("/readyz")[1], "registered all the same")
+    node.api.start()
+    until(lambda: node.probe("/readyz")[0] == 200, node.probe("/readyz")[1])
+    assert node.until_serving()
+
+
+def test_a_sick_card_takes_its_own_tickets_and_no_others(make: Make) -> None:
+    node = make()
+    cards = node.until_serving().cards
+    node.place("one", Slice(cards[0].uuid, 4092, (0, 1, 2)), mem=4, cores=3)
+    until(lambda: node.phase("one") == "Running", node.agent.log_tail())
+    sim.set_health(node.machine, cards[1].uuid, ok=False)
+    until(lambda: node.allocatable().get("hygon.com/dcu-mem") == "16", "half of the tickets unhealthy")
+    assert node.allocatable()["hygon.com/dcu"] == "1"
+    until(lambda: (found := node.inventory()) and not found.cards[1].healthy, "published")
+    sim.set_health(node.machine, cards[1].uuid, ok=True)
+    until(lambda: node.allocatable().get("hygon.com/dcu-mem") == "32", "healthy again")
+    assert node.phase("one") == "Running"
+
+
+def test_a_terminated_agent_says_first_that_it_does_not_serve(make: Make) -> None:
+    node = make()
+    node.until_serving()
+    node.agent.stop()
+    found = node.inventory()
+    assert found is not None
+    assert not found.serving
+
+
+def test_a_broken_card_leaves_the_others_at_work(make: Make) -> None:
+    node = make()
+    assert len(node.until_serving().cards) == 2
+    node.agent.kill()
+    (node.machine / "sys/devices/virtual/kfd/kfd/topology/nodes/1/properties").write_text("rubbish\n")
+    node.agent.start()
+    node.agent.wait()
+    until(
+        lambda: (found := node.inventory()) and len(found.cards) == 1 and found.serving, node.agent.log_tail()
+    )
+    assert "nodes/1/properties" in node.agent.log_tail(60)
