@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 READY_SECONDS = 30.0
+# Ends the service when our process ends, however that happens: PR_SET_PDEATHSIG of prctl(2).
+_TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class ServiceError(Exception):
@@ -21,7 +23,8 @@ class Service:
     def __init__(self, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
         self.name = name
         self.addresses: dict[str, str] = {}
-        self._arguments = [sys.executable, "-m", "device_plugin", *arguments]
+        service = [sys.executable, "-m", "device_plugin", *arguments]
+        self._arguments = [sys.executable, "-S", "-c", _TIED, *service]
         self._log = log
         self._env = {**os.environ, **env}
         self._process: subprocess.Popen[str] | None = None

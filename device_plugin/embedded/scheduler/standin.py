@@ -107,7 +107,7 @@ class SchedulerStandIn:
         api = Api(self._api_url, self._token)
         while not self._stop.is_set():
             # A process that lost the Lease ends, and its successor has another identity.
-            identity = f"{self._pod_name}_{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
+            identity = f"{self._pod_name}_{uuid.uuid4()}"
             elector = Elector(api, *self._lease, identity, self._timing, self._gate)
             if elector.acquire(self._stop):
                 self._lead(elector)

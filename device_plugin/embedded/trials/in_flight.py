@@ -23,7 +23,7 @@ from vgpu_runtime import sim
 
 NODE = "n"
 CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 16}\n"
-ROUND_SECONDS = 120.0
+ROUND_SECONDS = 20.0
 
 
 @dataclass
@@ -79,7 +79,7 @@ def _round(
         done = [pod for pod in shown if phase(pod) in ("Running", "Failed")]
         return shown if len(done) == pods else None
 
-    shown = until(f"{pods} pods of seed {seed} to run", settled, ROUND_SECONDS)
+    shown = until(f"{pods} pods of seed {seed} to run", settled, ROUND_SECONDS, person)
     running = {pod["metadata"]["uid"] for pod in shown if phase(pod) == "Running"}
     result.failed += pods - len(running)
     overlaps = witness.overlaps(running, capacity)
@@ -87,7 +87,7 @@ def _round(
     for text in overlaps[:10]:
         print(text)
     delete_all(person, names)
-    until("all pods to be gone", lambda: True if not person.pods() else None, ROUND_SECONDS)
+    until("all pods to be gone", lambda: True if not person.pods() else None, ROUND_SECONDS, person)
     witness.forget()
     result.mismatches = len(witness.wrong)
 

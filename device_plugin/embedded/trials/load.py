@@ -48,15 +48,17 @@ def delete_all(person: Person, names: Sequence[str]) -> None:
         list(pool.map(person.delete, names))
 
 
-def until(what: str, look: Callable[[], T | None], seconds: float) -> T:
-    """What `look` finds, once it finds something. Raises TrialError after `seconds`."""
+def until(what: str, look: Callable[[], T | None], seconds: float, person: Person) -> T:
+    """What `look` finds, once it finds something. Raises TrialError after `seconds`, with the pods that hang."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = look()
         if found is not None:
             return found
         time.sleep(LOOK_SECONDS)
-    raise TrialError(f"waited {seconds:.0f} s for {what}")
+    hanging = [pod for pod in person.pods() if phase(pod) != "Running"][:5]
+    shown = "".join(f"\n{pod['metadata']['name']}: {pod['status']}" for pod in hanging)
+    raise TrialError(f"waited {seconds:.0f} s for {what}{shown}")
 
 
 def phase(pod: Object) -> str:
