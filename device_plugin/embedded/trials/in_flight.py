@@ -23,7 +23,7 @@ from vgpu_runtime import sim
 
 NODE = "n"
 CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 16}\n"
-ROUND_SECONDS = 20.0
+ROUND_SECONDS = 120.0
 
 
 @dataclass
