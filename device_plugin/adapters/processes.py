@@ -18,11 +18,18 @@ class CgroupProcesses:
     """Reads the cgroup tree at `root` (/sys/fs/cgroup)."""
 
     def __init__(self, root: Path) -> None:
+        self._root = root
         self._trees = [root] if (root / "cgroup.controllers").exists() else [root / name for name in V1_TREES]
 
     def live(self, pod: str) -> bool:
-        """True while any process is in the pod's cgroup or one below it."""
-        return any(_populated(folder) for folder in self._folders(pod))
+        """True while any process is in the pod's cgroup or one below it, and while there is no tree to tell."""
+        return bool(self.problem()) or any(_populated(folder) for folder in self._folders(pod))
+
+    def problem(self) -> str:
+        """Why nobody can tell which pods live; empty if all is well."""
+        if any((tree / top).is_dir() for tree in self._trees for top in KUBEPODS):
+            return ""
+        return f"no cgroups of pods below {self._root}: mount the host's cgroup tree there, or set cgroupRoot"
 
     def _folders(self, pod: str) -> Iterator[Path]:
         names = (f"pod{pod}", f"pod{pod.replace('-', '_')}.slice")
@@ -44,6 +51,10 @@ class ProcessGroups:
         except OSError:
             return False
         return any(_exists(file) for file in files)
+
+    def problem(self) -> str:
+        """None: no file, no process."""
+        return ""
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:

@@ -7,20 +7,21 @@ listens to our tickets.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from device_plugin.core.cards import Card
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.allocate import Allocator
-from device_plugin.node.ports import Plugin, PodResources
+from device_plugin.node.ports import Plugin
 from device_plugin.node.records import Records, ticket_use
 from device_plugin.node.tickets import Resource, resources, unhealthy
 
 log = logging.getLogger(__name__)
 
-# So long after Allocate the kubelet shows the pod, or has rejected it.
-SHOWN_SECONDS = 30.0
+# So long after Allocate a container may take to start, pulling its image, and only then has a record. The kubelet is
+# not asked: a List outside of PreStartContainer could make it hand the same tickets out twice (kubernetes#137534).
+PULL_SECONDS = 1800.0
 # So long a registered kubelet may take to open its stream before we register again.
 STREAM_SECONDS = 3.0
 
@@ -32,14 +33,12 @@ class Advertiser:
         self,
         make: Callable[[str], Plugin],
         socket: Path,
-        kubelet: PodResources,
         records: Records,
         allocator: Allocator,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = make
         self._socket = socket
-        self._kubelet = kubelet
         self._records = records
         self._allocator = allocator
         self._clock = clock
@@ -92,23 +91,13 @@ class Advertiser:
 
     def _update(self, cards: Sequence[Card]) -> None:
         sick = [card for card in cards if not card.healthy]
-        shown = self._shown() if sick else {}
         for resource, plugin in self._plugins.items():
             bad: Iterable[str] = ()
             if sick:
                 granted = ticket_use(self._records.all(), resource.name)
-                held = shown.get(resource.name, set()) | self._allocator.given(resource.name, SHOWN_SECONDS)
-                held = held.union(*granted.values())
+                held = self._allocator.given(resource.name, PULL_SECONDS).union(*granted.values())
                 bad = unhealthy(resource, sick, granted, held)
             plugin.update({ticket: ticket not in bad for ticket in resource.tickets()})
-
-    def _shown(self) -> Mapping[str, set[str]]:
-        """Tickets that the kubelet has given to anybody, by resource."""
-        shown: dict[str, set[str]] = {}
-        for holder in self._kubelet.list():
-            for name, tickets in holder.tickets.items():
-                shown.setdefault(name, set()).update(tickets)
-        return shown
 
     def _connect(self) -> None:
         kubelet = _identity(self._socket)

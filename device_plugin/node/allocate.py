@@ -18,16 +18,17 @@ from device_plugin.core.pods import Pod
 from device_plugin.node.arbiter import rival
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.inject import KIND, Injector, cdi_name
+from device_plugin.node.pipes import Pipes
 from device_plugin.node.ports import Api, PodLookupError, PodResources, Processes
 from device_plugin.node.records import Record, Records
 from device_plugin.node.tickets import suffixes
-from vgpu_runtime import vdev
+from vgpu_runtime.config import ConfigError
 
 log = logging.getLogger(__name__)
 
 # The kubelet gives PreStartContainer 30 s, and backs off for much longer when it fails than we wait here.
 WAIT_SECONDS = 10.0
-LOOK_SECONDS = 0.05
+LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 
 
 class NotNowError(VgpuError):
@@ -60,7 +61,7 @@ class Allocator:
         self._injector = injector
         self._cards = cards
         self._given: dict[str, dict[str, float]] = {}
-        self._pipes: dict[str, int] = {}
+        self._pipes = Pipes()
         self._stop = threading.Event()
         # Deciding and writing go together: what one container is given, no other may find free.
         self.lock = threading.Lock()
@@ -76,20 +77,22 @@ class Allocator:
         return f"{KIND}={cdi_name(resource, tickets)}"
 
     def given(self, resource: str, seconds: float) -> set[str]:
-        """Tickets that Allocate saw in the last `seconds`: the kubelet may not show them yet."""
+        """Tickets that Allocate saw in the last `seconds` and whose container has not started yet."""
         since = time.monotonic() - seconds
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
         deadline = time.monotonic() + WAIT_SECONDS
+        pause = LOOK_SECONDS
         while True:
             try:
                 self._try(resource, frozenset(tickets))
             except NotNowError as error:
-                if not error.waiting or time.monotonic() > deadline or self._stop.wait(LOOK_SECONDS):
+                if not error.waiting or time.monotonic() > deadline or self._stop.wait(pause):
                     log.warning("%s: %s", cdi_name(resource, tickets), error)
                     raise
+                pause = min(2 * pause, MOST_LOOK_SECONDS)
             else:
                 return
 
@@ -103,21 +106,22 @@ class Allocator:
         carrier = carrying(pod, holder.container, resource)
         with self.lock:
             record = self._admit(pod, holder, resource, tickets, slices)
-            name = record.names[resource]
             if resource == carrier:
                 record = replace(record, slices=slices, pipes=self._choose_pipes(record, slices))
-            self._records.put(record)
-            if resource == carrier:
-                self._injector.carry(record, name, self._cards())
-                log.info(
-                    "pod %s/%s container %s gets %s",
-                    pod.namespace,
-                    pod.name,
-                    holder.container,
-                    _shown(slices),
-                )
-            else:
-                self._injector.mark(record, name, resource)
+            try:
+                self._write(record, resource, carried=resource == carrier)
+            except (OSError, ConfigError) as error:
+                raise NotNowError(f"its files cannot be written: {error}") from error
+
+    def _write(self, record: Record, resource: str, *, carried: bool) -> None:
+        self._records.put(record)
+        for ticket in record.tickets[resource]:
+            self._given.get(resource, {}).pop(ticket, None)
+        if carried:
+            self._injector.carry(record, record.names[resource], self._cards())
+            log.info("%s gets %s", _who(record), _shown(record.slices))
+        else:
+            self._injector.mark(record, record.names[resource], resource)
 
     def _holder(self, resource: str, tickets: frozenset[str]) -> Holder:
         """The one container that holds exactly these tickets."""
@@ -192,13 +196,11 @@ class Allocator:
         pipes = {}
         for s in slices:
             if self._cards()[s.card].hygon:
-                others = [
-                    r.pipes[s.card] for r in self._records.all() if r.key != record.key and s.card in r.pipes
-                ]
-                pipe = vdev.free_pipe(others, self._pipes.get(s.card))
+                beside = [r for r in self._records.all() if r.key != record.key and s.card in r.pipes]
+                pipe = self._pipes.take(s.card, [r.pipes[s.card] for r in beside], record.pipes.get(s.card))
                 if pipe is None:
                     raise NotNowError(f"card {s.card} has no free pipe", waiting=True)
-                pipes[s.card] = self._pipes[s.card] = pipe
+                pipes[s.card] = pipe
         return pipes
 
 

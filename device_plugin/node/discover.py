@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from device_plugin.core import masks, units
 from device_plugin.core.cards import Card
 from device_plugin.core.machine import FoundCard, Scan
+from vgpu_runtime import vdev
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +46,21 @@ class Discovery:
         """The cards of a scan that we share, by uuid. What is left out, and what is broken, is logged once."""
         for problem in scan.problems:
             self._say(logging.ERROR, problem)
-        shared = []
+        shared: list[LocalCard] = []
         for found in scan.cards:
             prefix = self._prefixes.get(found.vendor)
             if prefix is None:
                 self._say(logging.INFO, f"card {found.pci} is of vendor {found.vendor:04x}: not shared")
             elif {found.uuid, found.pci} & self._exclude:
                 self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
+            elif why := _unfit(found):
+                self._say(logging.ERROR, f"card {found.uuid} at {found.pci} is not shared: {why}")
+            elif any(local.card.uuid == found.uuid for local in shared):
+                self._say(
+                    logging.ERROR,
+                    f"card {found.uuid} at {found.pci} is not shared: another has this id. If the card is partitioned,"
+                    " set it back to one partition (SPX)",
+                )
             else:
                 shared.append(LocalCard(self._card(found, prefix), found))
         return tuple(sorted(shared, key=lambda local: local.card.uuid))
@@ -78,3 +87,14 @@ class Discovery:
         if text not in self._said:
             self._said.add(text)
             log.log(level, "%s", text)
+
+
+def _unfit(found: FoundCard) -> str:
+    """Why a card cannot be cut; empty if it can."""
+    if found.vendor == HYGON and found.compute_units > vdev.MAX_UNITS:
+        return (
+            f"it has {found.compute_units} compute units, its vendor's slices hold at most {vdev.MAX_UNITS}"
+        )
+    if found.compute_units < masks.group_units(xcc=found.xcc, paired=found.paired):
+        return f"its {found.compute_units} compute units are less than one core group"
+    return ""

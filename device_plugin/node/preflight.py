@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from device_plugin.core.pods import Node
@@ -18,10 +18,11 @@ LEAST_KUBELET, LEAST_CONTAINERD, LEAST_CRIO = (1, 31), (1, 7), (1, 28)
 class Preflight:
     """Checks, and tells what is wrong: in the log, as an event on the node, and in `problems` for /readyz."""
 
-    def __init__(self, api: Api, cdi: Path, state: Path, kubelet: Path) -> None:
+    def __init__(self, api: Api, cdi: Path, state: Path, kubelet: Path, processes: Callable[[], str]) -> None:
         self._api = api
         self._folders = {"cdiDir": cdi, "stateDir": state}
         self._kubelet = kubelet
+        self._processes = processes
         self._said: set[str] = set()
         self._posted: set[str] = set()
         self._foreign: dict[str, str] = {}
@@ -57,6 +58,8 @@ class Preflight:
         for setting, folder in self._folders.items():
             if not os.access(folder, os.W_OK):
                 yield f"{setting} {folder} cannot be written: mount it into the agent's pod"
+        if problem := self._processes():
+            yield problem
         if not (self._kubelet / "pod-resources").is_dir():
             yield f"no pod-resources folder in {self._kubelet}: the kubelet's PodResources API is needed (kubeletDir)"
 

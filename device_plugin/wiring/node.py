@@ -1,6 +1,7 @@
 """The node agent, put together."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -71,11 +72,9 @@ class Service:
         peers = Peers(self._api, self._pod_resources, processes, self._active.active)
         self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
         self._plugins = kubelet / "device-plugins"
-        advertiser = Advertiser(
-            self._plugin, self._plugins / "kubelet.sock", self._pod_resources, self._records, self._allocator
-        )
+        advertiser = Advertiser(self._plugin, self._plugins / "kubelet.sock", self._records, self._allocator)
         reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator.lock)
-        self._preflight = Preflight(self._api, Path(settings.cdi_dir), state, kubelet)
+        self._preflight = Preflight(self._api, Path(settings.cdi_dir), state, kubelet, processes.problem)
         self._agent = Agent(
             self._inventory, advertiser, Publisher(self._api), reclaimer,
             lambda: self._preflight.check(self._api.node()), settings.drain_seconds,
@@ -152,6 +151,11 @@ class Service:
 
 
 def _discovery(settings: NodeSettings) -> Discovery:
+    tails = [prefix.rpartition("/")[2] for prefix in settings.prefixes.values()]
+    if len(set(tails)) != len(set(settings.prefixes.values())):
+        raise SettingsError(
+            "prefixes: two of them end alike after the slash; tickets are named after that part"
+        )
     try:
         return Discovery(settings.prefixes, settings.mem_unit_mib, settings.exclude_cards)
     except ValueError as error:
@@ -162,4 +166,5 @@ def _discovery(settings: NodeSettings) -> Discovery:
 
 def run(settings: NodeSettings, stop: threading.Event) -> int:
     """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError, TooManyTicketsError."""
+    os.umask(0o022)  # containers of any user read what we write
     return Service(settings, stop).run()

@@ -14,6 +14,7 @@ TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology/nodes")
 PCI_DEVICES = Path("sys/bus/pci/devices")
 FRAMEBUFFER_HEAPS = (1, 2)  # public and private VRAM
 FIRST_RDNA = 10
+SHARED = ("dev/kfd", "dev/mkfd")
 MIB = 1 << 20
 
 
@@ -48,9 +49,13 @@ class KfdCards:
             return None
 
     def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
-        """/dev/kfd, which all cards share, and the render node of each card."""
-        names = ["dev/kfd", *(f"dev/dri/renderD{card.render_minor}" for card in cards)]
-        return [DeviceNode(f"/{name}", str(self._root / name)) for name in names]
+        """What all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
+
+        The runtime looks for them on the host, wherever the host's /dev is mounted for us.
+        """
+        shared = [name for name in SHARED if (self._root / name).exists()]
+        names = [*shared, *(f"dev/dri/renderD{card.render_minor}" for card in cards)]
+        return [DeviceNode(f"/{name}", f"/{name}") for name in names]
 
     def extras(self) -> Sequence[Mount]:
         """None: the kernel is the same inside."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from device_plugin.adapters.cards.kfd import KfdCards
-from device_plugin.core.machine import FoundCard, Mount
+from device_plugin.core.machine import DeviceNode, FoundCard, Mount
 from vgpu_runtime.paths import BUILD
 from vgpu_runtime.sim import vram
 
@@ -23,6 +23,10 @@ class SimulatedCards(KfdCards):
         """As the kernel would show it, which notices when a process dies."""
         vram.refresh(self._folder)
         return super().used_bytes(card)
+
+    def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
+        """The same paths, taken from the folder."""
+        return [DeviceNode(node.path, f"{self._folder}{node.path}") for node in super().devices(cards)]
 
     def extras(self) -> Sequence[Mount]:
         """The driver, its description of the cards, their sysfs, and the memory account that all processes share."""
