@@ -16,6 +16,7 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.embedded.person import Object
 
 WAIT_SECONDS = 25.0
+SHOWN = ("vgpu_slice_memory_limit_bytes", "vgpu_slice_memory_used_bytes", "vgpu_slice_core_groups")
 FITTING = ("notebook-a", "notebook-b", "trainer", "inference", "greedy")
 T = TypeVar("T")
 
@@ -42,9 +43,10 @@ def tell(api: Api, page: Page) -> None:
         _sees_its_slice(name, report, grants[name])
 
     page.title("One pod asks beyond its limit")
-    refused = _until("greedy to be refused", lambda: _report(api, "greedy", "error"))
+    refused = _until("greedy to ask", lambda: _report(api, "greedy", "error"))
     _expect(refused["error"] == "hipErrorOutOfMemory", f"greedy's 6 GiB ended in {refused['error']}")
-    neighbour = _until("inference to hold its memory", lambda: _held(api, "inference"))
+    neighbour = _until("inference to allocate", lambda: _report(api, "inference", "error"))
+    _expect(neighbour["error"] == "hipSuccess", f"inference's allocation ended in {neighbour['error']}")
     page.limit(refused, neighbour)
 
     page.title("One pod fits nowhere, and says why")
@@ -136,11 +138,6 @@ def _report(api: Api, name: str, key: str) -> Object | None:
     return None
 
 
-def _held(api: Api, name: str) -> Object | None:
-    lines = [json.loads(line) for line in api.logs(name).splitlines() if '"held_mib"' in line]
-    return lines[-1] if lines else None
-
-
 def _sees_its_slice(name: str, report: Object, grant: Grant) -> None:
     own = _slice(grant)
     _expect(report["total_mib"] == own.mem_mib, f"{name} sees {report['total_mib']} MiB, holds {own.mem_mib}")
@@ -156,7 +153,7 @@ def _reason(api: Api, name: str) -> str | None:
 
 
 def _slice_samples(api: Api) -> list[str]:
-    return [line for line in api.metrics("node") if line.startswith("vgpu_slice_")]
+    return [line for line in api.metrics("node") if line.startswith(SHOWN)]
 
 
 def _samples(api: Api) -> list[str] | None:
