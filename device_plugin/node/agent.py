@@ -94,6 +94,7 @@ class Agent:
         self._beat = self._clock()
         if self._is_due("scan", SCAN_SECONDS):
             self._inventory.look()
+            self._reclaimer.trim()
         cards = self._inventory.cards()
         self._advertiser.step(cards)
         if self._is_due("preflight", PREFLIGHT_SECONDS) and not self._preflight():

@@ -62,6 +62,7 @@ class Allocator:
         self._cards = cards
         self._given: dict[str, dict[str, float]] = {}
         self._pipes = Pipes()
+        self._told: set[str] = set()
         self._stop = threading.Event()
         # Deciding and writing go together: what one container is given, no other may find free.
         self.lock = threading.Lock()
@@ -136,9 +137,11 @@ class Allocator:
         return holders[0]
 
     def _duplicate(self, holders: Collection[Holder]) -> None:
-        names = " and ".join(f"{h.namespace}/{h.pod}" for h in holders)
+        names = " and ".join(sorted(f"{h.namespace}/{h.pod}" for h in holders))
         text = f"the kubelet gave the same tickets to {names}: delete one of these pods"
-        self._peers.api.node_event("DuplicateTickets", text)
+        if text not in self._told:
+            self._told.add(text)
+            self._peers.api.node_event("DuplicateTickets", text)
         raise NotNowError(text)
 
     def _admit(

@@ -93,7 +93,6 @@ class Meter:
     def _usage(self, record: Record) -> region.RegionUsage | None:
         path = self._records.folder(*record.key) / "region" / "usage"
         try:
-            region.trim(path)
             return region.read(path)
         except (region.RegionError, OSError):
             return None  # the tenant's to ruin: then nobody knows

@@ -1,5 +1,6 @@
 """Reclaim: which pods of this node still count, and the end of what is left of the others."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.node.inject import Injector
 from device_plugin.node.ports import Processes
 from device_plugin.node.records import Records
+from vgpu_runtime import region
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,13 @@ class Reclaimer:
                         now.container,
                     )
         return removed
+
+    def trim(self) -> None:
+        """Cut usage regions that tenants have grown back to their size: they lie on the host's disk."""
+        for record in self._records.all():
+            with contextlib.suppress(OSError):  # not carried yet, or just reclaimed
+                if region.trim(self._records.folder(*record.key) / "region" / "usage"):
+                    log.warning("pod %s/%s had grown its usage region", record.namespace, record.pod_name)
 
     def sweep_strays(self) -> None:
         """Remove specs of ours that no record names."""

@@ -112,9 +112,10 @@ def test_a_slice_waits_for_the_container_that_outlives_its_pod(parts: Parts) -> 
 def test_two_pods_with_the_same_tickets_are_both_named_with_the_cure(parts: Parts) -> None:
     for name, core in (("a", 0), ("b", 1)):
         parts.hold(parts.bind(name, [Slice(parts.uuids[0], 1023, (core,))], {MEM: "4"}), {MEM: T4})
-    with pytest.raises(NotNowError, match="delete one"):
-        parts.allocator.pre_start(MEM, T4)
-    ((_, message),) = parts.peer.events
+    for _ in range(3):
+        with pytest.raises(NotNowError, match="delete one"):
+            parts.allocator.pre_start(MEM, T4)
+    ((_, message),) = parts.peer.events  # one, however often the kubelet tries
     assert "default/a" in message
     assert "default/b" in message
     assert not parts.left()

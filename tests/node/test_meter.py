@@ -1,0 +1,65 @@
+"""Samples, and their absence."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from device_plugin.core.grants import Slice
+from device_plugin.node.meter import Meter
+from tests.node.parts import MEM, Parts, Peer
+from vgpu_runtime import region
+
+USED, LIMIT = "vgpu_slice_memory_used_bytes", "vgpu_slice_memory_limit_bytes"
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    made = Parts(tmp_path, Peer())
+    made.start()
+    pod = made.bind("a", [Slice(made.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
+    made.hold(pod, {MEM: ["dcu-mem-0"]})
+    made.allocator.pre_start(MEM, ["dcu-mem-0"])
+    return made
+
+
+def samples(parts: Parts) -> dict[tuple[str, ...], float]:
+    meter = Meter("n1", parts.records, parts.inventory, lambda _: None)
+    return {(r.name, *labels): value for r in meter() for labels, value in r.samples}
+
+
+def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
+    found = samples(parts)
+    labels = ("n1", parts.uuids[0], "default", "a", "main")
+    assert found[(LIMIT, *labels)] == 4092 << 20
+    assert found[("vgpu_slice_core_groups", *labels)] == 3
+    assert found[(USED, *labels)] == 0
+    assert found[("vgpu_card_memory_bytes", "n1", parts.uuids[1])] == 16368 << 20
+    assert "vgpu_card_memory_used_bytes" not in {name for name, *_ in found}, "the driver says nothing"
+
+
+@pytest.mark.parametrize(
+    "ruin",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"\xff" * region.SIZE),
+        lambda path: path.write_bytes(path.read_bytes()[:100]),
+        lambda path: path.unlink(),
+    ],
+)
+def test_a_region_that_the_tenant_ruined_has_no_samples(parts: Parts, ruin: Callable[[Path], object]) -> None:
+    (record,) = parts.records.all()
+    ruin(parts.records.folder(*record.key) / "region" / "usage")
+    names = {name for name, *_ in samples(parts)}
+    assert LIMIT in names
+    assert not {USED, "vgpu_slice_processes", "vgpu_slice_denied_allocations"} & names
+
+
+def test_a_region_that_the_tenant_has_grown_is_cut_back(parts: Parts) -> None:
+    (record,) = parts.records.all()
+    path = parts.records.folder(*record.key) / "region" / "usage"
+    with path.open("r+b") as file:
+        file.truncate(1 << 30)
+    parts.reclaimer.trim()
+    assert USED in {name for name, *_ in samples(parts)}
+    assert path.stat().st_size == region.SIZE

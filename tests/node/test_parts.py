@@ -1,0 +1,206 @@
+"""Tickets, overlaps, discovery, publishing and preflight, each on its own."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from device_plugin.core.cards import Card
+from device_plugin.core.grants import Slice
+from device_plugin.core.machine import FoundCard, Scan
+from device_plugin.core.pods import Node
+from device_plugin.node.arbiter import rival
+from device_plugin.node.discover import Discovery
+from device_plugin.node.preflight import Preflight
+from device_plugin.node.publish import LAST_DELAY, Publisher
+from device_plugin.node.records import Record, Records
+from device_plugin.node.tickets import Resource, TooManyTicketsError, resources, unhealthy
+from tests.node.parts import PREFIXES, Peer
+
+FOUND = FoundCard(
+    "GPU-1", 0x1D94, "Z100", "0000:19:00.0", 16368, 60, 1, paired=False, numa=0, gpu_id=7, render_minor=128
+)
+
+
+def card(found: FoundCard = FOUND, unit: int = 1024) -> Card:
+    (local,) = Discovery(PREFIXES, unit, ()).cards(Scan((found,)))
+    return local.card
+
+
+def test_a_card_is_cut_by_the_rules_of_its_hardware() -> None:
+    assert (card().units, card().core_groups, card().max_slices, card().family) == (
+        16,
+        60,
+        4,
+        "hygon.com/dcu",
+    )
+    rdna = card(replace(FOUND, vendor=0x1002, compute_units=80, paired=True))
+    assert (rdna.core_groups, rdna.group_units, rdna.max_slices, rdna.family) == (40, 2, 16, "amd.com/gpu")
+    xccs = card(replace(FOUND, vendor=0x1002, compute_units=304, xcc=8))
+    assert (xccs.core_groups, xccs.group_units) == (38, 8)
+
+
+@pytest.mark.parametrize(
+    ("found", "exclude"),
+    [
+        (replace(FOUND, vendor=0x10DE), ()),
+        (FOUND, ("GPU-1",)),
+        (FOUND, ("0000:19:00.0",)),
+        (replace(FOUND, compute_units=129), ()),
+        (replace(FOUND, vendor=0x1002, compute_units=4, xcc=8), ()),
+    ],
+)
+def test_cards_that_are_foreign_excluded_or_unfit_are_left_out(
+    found: FoundCard, exclude: tuple[str, ...]
+) -> None:
+    other = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0")
+    assert [local.card.uuid for local in Discovery(PREFIXES, 1024, exclude).cards(Scan((found, other)))] == [
+        "GPU-2"
+    ]
+
+
+def test_partitions_with_one_identity_are_not_taken_for_two_cards(caplog: pytest.LogCaptureFixture) -> None:
+    shared = Discovery(PREFIXES, 1024, ()).cards(Scan((FOUND, replace(FOUND, render_minor=129))))
+    assert [local.found.render_minor for local in shared] == [128]
+    assert "SPX" in caplog.text
+
+
+def test_too_many_tickets_say_what_to_set() -> None:
+    with pytest.raises(TooManyTicketsError, match="memUnitMiB"):
+        resources([card(unit=8)])
+    assert [(r.name, r.count) for r in resources([card()])] == [
+        ("hygon.com/dcu", 1),
+        ("hygon.com/dcu-mem", 16),
+        ("hygon.com/dcu-cores", 60),
+    ]
+
+
+def test_a_sick_card_spoils_its_own_tickets_and_free_ones_up_to_its_size_never_others() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(300):
+        cards = [replace(card(), uuid=f"GPU-{i}") for i in range(rng.randint(1, 4))]
+        (resource,) = (r for r in resources(cards) if r.name.endswith("-mem"))
+        tickets = resource.tickets()
+        rng.shuffle(tickets)
+        granted = {c.uuid: {tickets.pop() for _ in range(rng.randint(0, c.units))} for c in cards}
+        sick = [c for c in cards if rng.random() < 0.5]
+        bad = unhealthy(resource, sick, granted, set().union(*granted.values()))
+        for c in cards:
+            assert granted[c.uuid] <= bad if c in sick else not granted[c.uuid] & bad
+        assert len(bad) == sum(c.units for c in sick)
+
+
+def record(pod: str, *slices: Slice) -> Record:
+    return Record(pod, "default", f"name-{pod}", "main", slices)
+
+
+@pytest.mark.parametrize(
+    ("others", "wanted", "blocked"),
+    [
+        ([Slice("GPU-1", 1024, (0, 1))], Slice("GPU-1", 1024, (1, 2)), True),
+        ([Slice("GPU-1", 1024, (0, 1))], Slice("GPU-1", 1024, (2, 3)), False),
+        ([Slice("GPU-1", 1024, (0, 1))], Slice("GPU-2", 1024, (0, 1)), False),
+        ([Slice("GPU-1", 12000, (0,))], Slice("GPU-1", 4369, (1,)), True),
+        ([Slice("GPU-1", 12000, (0,))], Slice("GPU-1", 4368, (1,)), False),
+        ([Slice("GPU-1", 1, (i,)) for i in range(4)], Slice("GPU-1", 1, (9,)), True),
+        ([Slice("GPU-1", 1, (i,)) for i in range(3)], Slice("GPU-1", 1, (9,)), False),
+    ],
+)
+def test_what_cannot_be_side_by_side_waits_for_the_living(
+    others: list[Slice], wanted: Slice, blocked: bool
+) -> None:
+    cards = {name: replace(card(), uuid=name) for name in ("GPU-1", "GPU-2")}
+    records = [record(f"p{i}", slice_) for i, slice_ in enumerate(others)]
+    assert (rival("me", [wanted], cards, records, lambda _: True) is not None) == blocked
+    assert rival("me", [wanted], cards, records, lambda _: False) is None
+
+
+def test_a_record_that_cannot_be_read_takes_its_folder_with_it(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.put(record("good", Slice("GPU-1", 1, (0,))))
+    records.put(record("bad", Slice("GPU-1", 1, (1,))))
+    (records.folder("bad", "main") / "record.json").write_text("[null]")
+    again = Records(tmp_path)
+    again.load()
+    assert [r.pod for r in again.all()] == ["good"]
+    assert not (tmp_path / "slices/bad").exists()
+
+
+class Counting(Peer):
+    """An API server that is up or down, and counts what is written."""
+
+    inventory: str = ""
+    up = True
+    writes = 0
+
+    def node(self) -> Node | None:
+        return Node("n1", self.inventory) if self.up else None
+
+    def publish(self, inventory: str) -> bool:
+        if self.up:
+            self.writes += 1
+            self.inventory = inventory
+        return self.up
+
+
+def test_the_inventory_is_written_when_it_changes_and_never_otherwise() -> None:
+    clock, api = [0.0], Counting()
+    publisher = Publisher(api, lambda: clock[0])
+    for serving, writes in ((False, 1), (True, 2), (True, 2), (False, 3)):
+        for _ in range(100):
+            clock[0] += 1
+            publisher.step([card()], serving=serving)
+        assert api.writes == writes
+    Publisher(api, lambda: clock[0]).step([card()], serving=False)
+    assert api.writes == 3, "a restarted agent finds its own inventory"
+
+
+def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
+    clock, api = [0.0], Counting()
+    api.up = False
+    publisher = Publisher(api, lambda: clock[0])
+    publisher.step([card()], serving=True)
+    assert "API server" in publisher.why_not
+    api.up = True
+    clock[0] += LAST_DELAY
+    publisher.step([card()], serving=True)
+    assert (publisher.why_not, api.writes) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "runtime", "says"),
+    [
+        ("v1.30.9", "containerd://1.7.2", "kubelet v1.30.9"),
+        ("v1.31.0", "containerd://1.6.33", "containerd 1.6.33"),
+        ("v1.36.1", "cri-o://1.27.1", "cri-o 1.27.1"),
+        ("v1.31.0", "containerd://2.2.0", ""),
+        ("v1.36.0-embedded", "embedded://1", ""),
+        ("", "", ""),
+    ],
+)
+def test_preflight_names_what_is_too_old_once(tmp_path: Path, kubelet: str, runtime: str, says: str) -> None:
+    (tmp_path / "pod-resources").mkdir()
+    api = Peer()
+    preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: "")
+    node = Node("n1", kubelet=kubelet, runtime=runtime)
+    assert [preflight.check(node) for _ in range(3)] == [not says] * 3
+    assert [says in message for _, message in api.events] == ([True] if says else [])
+
+
+def test_preflight_names_another_plugin_on_our_resource(tmp_path: Path) -> None:
+    (tmp_path / "pod-resources").mkdir()
+    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "")
+    node = Node("n1", capacity={"hygon.com/dcu": "7"})
+    preflight.look_for_others(node, [Resource("hygon.com/dcu", 2)], [])
+    assert not preflight.check(node)
+    assert "another device plugin advertises hygon.com/dcu" in preflight.problems[0]
+
+
+def test_preflight_says_that_pods_cannot_be_watched(tmp_path: Path) -> None:
+    (tmp_path / "pod-resources").mkdir()
+    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "no cgroups")
+    assert not preflight.check(None)
+    assert preflight.problems == ("no cgroups",)
