@@ -14,7 +14,7 @@ from vgpu_runtime.sim import hip
 def rng() -> random.Random:
     """Randomness of a test; a failure shows the seed among the captured output."""
     seed = random.randrange(1 << 32)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    print(f"seed {seed}")
     return random.Random(seed)
 
 

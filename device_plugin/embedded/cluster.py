@@ -60,7 +60,7 @@ class EmbeddedCluster:
         self.root = root
         self.options = options or Options()
         self.api = EmbeddedApiServer()
-        self._cards = dict(nodes)
+        self.cards = dict(nodes)
         self.kubelets: dict[str, Kubelet] = {}
         self.agents: dict[str, Service] = {}
         self.replicas: list[Replica] = []
@@ -78,7 +78,7 @@ class EmbeddedCluster:
         """Start everything, and return when both services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
-            for index, name in enumerate(self._cards):
+            for index, name in enumerate(self.cards):
                 self._start_node(index, name)
             for index in range(self.options.replicas):
                 self._start_replica(f"vgpu-cluster-{index}")
@@ -114,7 +114,7 @@ class EmbeddedCluster:
 
     def _start_node(self, index: int, name: str) -> None:
         folder = self.root / name
-        sim.build(self._cards[name], self.machine(name))
+        sim.build(self.cards[name], self.machine(name))
         kubelet = Kubelet(
             name, folder, self.api.url, f"system:node:{name}", self.options.seed + index,
             image_mounts=self.options.image_mounts, on_start=self.options.on_start, timing=self.options.timing,

@@ -25,7 +25,7 @@ def test_killed_processes_break_neither_limit_nor_books(container: Slice, rng: r
 
     usage = region.read(container.region)
     report = f"over the limit {violations(truth)}, leaked {sum(usage.used_bytes)}, denied {usage.denied[0]}"
-    print(f"kills {KILLS}, {report}")  # noqa: T201 - the last line of hack/region-torture
+    print(f"kills {KILLS}, {report}")
     assert violations(truth) == 0
     assert (sum(usage.used_bytes), usage.live_slots) == (0, 0)
     assert usage.denied[0] > 0, "the processes never reached the limit: nothing was tried"

@@ -60,12 +60,12 @@ def test_a_bad_file_is_refused_with_its_name_and_the_cause(tmp_path: Path, text:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="nothing.yaml: No such file"):
+    with pytest.raises(SettingsError, match=r"nothing\.yaml: No such file"):
         load([], {"VGPU_CONFIG": str(tmp_path / "nothing.yaml")})
 
 
 def test_a_bad_variable_is_named() -> None:
-    with pytest.raises(SettingsError, match="^VGPU_MEM_UNIT_MIB: Expected `int`"):
+    with pytest.raises(SettingsError, match=r"^VGPU_MEM_UNIT_MIB: Expected `int`"):
         load([], {"VGPU_MEM_UNIT_MIB": "much"})
 
 

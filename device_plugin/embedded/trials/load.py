@@ -13,7 +13,7 @@ LOOK_SECONDS = 0.05
 T = TypeVar("T")
 
 
-class TrialError(Exception):
+class TrialError(TimeoutError):
     """The system did not get where it must within the time; the text says what was seen."""
 
 
