@@ -44,8 +44,9 @@ class Session:
 
 
 def file() -> Path:
-    """Where the session is written."""
-    return default_cache() / "demo" / "session.json"
+    """Where the session is written; $VGPU_SESSION names another file, for a second cluster beside the first."""
+    named = os.environ.get("VGPU_SESSION")
+    return Path(named) if named else default_cache() / "demo" / "session.json"
 
 
 def process_start(pid: int) -> int | None:

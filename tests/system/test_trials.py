@@ -1,0 +1,37 @@
+"""The whole system: the demo's story, many pods in flight, and kill -9 anywhere. Short runs of hack/'s trials."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from device_plugin.embedded.trials import in_flight, kill_anywhere
+
+pytestmark = pytest.mark.usefixtures("native")
+
+
+def test_every_container_of_many_in_flight_gets_its_own_grant() -> None:
+    first = random.SystemRandom().randrange(10**6)
+    print(f"seeds from {first}")
+    result = in_flight.run(range(first, first + 3), 40)
+    assert result.containers >= 120
+    assert str(result) == "mismatches 0, failed 0, overlaps 0"
+
+
+def test_killing_either_service_anywhere_loses_and_leaks_nothing() -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    assert kill_anywhere.run(seed, 20.0)
+
+
+def test_the_demo_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VGPU_SESSION", str(tmp_path / "session.json"))
+    command = [sys.executable, "-m", "device_plugin", "demo", "run"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    print(told.stdout, told.stderr)
+    assert told.returncode == 0
+    for promise in ("greedy asks for 6144 MiB: hipErrorOutOfMemory", "lack memory", "Everything held"):
+        assert promise in told.stdout
+    assert not (tmp_path / "session.json").exists()
