@@ -12,7 +12,11 @@ Object = dict[str, Any]
 
 
 class ApiServerError(VgpuError):
-    """The API server said no; the text is its own."""
+    """The API server said no; the text is its own, `status` the HTTP status."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Person:
@@ -40,6 +44,14 @@ class Person:
         """Delete a pod; `grace` 0 is `kubectl delete --force`."""
         self.call("DELETE", f"{_pods()}/{name}", None if grace is None else {"gracePeriodSeconds": grace})
 
+    def remove(self, name: str, grace: int | None = None) -> None:
+        """Delete a pod; one that is gone already is fine."""
+        try:
+            self.delete(name, grace)
+        except ApiServerError as error:
+            if error.status != 404:
+                raise
+
     def events(self, pod: str) -> list[str]:
         """What events say of a pod: `Reason: message`, oldest first."""
         items: list[Object] = self.call("GET", f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
@@ -56,7 +68,7 @@ def decoded(response: urllib3.BaseHTTPResponse) -> Object:
     """The JSON of an answer. Raises ApiServerError for an answer that says no."""
     value: Object = json.loads(response.data)
     if response.status >= 400:
-        raise ApiServerError(value.get("message", f"HTTP {response.status}"))
+        raise ApiServerError(value.get("message", f"HTTP {response.status}"), response.status)
     return value
 
 

@@ -22,7 +22,7 @@ import urllib3
 
 from device_plugin.core.grants import Grant
 from device_plugin.embedded.cluster import EmbeddedCluster, Options
-from device_plugin.embedded.person import ApiServerError, Object, Person, decoded
+from device_plugin.embedded.person import Object, Person, decoded
 from device_plugin.embedded.trials.load import phase, random_pod, until
 from device_plugin.embedded.trials.witness import Witness
 from vgpu_runtime import sim
@@ -54,19 +54,14 @@ class Load(threading.Thread):
                 # A pod that is being deleted may well end as Failed: its containers were killed.
                 if phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
                     self.failed[str(pod["status"].get("reason"))] += 1
-                    self._remove(pod)
+                    self._person.remove(pod["metadata"]["name"])
             if len(pods) < MOST_PODS and self._rng.random() < 0.7:
                 self._person.create(random_pod(self._rng, f"p{self.created}"))
                 self.created += 1
             elif pods:
-                self._remove(self._rng.choice(pods), force=self._rng.random() < 0.2)
-
-    def _remove(self, pod: Object, *, force: bool = False) -> None:
-        try:
-            self._person.delete(pod["metadata"]["name"], 0 if force else None)
-        except ApiServerError as error:
-            if "not found" not in str(error):
-                raise
+                # One in five is deleted by force: its object goes at once, its containers do not.
+                grace = 0 if self._rng.random() < 0.2 else None
+                self._person.remove(self._rng.choice(pods)["metadata"]["name"], grace)
 
 
 class Assassin:
@@ -210,7 +205,7 @@ def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[
         pods = person.pods()
         for pod in pods:
             if phase(pod) == "Failed":
-                person.delete(pod["metadata"]["name"])
+                person.remove(pod["metadata"]["name"])
         quiet = all(phase(pod) == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in pods)
         return True if quiet and not faults(cluster, person, witness) else None
 
@@ -224,7 +219,7 @@ def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[
 def _empty(cluster: EmbeddedCluster, person: Person) -> None:
     """Delete all pods; nothing may be left on the nodes."""
     for pod in person.pods():
-        person.delete(pod["metadata"]["name"])
+        person.remove(pod["metadata"]["name"])
 
     def gone() -> bool | None:
         left = [path for node in NODES for path in cluster.state(node).glob("slices/*/*")]

@@ -45,7 +45,7 @@ def create_all(person: Person, pods: Sequence[Object]) -> None:
 def delete_all(person: Person, names: Sequence[str]) -> None:
     """Delete pods at once, from several threads."""
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(person.delete, names))
+        list(pool.map(person.remove, names))
 
 
 def until(what: str, look: Callable[[], T | None], seconds: float, person: Person) -> T:
