@@ -49,8 +49,7 @@ class Filter:
             answer = self._state.reserve(pod, request, nodes)
             self._counts.placed(self._clock() - started)
         if isinstance(answer, Refusal):
-            # One text for all: kube-scheduler groups nodes by text, and the text speaks of the whole cluster.
-            return Verdict(failed=dict.fromkeys(nodes, answer.text))
+            return Verdict(failed=answer.by_node)
         return Verdict((answer.grant.node,))
 
     def _why_not(self, pod: Pod) -> str:

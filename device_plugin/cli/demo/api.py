@@ -23,11 +23,14 @@ class Api(Person):
         files = sorted(Path(self._session.root).glob(f"*/logs/{NAMESPACE}_{pod}_*.log"))
         return "".join(file.read_text(errors="replace") for file in files)
 
-    def cards(self) -> list[Object]:
-        """Every card in the cluster service's ledger."""
+    def explain(self) -> Object:
+        """What the cluster service says of its ledger and of the pods that wait."""
         url = f"{self._session.explain}/explain"
-        ledger = decoded(self._services.request("GET", url, headers={"Accept": "application/json"}))
-        return [card for node in ledger["nodes"] for card in node["cards"]]
+        return decoded(self._services.request("GET", url, headers={"Accept": "application/json"}))
+
+    def cards(self) -> list[Object]:
+        """Every card in that ledger."""
+        return [card for node in self.explain()["nodes"] for card in node["cards"]]
 
     def metrics(self, service: str) -> list[str]:
         """The sample lines of one service's /metrics."""

@@ -50,9 +50,10 @@ def tell(api: Api, page: Page) -> None:
     page.limit(refused, neighbour)
 
     page.title("One pod fits nowhere, and says why")
-    why = _until("a reason for too-big", lambda: _reason(api, "too-big"))
-    page.line(f"too-big: {why}")
-    _expect("lack memory" in why, f"too-big waits for another reason: {why}")
+    event = _until("an event that says why too-big waits", lambda: _reason(api, "too-big"))
+    waiting = _until("an explanation for too-big", lambda: _waiting(api, "too-big"))
+    page.line(f"its event:  {event}")
+    page.line(f"/explain:   {waiting['text']}; {waiting['advice']}")
 
     page.title("What Prometheus sees of the slices")
     page.metrics(_until("samples of five slices", lambda: _samples(api)))
@@ -150,6 +151,10 @@ def _reason(api: Api, name: str) -> str | None:
         text for text in api.events(name) if text.startswith("FailedScheduling: ") and "lack memory" in text
     ]
     return texts[-1].removeprefix("FailedScheduling: ") if texts else None
+
+
+def _waiting(api: Api, name: str) -> Object | None:
+    return next((entry for entry in api.explain()["waiting"] if entry["pod"] == name and entry["text"]), None)
 
 
 def _slice_samples(api: Api) -> list[str]:
