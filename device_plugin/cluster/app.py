@@ -1,4 +1,4 @@
-"""The two HTTP faces: /filter, /bind and /explain on loopback; /healthz, /readyz and /metrics for everybody."""
+"""The HTTP face on loopback: /filter and /bind for the kube-scheduler beside us, /explain for people."""
 
 import json
 import logging
@@ -11,7 +11,6 @@ from urllib.parse import parse_qs
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.explain import Explainer, as_text
 from device_plugin.cluster.filter import Filter, Verdict
-from device_plugin.cluster.health import Health
 from device_plugin.cluster.ports import BindCall, Calls
 
 if TYPE_CHECKING:
@@ -75,28 +74,6 @@ class Extender:
         if JSON in environ.get("HTTP_ACCEPT", ""):
             return _json(view)
         return Answer(as_text(view))
-
-
-def operations(health: Health, metrics: "WSGIApplication") -> "WSGIApplication":
-    """What kubelet and Prometheus call."""
-
-    def answered(why_not: Callable[[], str]) -> Handler:
-        def handler(_: "WSGIEnvironment") -> Answer:
-            why = why_not()
-            return Answer(f"{why or 'ok'}\n", status=HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK)
-
-        return handler
-
-    probes = _routed({
-        ("GET", "/healthz"): answered(health.why_dead), ("GET", "/readyz"): answered(health.why_not_ready),
-    })  # fmt: skip
-
-    def app(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/metrics":
-            return metrics(environ, start)
-        return probes(environ, start)
-
-    return app
 
 
 def _routed(routes: Mapping[tuple[str, str], Handler]) -> "WSGIApplication":

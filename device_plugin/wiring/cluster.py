@@ -15,7 +15,8 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import Change, ListWatch
 from device_plugin.adapters.metrics import ClusterMetrics, Gauges, exposition
-from device_plugin.cluster.app import Extender, operations
+from device_plugin.adapters.probes import probes
+from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.conflicts import Arbiter
 from device_plugin.cluster.explain import Explainer
@@ -65,7 +66,7 @@ class Service:
         self._health = Health(state, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind)
         self._extender = Extender(Filter(state, leader, counts, clock), binder, explainer, calls).app()
-        self._operations = operations(self._health, exposition(registry))
+        self._operations = probes(self._health.why_dead, self._health.why_not_ready, exposition(registry))
         self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
         self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
         self._threads: list[threading.Thread] = []

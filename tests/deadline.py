@@ -1,0 +1,17 @@
+"""Waiting for what another thread or process will do."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], seconds: float) -> T:
+    """What `look` finds, once that is true; after `seconds` what it found last, for the assertion to show."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.01)
