@@ -5,9 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from device_plugin.core import masks, units
-from device_plugin.core.cards import Card
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.errors import AnnotationError
 from device_plugin.core.machine import FoundCard, Scan
 from vgpu_runtime import vdev
+from vgpu_runtime.config import CardLimit, ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +57,18 @@ class Discovery:
                 self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
             elif why := _unfit(found):
                 self._say(logging.ERROR, f"card {found.uuid} at {found.pci} is not shared: {why}")
-            elif any(local.card.uuid == found.uuid for local in shared):
+            elif why := _unspeakable(local := LocalCard(self._card(found, prefix), found)):
+                self._say(
+                    logging.ERROR, f"card {found.pci} is not shared: {why}. Reload its driver, or exclude it"
+                )
+            elif any(other.card.uuid == found.uuid for other in shared):
                 self._say(
                     logging.ERROR,
                     f"card {found.uuid} at {found.pci} is not shared: another has this id. If the card is partitioned,"
                     " set it back to one partition (SPX)",
                 )
             else:
-                shared.append(LocalCard(self._card(found, prefix), found))
+                shared.append(local)
         return tuple(sorted(shared, key=lambda local: local.card.uuid))
 
     def _card(self, found: FoundCard, prefix: str) -> Card:
@@ -97,4 +103,28 @@ def _unfit(found: FoundCard) -> str:
         )
     if found.compute_units < masks.group_units(xcc=found.xcc, paired=found.paired):
         return f"its {found.compute_units} compute units are less than one core group"
+    return ""
+
+
+def _unspeakable(local: LocalCard) -> str:
+    """What of a card neither the cluster nor our library would believe; empty if nothing.
+
+    One such card in the inventory would make the allocator refuse all of it.
+    """
+    card, found = local.card, local.found
+    try:
+        Inventory.decode(Inventory((card,)).encode())
+        CardLimit(
+            uuid=card.uuid,
+            gpu_id=found.gpu_id or 1,  # 0 is a sick card's
+            pci=card.pci,
+            render_minor=found.render_minor,
+            mem_bytes=card.mem_mib << 20,
+            compute_units=card.compute_units,
+            xcc=found.xcc,
+            paired=found.paired,
+            mask=masks.unit_mask(range(card.core_groups), card.group_units),
+        )
+    except (AnnotationError, ConfigError) as error:
+        return str(error)
     return ""

@@ -5,6 +5,7 @@ A card is healthy while its topology node has a gpu_id, its PCI device can be re
 memory errors, none was uncorrectable.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ FRAMEBUFFER_HEAPS = (1, 2)  # public and private VRAM
 FIRST_RDNA = 10
 SHARED = ("dev/kfd", "dev/mkfd")
 MIB = 1 << 20
+LONGEST_NAME = 63
+_NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
 
 
 class BrokenFileError(Exception):
@@ -70,13 +73,14 @@ class KfdCards:
         if not _number(values, "simd_count", node):
             return None  # a CPU
         per_unit = _number(values, "simd_per_cu", node) or 1
-        pci = _pci_address(_number(values, "domain", node), _number(values, "location_id", node))
+        # Older drivers name no domain, having only one: 0.
+        pci = _pci_address(values.get("domain", 0), _number(values, "location_id", node))
         unique = values.get("unique_id", 0)
         gpu_id = _integer(node / "gpu_id")
         return FoundCard(
             uuid=f"GPU-{unique:016x}" if unique else f"GPU-{pci}",
             vendor=_number(values, "vendor_id", node),
-            model=_text(node / "name").strip() or f"{_number(values, 'device_id', node):04x}",
+            model=_name(node / "name") or f"{_number(values, 'device_id', node):04x}",
             pci=pci,
             mem_mib=self._memory(node),
             compute_units=_number(values, "simd_count", node) // per_unit,
@@ -129,16 +133,23 @@ def _text(path: Path) -> str:
 
 def _integer(path: Path) -> int:
     text = _text(path).strip()
-    if not text.isdigit():
+    if not _NUMBER.fullmatch(text):
         raise BrokenFileError(f"{path} says {text[:40]!r} where a number must be")
     return int(text)
+
+
+def _name(path: Path) -> str:
+    text = _text(path).strip()
+    if not text.isprintable() or len(text) > LONGEST_NAME:
+        raise BrokenFileError(f"{path} says {text[:40]!r} where a name must be")
+    return text
 
 
 def _properties(path: Path) -> Mapping[str, int]:
     values = {}
     for line in _text(path).splitlines():
         name, _, number = line.partition(" ")
-        if not number.strip().isdigit():
+        if not _NUMBER.fullmatch(number.strip()):
             raise BrokenFileError(f"{path} has the line {line[:60]!r} where `name number` must be")
         values[name] = int(number)
     return values

@@ -1,0 +1,63 @@
+"""A card that says nonsense of itself costs nobody else anything."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from device_plugin.adapters.cards.kfd import TOPOLOGY, KfdCards
+from device_plugin.core.cards import Inventory
+from device_plugin.core.machine import Scan
+from device_plugin.node.discover import Discovery
+from device_plugin.node.tickets import resources
+from tests.node.parts import CARDS, PREFIXES
+from tests.node.test_parts import FOUND
+from vgpu_runtime import sim
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("properties", "simd_count 240", "simd_count ²"),
+        ("properties", "simd_count 240", f"simd_count {'9' * 5000}"),
+        ("properties", "simd_count 240", "simd_count 99999999"),
+        ("properties", "simd_per_cu 4", "simd_per_cu 0"),
+        ("properties", "num_xcc 1", "num_xcc 4000000000"),
+        ("properties", "drm_render_minor 128", "drm_render_minor 99999999"),
+        ("name", "", "\x01\x02"),
+        ("name", "", "x" * 300),
+        ("gpu_id", "", "9999999"),
+        ("mem_banks/0/properties", "size_in_bytes 17163091968", f"size_in_bytes {1 << 62}"),
+    ],
+)
+def test_one_absurd_file_costs_one_card(tmp_path: Path, file: str, old: str, new: str) -> None:
+    sim.build(sim.parse(CARDS), tmp_path / "machine")
+    path = tmp_path / "machine" / TOPOLOGY / "1" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new) if old else new + text)
+    found = Discovery(PREFIXES, 1024, ()).cards(KfdCards(tmp_path / "machine").scan())
+    cards = tuple(local.card for local in found)
+    assert [card.pci for card in cards] == ["0000:21:00.0"]
+    assert resources(cards)
+    assert Inventory.decode(Inventory(cards).encode()).cards == cards
+
+
+def test_a_driver_that_names_no_domain_has_one(tmp_path: Path) -> None:
+    sim.build(sim.parse(CARDS), tmp_path / "machine")
+    path = tmp_path / "machine" / TOPOLOGY / "1/properties"
+    path.write_text(path.read_text().replace("domain 0\n", ""))
+    assert KfdCards(tmp_path / "machine").scan().cards[0].pci == "0000:19:00.0"
+
+
+def test_what_the_cluster_would_not_believe_is_not_told_to_it(caplog: pytest.LogCaptureFixture) -> None:
+    rubbish = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0", model="\n")
+    (local,) = Discovery(PREFIXES, 1024, ()).cards(Scan((rubbish, FOUND)))
+    assert local.card.uuid == "GPU-1"
+    assert "0000:21:00.0" in caplog.text
+    assert "exclude it" in caplog.text
+
+
+def test_a_card_that_is_sick_at_first_sight_is_shared_as_a_sick_one() -> None:
+    (local,) = Discovery(PREFIXES, 1024, ()).cards(Scan((replace(FOUND, gpu_id=0, healthy=False),)))
+    assert not local.card.healthy
