@@ -31,6 +31,7 @@ from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.core.pods import Node, Pod
 from device_plugin.wiring.cluster_api import ClusterApi
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
+from device_plugin.wiring.threads import Threads
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +44,11 @@ Item = TypeVar("Item")
 
 
 class Service:
-    """One replica: `start`, then `close`. `failed` is set if a loop died, which ends the process."""
+    """One replica: `start`, then `close`. If one of its threads dies, the process ends."""
 
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
         self._settings = settings
         self._stop = stop
-        self.failed = False
         clock = time.monotonic
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
@@ -69,7 +69,7 @@ class Service:
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, exposition(registry))
         self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
         self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
-        self._threads: list[threading.Thread] = []
+        self._threads = Threads(stop)
 
     def run(self) -> int:
         """Serve until `stop` is set; returns the exit status."""
@@ -77,13 +77,17 @@ class Service:
             stack.callback(self._client.close)
             ports = self._listen(stack)
             stack.callback(self._join)
-            self._spawn("pods", lambda: self._pods.run(self._state.sync_pods, self._on_pod, self._stop))
-            self._spawn("nodes", lambda: self._nodes.run(self._state.sync_nodes, self._on_node, self._stop))
-            self._spawn("terms", lambda: self._turn("terms", self._terms.step))
-            self._spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
+            self._threads.spawn(
+                "pods", lambda: self._pods.run(self._state.sync_pods, self._on_pod, self._stop)
+            )
+            self._threads.spawn(
+                "nodes", lambda: self._nodes.run(self._state.sync_nodes, self._on_node, self._stop)
+            )
+            self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
+            self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
-        return 1 if self.failed else 0
+        return 1 if self._threads.failed else 0
 
     def _listen(self, stack: ExitStack) -> Sequence[str]:
         shown = []
@@ -117,25 +121,11 @@ class Service:
             step()
             self._stop.wait(TURN_SECONDS)
 
-    def _spawn(self, name: str, run: Callable[[], None]) -> None:
-        def guarded() -> None:
-            try:
-                run()
-            except Exception:  # a thread that dies unheard would leave a service that lies
-                log.exception("%s failed; the service ends", name)
-                self.failed = True
-                self._stop.set()
-
-        thread = threading.Thread(target=guarded, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
     def _join(self) -> None:
         self._stop.set()
         self._pods.interrupt()
         self._nodes.interrupt()
-        for thread in self._threads:
-            thread.join()
+        self._threads.join()
 
 
 def run(settings: ClusterSettings, stop: threading.Event) -> int:

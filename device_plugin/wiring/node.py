@@ -3,7 +3,6 @@
 import logging
 import os
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from device_plugin.node.records import Records
 from device_plugin.node.tickets import resources
 from device_plugin.wiring.node_api import NodeApi
 from device_plugin.wiring.settings import NodeSettings, SettingsError
+from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY
 
 log = logging.getLogger(__name__)
@@ -44,12 +44,12 @@ COMPONENT = "vgpu-node"
 
 
 class Service:
-    """One agent. `failed` is set if a thread died, which ends the process."""
+    """One agent. If one of its threads dies, the process ends."""
 
     def __init__(self, settings: NodeSettings, stop: threading.Event) -> None:
         self._settings = settings
         self._stop = stop
-        self.failed = False
+        self._threads = Threads(stop)
         kube, kubelet, state = settings.kube, Path(settings.kubelet_dir), Path(settings.state_dir)
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         self._client = KubeClient(endpoint, COMPONENT)
@@ -92,13 +92,13 @@ class Service:
             stack.callback(self._pod_resources.close)
             self._listen(stack)
             watching = threading.Event()
-            thread = self._spawn("pods", lambda: self._pods.run(self._active.sync, self._on_pod, watching))
+            self._threads.spawn("pods", lambda: self._pods.run(self._active.sync, self._on_pod, watching))
             self._agent.run(self._stop)
             self._allocator.stop()
             watching.set()
             self._pods.interrupt()
-            thread.join()
-        return 1 if self.failed else 0
+            self._threads.join()
+        return 1 if self._threads.failed else 0
 
     def _prepare(self) -> None:
         try:
@@ -135,19 +135,6 @@ class Service:
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._active.change(pod, gone=change is Change.DELETED)
-
-    def _spawn(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        def guarded() -> None:
-            try:
-                run()
-            except Exception:  # a thread that dies unheard would leave an agent that lies
-                log.exception("%s failed; the agent ends", name)
-                self.failed = True
-                self._stop.set()
-
-        thread = threading.Thread(target=guarded, name=name, daemon=True)
-        thread.start()
-        return thread
 
 
 def _discovery(settings: NodeSettings) -> Discovery:

@@ -1,0 +1,36 @@
+"""Threads of a service: one that dies unheard would leave a service that lies, so it takes the service with it."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+class Threads:
+    """Starts threads; `failed` is set, and `stop` too, when one of them raises."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._threads: list[threading.Thread] = []
+        self.failed = False
+
+    def spawn(self, name: str, run: Callable[[], None]) -> None:
+        """Run in a thread of this name."""
+
+        def guarded() -> None:
+            try:
+                run()
+            except Exception:  # whatever it is, it must not go unheard
+                log.exception("%s failed; the service ends", name)
+                self.failed = True
+                self._stop.set()
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self) -> None:
+        """Wait for all of them."""
+        for thread in self._threads:
+            thread.join()
