@@ -44,14 +44,18 @@ class Page:
         self._console.print(Text("   " + text))
 
     def cards(self, cards: Iterable["Object"]) -> None:
-        """A bar of core groups for each card, coloured by pod."""
+        """A bar of core groups for each card, coloured by pod, and below it who holds what has a colour."""
         for card in cards:
-            held = ", ".join(sorted({s["pod"] for s in card["slices"]})) or "nobody"
-            free = f"{gib(card['freeMiB'])} of {gib(card['memMiB'])} free"
-            bar = _bar(card["coreGroups"], [(s["pod"], s["cores"]) for s in card["slices"]])
-            label = Text(f"   {card['uuid']:<24} {card['model']:<8} ")
-            sick = Text("" if card["healthy"] else "  UNHEALTHY", style="bold red")
-            self._console.print(label + bar + Text(f"  {free}; held by {held}") + sick)
+            owners = _owners(card["slices"])
+            line = Text(f"   {card['uuid']:<22}{card['model']:<8}") + _bar(card["coreGroups"], owners)
+            line.append(f"  {gib(card['freeMiB'])} of {gib(card['memMiB'])} free")
+            line.append("" if card["healthy"] else "  UNHEALTHY", "bold red")
+            self._console.print(line)
+            if owners:
+                names = Text(", ").join(
+                    Text(name, COLOURS[i % len(COLOURS)]) for i, name in enumerate(owners)
+                )
+                self._console.print(Text(" " * 33) + names)
 
     def requests(self, pods: Iterable["Object"]) -> None:
         """What each pod asks for."""
@@ -125,13 +129,20 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _bar(groups: int, held: Iterable[tuple[str, list[int]]]) -> Text:
+def _owners(slices: Iterable["Object"]) -> Mapping[str, int]:
+    """Pods by their first core group, each with the set of its core groups."""
+    owners: dict[str, int] = {}
+    for held in sorted(slices, key=lambda held: min(held["cores"])):
+        owners[held["pod"]] = owners.get(held["pod"], 0) | core_mask(held["cores"])
+    return owners
+
+
+def _bar(groups: int, owners: Mapping[str, int]) -> Text:
     """A bar of BAR cells; a cell has the colour of who holds its first core group."""
-    masks = [(pod, core_mask(cores)) for pod, cores in sorted(held)]
     bar = Text()
     for cell in range(BAR):
         core = cell * groups // BAR
-        owner = next((i for i, (_, mask) in enumerate(masks) if mask >> core & 1), None)
+        owner = next((i for i, mask in enumerate(owners.values()) if mask >> core & 1), None)
         bar.append(
             "█" if owner is not None else "░", "dim" if owner is None else COLOURS[owner % len(COLOURS)]
         )

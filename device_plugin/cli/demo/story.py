@@ -34,6 +34,7 @@ def tell(api: Api, page: Page) -> None:
     page.requests(_submit(api))
     grants = {name: _until(f"{name} to run", partial(_running, api, name)) for name in FITTING}
     page.grants(grants)
+    page.cards(api.cards())
     _disjoint(grants)
 
     page.title("What a real HIP program sees inside each pod")
@@ -45,6 +46,10 @@ def tell(api: Api, page: Page) -> None:
     page.title("One pod asks beyond its limit")
     refused = _until("greedy to ask", lambda: _report(api, "greedy", "error"))
     _expect(refused["error"] == "hipErrorOutOfMemory", f"greedy's 6 GiB ended in {refused['error']}")
+    _expect(
+        _slice(grants["greedy"]).card == _slice(grants["inference"]).card,
+        "greedy and inference share no card",
+    )
     neighbour = _until("inference to allocate", lambda: _report(api, "inference", "error"))
     _expect(neighbour["error"] == "hipSuccess", f"inference's allocation ended in {neighbour['error']}")
     page.limit(refused, neighbour)
