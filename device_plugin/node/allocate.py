@@ -8,11 +8,11 @@ and the files are written that the runtime mounts a moment later.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.core.errors import AnnotationError, VgpuError
-from device_plugin.core.grants import Slice
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Pod
 from device_plugin.node.arbiter import rival
@@ -103,10 +103,11 @@ class Allocator:
             pod = self._peers.api.pod(holder.namespace, holder.pod)
         except PodLookupError as error:
             raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
-        slices = granted(pod, holder.container)
+        grant = granted(pod, holder.container)
+        slices = grant.containers[holder.container]
         carrier = carrying(pod, holder.container, resource)
         with self.lock:
-            record = self._admit(pod, holder, resource, tickets, slices)
+            record = self._admit(pod, holder, resource, tickets, grant)
             if resource == carrier:
                 record = replace(record, slices=slices, pipes=self._choose_pipes(record, slices))
             try:
@@ -145,13 +146,16 @@ class Allocator:
         raise NotNowError(text)
 
     def _admit(
-        self, pod: Pod, holder: Holder, resource: str, tickets: frozenset[str], slices: tuple[Slice, ...]
+        self, pod: Pod, holder: Holder, resource: str, tickets: frozenset[str], grant: Grant
     ) -> Record:
         """The container's record with these tickets, once nobody is in its way. The lock is held."""
-        cards = self._known(slices)
+        slices = grant.containers[holder.container]
+        used = {s.card for s in slices}
+        wanted = [s for s in grant.slices() if s.card in used]
+        cards = self._known(wanted)
         standing = rival(
             pod.uid,
-            slices,
+            wanted,
             {uuid: local.card for uuid, local in cards.items()},
             self._records.all(),
             self._alive,
@@ -179,15 +183,16 @@ class Allocator:
                 self._injector.withdraw(other.names.values())
                 self._records.forget(*other.key)
 
-    def _known(self, slices: tuple[Slice, ...]) -> Mapping[str, LocalCard]:
+    def _known(self, wanted: Sequence[Slice]) -> Mapping[str, LocalCard]:
         cards = self._cards()
-        for s in slices:
+        for s in wanted:
             local = cards.get(s.card)
             if local is None:
                 raise NotNowError(f"its grant names the card {s.card[:63]}, which this node does not share")
             if not local.card.healthy:
                 raise NotNowError(f"its card {s.card} is unhealthy")
-            if s.mem_mib > local.card.mem_mib or s.cores[-1] >= local.card.core_groups:
+            together = sum(other.mem_mib for other in wanted if other.card == s.card)
+            if together > local.card.mem_mib or s.cores[-1] >= local.card.core_groups:
                 raise NotNowError(f"its grant exceeds the card {s.card}: delete the pod")
         return cards
 
@@ -207,8 +212,8 @@ class Allocator:
         return pipes
 
 
-def granted(pod: Pod, container: str) -> tuple[Slice, ...]:
-    """The slices that the pod's grant gives to this container. Raises NotNowError if there are none to trust."""
+def granted(pod: Pod, container: str) -> Grant:
+    """The pod's grant, which gives slices to this container. Raises NotNowError if there is none to trust."""
     where = f"pod {pod.namespace}/{pod.name}"
     try:
         grant = pod.grant()
@@ -220,7 +225,7 @@ def granted(pod: Pod, container: str) -> tuple[Slice, ...]:
         )
     if container not in grant.containers:
         raise NotNowError(f"{where}: its grant gives nothing to container {container}")
-    return grant.containers[container]
+    return grant
 
 
 def carrying(pod: Pod, container: str, resource: str) -> str:

@@ -21,18 +21,20 @@ def rival(
 ) -> Record | None:
     """A record of another pod that is still `alive` and cannot be beside the `wanted` slices; None if there is none.
 
-    Two slices clash if they share a core group, or if all slices of a card exceed its memory or its slice count.
+    `wanted` are the slices of all containers of the pod: each alone may fit where together they do not. Two slices
+    clash if they share a core group, or if all slices of a card exceed its memory or its slice count.
     """
     others = [record for record in records if record.pod != pod]
     living = {uid: alive(uid) for uid in {r.pod for r in others if _same_card(r, wanted)}}
-    for slice_ in wanted:
-        card = cards[slice_.card]
-        beside = [(r, s) for r in others if living.get(r.pod) for s in r.slices if s.card == slice_.card]
+    for uuid in sorted({s.card for s in wanted}):
+        own = [s for s in wanted if s.card == uuid]
+        beside = [(r, s) for r in others if living.get(r.pod) for s in r.slices if s.card == uuid]
+        cores = core_mask(core for s in own for core in s.cores)
         for record, held in beside:
-            if core_mask(held.cores) & core_mask(slice_.cores):
+            if core_mask(held.cores) & cores:
                 return record
-        memory = slice_.mem_mib + sum(held.mem_mib for _, held in beside)
-        if beside and (memory > card.mem_mib or len(beside) + 1 > card.max_slices):
+        memory = sum(s.mem_mib for s in own) + sum(held.mem_mib for _, held in beside)
+        if beside and (memory > cards[uuid].mem_mib or len(own) + len(beside) > cards[uuid].max_slices):
             return beside[-1][0]
     return None
 
