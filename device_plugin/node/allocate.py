@@ -167,6 +167,10 @@ class Allocator:
         name = cdi_name(resource, tickets)
         self._evict(pod.uid, holder.container, name)
         before = self._records.get(pod.uid, holder.container)
+        if before is not None and before.names.get(resource, name) != name:
+            # A kubelet that lost its checkpoint gives other tickets: nothing may be left under the old name.
+            self._remove(before)
+            before = None
         record = before or Record(pod.uid, pod.namespace, pod.name, holder.container, slices)
         return replace(
             record,
@@ -180,8 +184,11 @@ class Allocator:
             if name in other.names.values() and other.key != (pod, container):
                 if other.pod != pod and self._alive(other.pod):
                     raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
-                self._injector.withdraw(other.names.values())
-                self._records.forget(*other.key)
+                self._remove(other)
+
+    def _remove(self, record: Record) -> None:
+        self._injector.withdraw(record.names.values())
+        self._records.forget(*record.key)
 
     def _known(self, wanted: Sequence[Slice]) -> Mapping[str, LocalCard]:
         cards = self._cards()

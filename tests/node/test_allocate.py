@@ -158,3 +158,18 @@ def test_an_agent_that_restarts_goes_on_from_its_records(parts: Parts, tmp_path:
     again.start()
     assert again.left() == before
     assert again.records.all() == parts.records.all()
+
+
+def test_a_container_that_comes_back_with_other_tickets_leaves_no_spec_of_the_old(parts: Parts) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[0], 2046, (0,))], {MEM: "2", CORES: "1"})
+    old, new = {MEM: ["dcu-mem-0"], CORES: ["dcu-cores-0"]}, {MEM: ["dcu-mem-4"], CORES: ["dcu-cores-4"]}
+    for tickets in (old, new):
+        parts.peer.holders.clear()
+        parts.hold(pod, tickets)
+        for resource, ids in tickets.items():
+            parts.allocator.pre_start(resource, ids)
+    assert len(list(parts.cdi.glob("vgpu-*.json"))) == 2
+    assert all(sources_exist(parts.spec(resource, ids)) for resource, ids in new.items())
+    parts.end(pod)
+    parts.reclaimer.sweep()
+    assert not parts.left()
