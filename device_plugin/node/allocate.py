@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 # The kubelet gives PreStartContainer 30 s, and backs off for much longer when it fails than we wait here.
 WAIT_SECONDS = 10.0
 LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
+# Each that waits has a thread of its plugin's server (24), and Allocate must never queue behind them: the kubelet calls
+# it for one pod at a time. Whoever comes beyond that is sent back to the kubelet at once.
+MOST_WAITING = 16
 
 
 class NotNowError(VgpuError):
@@ -64,6 +67,7 @@ class Allocator:
         self._pipes = Pipes()
         self._told: set[str] = set()
         self._stop = threading.Event()
+        self._waiters = threading.BoundedSemaphore(MOST_WAITING)
         # Deciding and writing go together: what one container is given, no other may find free.
         self.lock = threading.Lock()
 
@@ -84,18 +88,31 @@ class Allocator:
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
+        wanted = frozenset(tickets)
+        try:
+            self._try(resource, wanted)
+        except NotNowError as error:
+            if not error.waiting or not self._waiters.acquire(blocking=False):
+                log.warning("%s: %s", cdi_name(resource, tickets), error)
+                raise
+            try:
+                self._wait(resource, wanted)
+            finally:
+                self._waiters.release()
+
+    def _wait(self, resource: str, tickets: frozenset[str]) -> None:
+        """Try again, ever more slowly, until it works or waiting helps no longer."""
         deadline = time.monotonic() + WAIT_SECONDS
         pause = LOOK_SECONDS
         while True:
+            stopping = self._stop.wait(pause)
             try:
-                self._try(resource, frozenset(tickets))
+                return self._try(resource, tickets)
             except NotNowError as error:
-                if not error.waiting or time.monotonic() > deadline or self._stop.wait(pause):
+                if not error.waiting or time.monotonic() > deadline or stopping:
                     log.warning("%s: %s", cdi_name(resource, tickets), error)
                     raise
                 pause = min(2 * pause, MOST_LOOK_SECONDS)
-            else:
-                return
 
     def _try(self, resource: str, tickets: frozenset[str]) -> None:
         holder = self._holder(resource, tickets)
