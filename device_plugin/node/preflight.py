@@ -42,17 +42,26 @@ class Preflight:
         return not found
 
     def look_for_others(self, node: Node, ours: Iterable[Resource], sockets: Iterable[Path]) -> None:
-        """Before the first registration: resources of ours that the node has already, though we never served them."""
+        """Before the first registration: resources of ours that the node has already, though we never served them.
+
+        Their number tells nothing: a vendor's plugin counts as many cards as we do, and an earlier agent of ours may
+        have had other settings. But ours come as three, and the kubelet remembers all three when we are gone.
+        """
         if any(path.exists() for path in sockets):
             return  # an earlier agent of ours was here
         capacity = node.capacity or {}
+        families: dict[str, list[str]] = {}
         for resource in ours:
-            known = capacity.get(resource.name, "0")
-            if known not in ("0", str(resource.count)):
-                self._foreign[resource.name] = (
-                    f"another device plugin advertises {resource.name} on this node ({known} of them):"
-                    " remove it, or set another prefix in `prefixes`"
-                )
+            families.setdefault(resource.family, []).append(resource.name)
+        for names in families.values():
+            if all(name in capacity for name in names):
+                continue
+            for name in names:
+                if (known := capacity.get(name, "0")) != "0":
+                    self._foreign[name] = (
+                        f"another device plugin advertises {name} on this node ({known} of them):"
+                        " remove it and restart this agent, or set another prefix in `prefixes`"
+                    )
 
     def _local(self) -> Iterator[str]:
         for setting, folder in self._folders.items():

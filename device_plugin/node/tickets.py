@@ -30,6 +30,11 @@ class Resource:
         """The part after the slash: `dcu-mem`."""
         return self.name.rpartition("/")[2]
 
+    @property
+    def family(self) -> str:
+        """The prefix: `hygon.com/dcu`."""
+        return self.name.removesuffix("-mem").removesuffix("-cores")
+
     def tickets(self) -> list[str]:
         """All its tickets, in order."""
         return [f"{self.tail}-{i}" for i in range(self.count)]

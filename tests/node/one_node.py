@@ -50,12 +50,16 @@ class OneNode:
             "--process-groups": self.kubelet.process_groups, "--state-dir": self.state,
             "--http-listen": "127.0.0.1:0", "--drain-seconds": "0",
         }  # fmt: skip
-        words = [str(word) for pair in arguments.items() for word in pair]
-        self.agent = Service("agent", ["node", *words, *flags], self.root / "agent.log", {})
+        self._words = ["node", *(str(word) for pair in arguments.items() for word in pair), *flags]
+        self.agent = self.service()
         if kubelet:
             self.kubelet.start()
         self.agent.start()
         self.agent.wait()
+
+    def service(self, *flags: str) -> Service:
+        """An agent for this node, not started."""
+        return Service("agent", [*self._words, *flags], self.root / "agent.log", {})
 
     def close(self) -> None:
         self.agent.kill()

@@ -15,7 +15,7 @@ from device_plugin.node.discover import Discovery
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import LAST_DELAY, Publisher
 from device_plugin.node.records import Record, Records
-from device_plugin.node.tickets import Resource, TooManyTicketsError, resources, unhealthy
+from device_plugin.node.tickets import TooManyTicketsError, resources, unhealthy
 from tests.node.parts import PREFIXES, Peer
 
 FOUND = FoundCard(
@@ -190,13 +190,38 @@ def test_preflight_names_what_is_too_old_once(tmp_path: Path, kubelet: str, runt
     assert [says in message for _, message in api.events] == ([True] if says else [])
 
 
-def test_preflight_names_another_plugin_on_our_resource(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("capacity", "foreign"),
+    [
+        ({"hygon.com/dcu": "7"}, True),
+        ({"hygon.com/dcu": "1"}, True),  # as many as we: the vendor's plugin sees the same cards
+        ({"hygon.com/dcu": "0", "cpu": "8"}, False),
+        (
+            {"hygon.com/dcu": "1", "hygon.com/dcu-mem": "32", "hygon.com/dcu-cores": "60"},
+            False,
+        ),  # another memUnitMiB
+        ({}, False),
+    ],
+)
+def test_preflight_names_another_plugin_on_our_resource(
+    tmp_path: Path, capacity: dict[str, str], foreign: bool
+) -> None:
     (tmp_path / "pod-resources").mkdir()
     preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "")
-    node = Node("n1", capacity={"hygon.com/dcu": "7"})
-    preflight.look_for_others(node, [Resource("hygon.com/dcu", 2)], [])
-    assert not preflight.check(node)
-    assert "another device plugin advertises hygon.com/dcu" in preflight.problems[0]
+    node = Node("n1", capacity=capacity)
+    preflight.look_for_others(node, resources([card()]), [])
+    assert preflight.check(node) != foreign
+    assert [p for p in preflight.problems if "another device plugin advertises hygon.com/dcu " in p] == list(
+        preflight.problems
+    )
+
+
+def test_preflight_takes_the_sockets_of_an_agent_that_crashed_for_its_own(tmp_path: Path) -> None:
+    (tmp_path / "pod-resources").mkdir()
+    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "")
+    node = Node("n1", capacity={"hygon.com/dcu": "1"})
+    preflight.look_for_others(node, resources([card()]), [tmp_path / "pod-resources"])
+    assert preflight.check(node)
 
 
 def test_preflight_says_that_pods_cannot_be_watched(tmp_path: Path) -> None:

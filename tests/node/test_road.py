@@ -130,6 +130,17 @@ def test_a_terminated_agent_says_first_that_it_does_not_serve(make: Make) -> Non
     assert not found.serving
 
 
+def test_an_agent_with_another_memory_unit_takes_over_from_the_last(make: Make) -> None:
+    node = make()
+    node.until_serving()
+    node.agent.stop()
+    node.agent = node.service("--mem-unit-mib", "512")
+    node.agent.start()
+    node.agent.wait()
+    until(lambda: node.allocatable().get("hygon.com/dcu-mem") == "64", "twice the tickets")
+    until(lambda: node.probe("/readyz")[0] == 200, node.probe("/readyz")[1])
+
+
 def test_a_broken_card_leaves_the_others_at_work(make: Make) -> None:
     node = make()
     assert len(node.until_serving().cards) == 2
