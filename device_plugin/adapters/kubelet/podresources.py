@@ -48,15 +48,17 @@ class KubeletPodResources:
                 return _result(self._answer)
             self._running = True
             self._started += 1
+        answer: Sequence[Holder] | KubeletError = KubeletError(f"the call to {self._path} was broken off")
         try:
-            answer: Sequence[Holder] | KubeletError = self._ask()
+            answer = self._ask()
         except KubeletError as error:
             answer = error
-        with self._changed:
-            self._running = False
-            self._finished = self._started
-            self._answer = answer
-            self._changed.notify_all()
+        finally:  # whatever happened, nobody may wait for ever
+            with self._changed:
+                self._running = False
+                self._finished = self._started
+                self._answer = answer
+                self._changed.notify_all()
         return _result(answer)
 
     def _ask(self) -> Sequence[Holder]:

@@ -97,3 +97,24 @@ def test_an_absent_kubelet_is_an_error_for_all_that_wait(socket: Path, client: K
         for future in [pool.submit(client.list) for _ in range(4)]:
             with pytest.raises(KubeletError, match=str(socket)):
                 future.result(20)
+
+
+def test_nobody_waits_for_ever_for_a_call_that_broke_off(
+    client: KubeletPodResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, gate = threading.Event(), threading.Event()
+
+    def broken() -> None:
+        asked.set()
+        gate.wait(10)
+        raise ValueError("Cannot invoke RPC on closed channel!")  # what grpc says while the agent stops
+
+    monkeypatch.setattr(client, "_ask", broken)
+    with futures.ThreadPoolExecutor(4) as pool:
+        first = pool.submit(client.list)
+        assert asked.wait(10)
+        others = [pool.submit(client.list) for _ in range(3)]
+        gate.set()
+        for future in (first, *others):
+            with pytest.raises((ValueError, KubeletError)):
+                future.result(10)
