@@ -1,0 +1,153 @@
+"""The cluster under test, as these tests see it: an address, a token for each role, and plain HTTP.
+
+Nothing here knows which API server answers, so the same tests hold the stand-in to what the real one does.
+"""
+
+import http.client
+import itertools
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import urlencode
+
+DEADLINE = 10.0
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+MERGE = "application/merge-patch+json"
+ROLES = ("admin", "allocator", "agent", "kubelet", "tenant")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: the HTTP status and the decoded JSON."""
+
+    code: int
+    body: Any
+
+    @property
+    def version(self) -> str:
+        return str(self.body["metadata"]["resourceVersion"])
+
+    @property
+    def refusal(self) -> tuple[int, str]:
+        """Code and reason of a failure; asserts that it is a Status as Kubernetes writes it."""
+        assert (self.body["kind"], self.body["apiVersion"], self.body["status"]) == (
+            "Status",
+            "v1",
+            "Failure",
+        )
+        assert self.body["code"] == self.code
+        return self.code, self.body["reason"]
+
+    @property
+    def message(self) -> str:
+        return str(self.body["message"])
+
+
+class Watch:
+    """An open watch; iterating gives (type, object) until the server ends it."""
+
+    def __init__(self, connection: http.client.HTTPConnection, path: str, token: str) -> None:
+        self._connection = connection
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        self._response = connection.getresponse()
+        self.code = self._response.status
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for line in self._response:
+            event = json.loads(line)
+            yield event["type"], event["object"]
+
+    def take(self, count: int) -> list[tuple[str, Any]]:
+        """The next `count` events that are no bookmarks."""
+        return list(itertools.islice((event for event in self if event[0] != "BOOKMARK"), count))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._response.close()
+        self._connection.close()
+
+
+@dataclass
+class Cluster:
+    """`address` is host:port; `tokens` has one for each of ROLES; `compact` (if possible) ends old versions."""
+
+    address: str
+    tokens: Mapping[str, str]
+    compact: Callable[[], None] | None = None
+    _connection: http.client.HTTPConnection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._connection = http.client.HTTPConnection(self.address, timeout=DEADLINE)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        role: str = "admin",
+        media: str = "application/json",
+    ) -> Answer:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}", "Content-Type": media}
+        content = None if body is None else json.dumps(body)
+        self._connection.request(method, path, content, headers)
+        response = self._connection.getresponse()
+        return Answer(response.status, json.loads(response.read()))
+
+    def get(self, path: str) -> Answer:
+        return self.call("GET", path)
+
+    def post(self, path: str, body: object, role: str = "admin") -> Answer:
+        return self.call("POST", path, body, role=role)
+
+    def put(self, path: str, body: object, role: str = "admin") -> Answer:
+        return self.call("PUT", path, body, role=role)
+
+    def patch(self, path: str, body: object, role: str = "admin", media: str = MERGE) -> Answer:
+        return self.call("PATCH", path, body, role=role, media=media)
+
+    def delete(self, path: str, body: object = None) -> Answer:
+        return self.call("DELETE", path, body)
+
+    def watch(self, path: str, **options: str) -> Watch:
+        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE)
+        return Watch(connection, f"{path}?{urlencode({'watch': 'true', **options})}", self.tokens["admin"])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def unique(stem: str = "contract") -> str:
+    """A name that no other test uses: a real cluster outlives them."""
+    return f"{stem}-{uuid.uuid4().hex[:10]}"
+
+
+def pod(name: str, limits: Mapping[str, object] | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod with one container `main`; `spec` overrides."""
+    container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": limits or {}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def binding(name: str, node: str, **metadata: object) -> dict[str, Any]:
+    """A Binding of pod `name` to `node`."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **metadata}, "target": target}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return once `condition` holds."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

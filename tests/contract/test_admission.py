@@ -1,0 +1,316 @@
+"""The admission policies of manifests/admission: what is refused, and that the message says what to do."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.cluster import PODS, Answer, Cluster, binding, pod
+
+MEM, CORES, WHOLE = "hygon.com/dcu-mem", "hygon.com/dcu-cores", "hygon.com/dcu"
+SLICE = {MEM: "4", CORES: "15"}
+GRANT = "vgpu.io/grant"
+
+
+def container(name: str = "main", limits: object = None, **more: object) -> dict[str, Any]:
+    return {"name": name, "image": "i", "resources": {"limits": SLICE if limits is None else limits}, **more}
+
+
+def asking(name: str, **spec: Any) -> dict[str, Any]:
+    """A pod that asks for a slice in container `main`, with parts of its spec replaced."""
+    return pod(name, containers=spec.pop("containers", [container()]), **spec)
+
+
+def refused(answer: Answer, policy: str, *words: str) -> None:
+    assert answer.refusal == (422, "Invalid"), answer.body
+    assert f"ValidatingAdmissionPolicy '{policy}'" in answer.message
+    for word in words:
+        assert word in answer.message
+
+
+@pytest.fixture
+def accepted(cluster: Cluster, path: str) -> Iterator[Any]:
+    """A function that creates a pod, and returns its spec; the pod is removed afterwards."""
+
+    def create(body: dict[str, Any], role: str = "tenant") -> dict[str, Any]:
+        answer = cluster.post(PODS, body, role)
+        assert answer.code == 201, answer.body
+        return dict(answer.body["spec"])
+
+    yield create
+    cluster.delete(f"{path}?gracePeriodSeconds=0")
+
+
+def test_a_pod_that_asks_and_names_no_scheduler_is_sent_to_ours(name: str, accepted: Any) -> None:
+    assert accepted(asking(name))["schedulerName"] == "vgpu-scheduler"
+
+
+@pytest.mark.parametrize("resource", [WHOLE, MEM, CORES, "hygon.com/hcu-mem", "amd.com/gpu-cores"])
+def test_every_resource_of_every_family_counts_as_asking(name: str, accepted: Any, resource: str) -> None:
+    body = asking(name, containers=[container(limits={resource: "1"})])
+    assert accepted(body)["schedulerName"] == "vgpu-scheduler"
+
+
+def test_a_sidecar_may_ask(name: str, accepted: Any) -> None:
+    body = pod(name, initContainers=[container("side", restartPolicy="Always")])
+    assert accepted(body)["schedulerName"] == "vgpu-scheduler"
+
+
+@pytest.mark.parametrize("limits", [{}, {"cpu": "1"}, {"hygon.com/dcu-like": "0"}, {"example.com/mem": "1"}])
+def test_a_pod_that_does_not_ask_may_do_what_it_likes(
+    name: str, accepted: Any, limits: dict[str, str]
+) -> None:
+    body = pod(name, limits, hostPID=True, nodeName="n1", schedulerName="theirs")
+    body["spec"]["volumes"] = [{"name": "root", "hostPath": {"path": "/"}}]
+    body["spec"]["containers"][0]["volumeMounts"] = [{"name": "root", "mountPath": "/etc"}]
+    body["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    assert accepted(body, "admin")["schedulerName"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({MEM: "0"}, ["container main: hygon.com/dcu-mem is 0: write a whole number of at least 1"]),
+        ({WHOLE: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        ({WHOLE: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        ({MEM: "1", "amd.com/gpu-mem": "1"}, ["hygon.com/dcu and amd.com/gpu: ask for one kind of card"]),
+    ],
+)
+def test_requests_that_can_never_be_granted(
+    cluster: Cluster, name: str, limits: dict[str, str], words: list[str]
+) -> None:
+    answer = cluster.post(PODS, asking(name, containers=[container(limits=limits)]), "tenant")
+    refused(answer, "vgpu-requests", *words)
+
+
+@pytest.mark.parametrize(
+    ("amount", "rule"), [("-1", "must be greater than or equal to 0"), ("1.5", "must be an integer")]
+)
+def test_amounts_that_kubernetes_itself_refuses(cluster: Cluster, name: str, amount: str, rule: str) -> None:
+    answer = cluster.post(PODS, asking(name, containers=[container(limits={MEM: amount})]), "tenant")
+    assert answer.refusal == (422, "Invalid")
+    assert f"spec.containers[0].resources.limits[{MEM}]: Invalid value" in answer.message
+    assert rule in answer.message
+
+
+def test_an_init_container_cannot_hold_a_slice(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(PODS, pod(name, initContainers=[container("fetch")]), "tenant")
+    refused(
+        answer, "vgpu-requests", "init container fetch asks", "ask in a main container, or make it a sidecar"
+    )
+
+
+def test_another_scheduler_would_place_without_a_grant(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(PODS, asking(name, schedulerName="theirs"), "tenant")
+    refused(answer, "vgpu-requests", "write schedulerName: vgpu-scheduler (found theirs)")
+
+
+def test_a_preset_node_goes_round_every_scheduler(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(PODS, asking(name, nodeName="n1"), "tenant")
+    refused(answer, "vgpu-requests", "leave nodeName out", "nodeSelector or affinity")
+
+
+def test_a_static_pod_never_gets_a_grant(cluster: Cluster, name: str) -> None:
+    body = asking(name, nodeName="n1")
+    body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123"}
+    refused(cluster.post(PODS, body), "vgpu-requests", "static pods cannot hold a slice", "use a DaemonSet")
+
+
+OVER = [
+    "/etc/vgpu", "/etc/vgpu/", "/etc/vgpu/vgpu.conf", "/etc", "/", "/.", "//etc//vgpu", "/./etc/./vgpu", "etc/vgpu",
+    "./etc", "/etc/vdev", "/etc/vdev/docker/vdev0.conf", "/etc/ld.so.preload", "/etc/ld.so.preload/", "/usr",
+    "/usr/local", "/usr/local/vgpu", "/usr/local/vgpu/libvgpu.so", "/var", "/var/run", "/var/run/vgpu", "/run",
+    "/run/vgpu", "/run/vgpu/usage", "/var//run/./vgpu/", "/data/../etc/vgpu", "/data/..", "..", "../etc", "/dev",
+    "/dev/kfd", "/dev/dri", "/dev/dri/renderD128",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", OVER)
+def test_nothing_is_mounted_over_our_paths(cluster: Cluster, name: str, where: str) -> None:
+    body = asking(name, containers=[container(volumeMounts=[{"name": "v", "mountPath": where}])])
+    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    answer = cluster.post(PODS, body, "tenant")
+    refused(answer, "vgpu-isolation", f"volume mount at {where}:", "mount it elsewhere")
+
+
+@pytest.mark.parametrize(
+    "where", ["/etc/vgpu/vgpu.conf", "/etc/ld.so.preload", "/dev//kfd", "/dev/dri/renderD128"]
+)
+def test_no_block_device_stands_where_ours_does(cluster: Cluster, name: str, where: str) -> None:
+    body = asking(name, containers=[container(volumeDevices=[{"name": "v", "devicePath": where}])])
+    body["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    answer = cluster.post(PODS, body, "tenant")
+    refused(answer, "vgpu-isolation", f"volume mount at {where}:", "mount it elsewhere")
+
+
+@pytest.mark.parametrize("sub", [{"subPath": "a"}, {"subPathExpr": "$(A)"}, {"readOnly": True}])
+def test_a_part_of_a_volume_hides_our_files_as_well(cluster: Cluster, name: str, sub: dict[str, Any]) -> None:
+    body = asking(name, containers=[container(volumeMounts=[{"name": "v", "mountPath": "/etc/vgpu", **sub}])])
+    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", "mount it elsewhere")
+
+
+BESIDE = [
+    "/data",
+    "/etcetera",
+    "/etc/vgpux",
+    "/etc/app",
+    "/usr/local/lib",
+    "/var/run/secrets/x",
+    "/dev/shm",  # noqa: S108 - a path inside a pod
+    "/a..b",
+]
+
+
+@pytest.mark.parametrize("where", BESIDE)
+def test_mounts_beside_our_paths_are_fine(name: str, accepted: Any, where: str) -> None:
+    body = asking(name, containers=[container(volumeMounts=[{"name": "v", "mountPath": where}])])
+    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    accepted(body)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["/", "/dev", "/dev/", "//dev/.", "/dev/kfd", "/dev/dri", "/dev/char", "/proc", "/proc/1/root", "/run", "/var/lib",
+     "/var/lib/vgpu", "/var/lib/kubelet/pods", "/etc/cdi", "/var/run/cdi", "/run/cdi"],
+)  # fmt: skip
+def test_no_host_path_shows_devices_or_our_state(cluster: Cluster, name: str, folder: str) -> None:
+    body = asking(name, volumes=[{"name": "v", "hostPath": {"path": folder}}])
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", "hostPath /", "mount a narrower folder")
+
+
+@pytest.mark.parametrize("folder", ["/data", "/dev/infiniband", "/var/lib/vgpux", "/mnt/dev"])
+def test_other_host_paths_are_fine(name: str, accepted: Any, folder: str) -> None:
+    accepted(asking(name, volumes=[{"name": "v", "hostPath": {"path": folder}}]))
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ({"privileged": True}, "remove privileged: true"),
+        ({"capabilities": {"add": ["NET_RAW", "SYS_ADMIN"]}}, "cannot add the capabilities"),
+        ({"capabilities": {"add": ["cap_sys_rawio"]}}, "cannot add the capabilities"),
+        ({"capabilities": {"add": ["ALL"]}}, "cannot add the capabilities"),
+    ],
+)
+@pytest.mark.parametrize("place", ["containers", "initContainers", "beside"])
+def test_no_container_of_the_pod_may_reach_other_cards(
+    cluster: Cluster, name: str, context: dict[str, Any], words: str, place: str
+) -> None:
+    strong = container("strong", {}, securityContext=context)
+    body = asking(name)
+    if place == "containers":
+        body["spec"]["containers"][0]["securityContext"] = context
+    elif place == "initContainers":
+        body["spec"]["initContainers"] = [strong]
+    else:
+        body["spec"]["containers"].append(strong)
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", words)
+
+
+def test_harmless_contexts_are_fine(name: str, accepted: Any) -> None:
+    context = {"privileged": False, "runAsUser": 0, "capabilities": {"add": ["SYS_PTRACE"], "drop": ["ALL"]}}
+    accepted(asking(name, hostPID=False, containers=[container(securityContext=context)]))
+
+
+def test_the_hosts_processes_stay_out_of_sight(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(PODS, asking(name, hostPID=True), "tenant")
+    refused(answer, "vgpu-isolation", "cannot use hostPID", "remove it")
+
+
+def test_an_ephemeral_container_cannot_be_privileged_either(
+    cluster: Cluster, name: str, path: str, accepted: Any
+) -> None:
+    accepted(asking(name))
+    debug = {"name": "d", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}
+    privileged = {**debug, "securityContext": {"privileged": True}}
+    change = {"spec": {"ephemeralContainers": [privileged]}}
+    answer = cluster.patch(f"{path}/ephemeralcontainers", change, "tenant")
+    refused(answer, "vgpu-isolation", "remove privileged: true")
+    change = {"spec": {"ephemeralContainers": [debug]}}
+    assert cluster.patch(f"{path}/ephemeralcontainers", change, "tenant").code == 200
+
+
+FORGERS = ("tenant", "agent", "admin")
+
+
+def forbidden(answer: Answer) -> None:
+    assert answer.refusal == (403, "Forbidden"), answer.body
+    assert "ValidatingAdmissionPolicy 'vgpu-grants'" in answer.message
+    assert (
+        "only the allocator writes it: leave it out, and ask for a slice in resources.limits"
+        in answer.message
+    )
+
+
+@pytest.mark.parametrize("role", FORGERS)
+@pytest.mark.parametrize("limits", [SLICE, {}])
+def test_a_grant_is_not_forged_at_creation(
+    cluster: Cluster, name: str, role: str, limits: dict[str, str]
+) -> None:
+    body = pod(name, limits, schedulerName="vgpu-scheduler")
+    body["metadata"]["annotations"] = {GRANT: "{}"}
+    forbidden(cluster.post(PODS, body, role))
+
+
+@pytest.mark.parametrize("role", FORGERS)
+@pytest.mark.parametrize("sub", ["", "/status"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_grant_is_not_forged_in_an_update(
+    cluster: Cluster, pending: str, role: str, sub: str, method: str
+) -> None:
+    change: dict[str, Any] = {"metadata": {"annotations": {GRANT: "{}"}}}
+    if method == "PATCH":
+        answer = cluster.patch(pending + sub, change, role)
+    else:
+        whole = cluster.get(pending).body
+        whole["metadata"].setdefault("annotations", {})[GRANT] = "{}"
+        answer = cluster.put(pending + sub, whole, role)
+    forbidden(answer)
+    assert GRANT not in cluster.get(pending).body["metadata"].get("annotations", {})
+
+
+@pytest.mark.parametrize("role", FORGERS)
+@pytest.mark.parametrize("route", ["binding", "bindings"])
+def test_a_grant_is_not_forged_with_a_binding(
+    cluster: Cluster, name: str, pending: str, role: str, route: str
+) -> None:
+    where = f"{pending}/binding" if route == "binding" else "/api/v1/namespaces/default/bindings"
+    forbidden(cluster.post(where, binding(name, "n1", annotations={GRANT: "{}"}), role))
+    assert "nodeName" not in cluster.get(pending).body["spec"]
+
+
+@pytest.fixture
+def granted(cluster: Cluster, name: str, pending: str) -> str:
+    """The path of a pod that the allocator bound with a grant."""
+    answer = cluster.post(f"{pending}/binding", binding(name, "n1", annotations={GRANT: "true"}), "allocator")
+    assert answer.code == 201
+    assert cluster.get(pending).body["metadata"]["annotations"][GRANT] == "true"
+    return pending
+
+
+@pytest.mark.parametrize("role", FORGERS)
+@pytest.mark.parametrize("sub", ["", "/status"])
+@pytest.mark.parametrize("value", ["other", "", None])
+def test_a_grant_is_neither_changed_nor_removed(
+    cluster: Cluster, granted: str, role: str, sub: str, value: str | None
+) -> None:
+    forbidden(cluster.patch(granted + sub, {"metadata": {"annotations": {GRANT: value}}}, role))
+    assert cluster.get(granted).body["metadata"]["annotations"][GRANT] == "true"
+
+
+def test_a_kubelet_forges_nothing_in_a_status(cluster: Cluster, pending: str) -> None:
+    forbidden(cluster.patch(f"{pending}/status", {"metadata": {"annotations": {GRANT: "{}"}}}, "kubelet"))
+
+
+def test_the_allocator_may_change_a_grant(cluster: Cluster, granted: str) -> None:
+    change = {"metadata": {"annotations": {GRANT: "next"}}}
+    assert cluster.patch(granted, change, "allocator").body["metadata"]["annotations"][GRANT] == "next"
+
+
+def test_writes_that_leave_the_grant_alone_pass(cluster: Cluster, granted: str) -> None:
+    assert cluster.patch(granted, {"metadata": {"labels": {"a": "1"}}}, "tenant").code == 200
+    status = copy.deepcopy(cluster.get(granted).body)
+    status["status"]["phase"] = "Running"
+    assert cluster.put(f"{granted}/status", status, "kubelet").code == 200

@@ -1,0 +1,94 @@
+"""Watches: what is seen, from when, and how a watch ends."""
+
+import time
+
+import pytest
+
+from tests.contract.cluster import PODS, Cluster, binding, pod, unique
+
+
+def only(name: str) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={name}"}
+
+
+@pytest.mark.usefixtures("pending")
+def test_without_a_version_a_watch_begins_with_what_is_there(cluster: Cluster, name: str) -> None:
+    with cluster.watch(PODS, **only(name)) as watch:
+        ((kind, seen),) = watch.take(1)
+    assert (kind, seen["kind"], seen["metadata"]["name"]) == ("ADDED", "Pod", name)
+
+
+def test_every_change_after_a_version_comes_once_and_in_order(cluster: Cluster, name: str, path: str) -> None:
+    version = cluster.get(PODS).version
+    cluster.post(PODS, pod(name, schedulerName="nobody"))
+    for value in "abc":
+        cluster.patch(path, {"metadata": {"labels": {"step": value}}})
+    cluster.delete(path)
+    with cluster.watch(PODS, resourceVersion=version, **only(name)) as watch:
+        events = []
+        for event in watch:
+            events.append(event)
+            if event[0] == "DELETED":
+                break
+    steps = [(kind, seen["metadata"].get("labels", {}).get("step")) for kind, seen in events]
+    assert steps[:4] == [("ADDED", None), ("MODIFIED", "a"), ("MODIFIED", "b"), ("MODIFIED", "c")]
+    assert steps[-1] == ("DELETED", "c")
+    versions = [int(seen["metadata"]["resourceVersion"]) for _, seen in events]
+    assert versions == sorted(set(versions))
+    assert versions[0] > int(version)
+
+
+def test_what_enters_a_selection_is_added_and_what_leaves_it_deleted(
+    cluster: Cluster, name: str, pending: str
+) -> None:
+    node = unique("node")
+    options = {"fieldSelector": f"spec.nodeName={node}", "labelSelector": "!hidden"}
+    with cluster.watch(PODS, resourceVersion=cluster.get(pending).version, **options) as watch:
+        cluster.post(f"{pending}/binding", binding(name, node))
+        cluster.patch(pending, {"metadata": {"labels": {"hidden": "yes"}}})
+        version = cluster.get(pending).version
+        (first, added), (second, gone) = watch.take(2)
+    assert (first, added["spec"]["nodeName"]) == ("ADDED", node)
+    assert second == "DELETED"
+    # The object as it was inside the selection, at the version at which it left.
+    assert "hidden" not in gone["metadata"].get("labels", {})
+    assert gone["metadata"]["resourceVersion"] == version
+
+
+def test_a_watch_ends_by_itself_after_timeout_seconds(cluster: Cluster) -> None:
+    begin = time.monotonic()
+    with cluster.watch(PODS, timeoutSeconds="1", **only("nobody")) as watch:
+        assert list(watch) == []
+    assert time.monotonic() - begin < 5
+
+
+def test_bookmarks_carry_the_version_over_silence(cluster: Cluster, pending: str) -> None:
+    version = cluster.get(pending).version
+    options = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "3"}
+    other = unique()
+    with cluster.watch(PODS, **options, **only("nobody")) as watch:
+        written = cluster.post(PODS, pod(other, schedulerName="nobody")).version
+        seen = [(kind, item) for kind, item in watch]
+    cluster.delete(f"{PODS}/{other}")
+    assert {kind for kind, _ in seen} == {"BOOKMARK"}
+    assert seen[-1][1]["kind"] == "Pod"
+    assert int(seen[-1][1]["metadata"]["resourceVersion"]) >= int(written)
+
+
+def test_a_version_from_the_future_is_a_timeout(cluster: Cluster) -> None:
+    answer = cluster.get(f"{PODS}?resourceVersion=9000000000000000")
+    assert answer.refusal == (504, "Timeout")
+    assert "Too large resource version" in answer.message
+
+
+def test_lost_history_is_an_error_event_with_code_410(cluster: Cluster, pending: str) -> None:
+    if cluster.compact is None:
+        pytest.skip("the history of this cluster cannot be cut from here")
+    version = cluster.get(pending).version
+    cluster.patch(pending, {"metadata": {"labels": {"a": "1"}}})
+    cluster.compact()
+    with cluster.watch(PODS, resourceVersion=version) as watch:
+        ((kind, status),) = list(watch)
+    assert watch.code == 200
+    assert kind == "ERROR"
+    assert (status["kind"], status["code"], status["reason"]) == ("Status", 410, "Expired")
