@@ -11,17 +11,16 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from device_plugin.core.errors import AnnotationError, VgpuError
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import Slice
 from device_plugin.core.machine import Holder, KubeletError
-from device_plugin.core.pods import Pod
+from device_plugin.node import claims
 from device_plugin.node.arbiter import rival
+from device_plugin.node.claims import Claim, NotNowError
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.inject import KIND, Injector, cdi_name
 from device_plugin.node.pipes import Pipes
-from device_plugin.node.ports import Api, PodLookupError, PodResources, Processes
+from device_plugin.node.ports import Api, ApiSilentError, PodLookupError, PodResources, Processes
 from device_plugin.node.records import Record, Records
-from device_plugin.node.tickets import suffixes
 from vgpu_runtime.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -32,14 +31,6 @@ LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 # Each that waits has a thread of its plugin's server (24), and Allocate must never queue behind them: the kubelet calls
 # it for one pod at a time. Whoever comes beyond that is sent back to the kubelet at once.
 MOST_WAITING = 16
-
-
-class NotNowError(VgpuError):
-    """The container cannot start now; the kubelet tries again. `waiting` may help within seconds."""
-
-    def __init__(self, text: str, *, waiting: bool = False) -> None:
-        super().__init__(text)
-        self.waiting = waiting
 
 
 @dataclass(frozen=True)
@@ -116,21 +107,35 @@ class Allocator:
 
     def _try(self, resource: str, tickets: frozenset[str]) -> None:
         holder = self._holder(resource, tickets)
+        claim = self._claim(holder, resource, tickets)
+        carried = resource == claim.carrier
+        with self.lock:
+            record = self._admit(claim, resource, tickets)
+            if carried:
+                pipes = self._choose_pipes(record, claim.slices)
+                record = replace(record, slices=claim.slices, pipes=pipes)
+            try:
+                self._write(record, resource, carried=carried)
+            except (OSError, ConfigError) as error:
+                raise NotNowError(f"its files cannot be written: {error}") from error
+
+    def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
+        """What the holder may have: what the API server says now, or what we remember while that is silent."""
         try:
             pod = self._peers.api.pod(holder.namespace, holder.pod)
         except PodLookupError as error:
+            silent = isinstance(error, ApiSilentError)
+            if silent and (known := self._remembered(holder, resource, tickets)) is not None:
+                return known
             raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error
-        grant = granted(pod, holder.container)
-        slices = grant.containers[holder.container]
-        carrier = carrying(pod, holder.container, resource)
-        with self.lock:
-            record = self._admit(pod, holder, resource, tickets, grant)
-            if resource == carrier:
-                record = replace(record, slices=slices, pipes=self._choose_pipes(record, slices))
-            try:
-                self._write(record, resource, carried=resource == carrier)
-            except (OSError, ConfigError) as error:
-                raise NotNowError(f"its files cannot be written: {error}") from error
+        return claims.from_pod(pod, holder.container, resource)
+
+    def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
+        """What the holder had when it last started, if its pod still lives."""
+        known = claims.from_records(holder, resource, tickets, self._records.all())
+        if known is None or not self._peers.processes.live(known.pod):
+            return None
+        return known if self._injector.carried(known.key) else None
 
     def _write(self, record: Record, resource: str, *, carried: bool) -> None:
         self._records.put(record)
@@ -162,33 +167,22 @@ class Allocator:
             self._peers.api.node_event("DuplicateTickets", text)
         raise NotNowError(text)
 
-    def _admit(
-        self, pod: Pod, holder: Holder, resource: str, tickets: frozenset[str], grant: Grant
-    ) -> Record:
+    def _admit(self, claim: Claim, resource: str, tickets: frozenset[str]) -> Record:
         """The container's record with these tickets, once nobody is in its way. The lock is held."""
-        slices = grant.containers[holder.container]
-        used = {s.card for s in slices}
-        wanted = [s for s in grant.slices() if s.card in used]
-        cards = self._known(wanted)
-        standing = rival(
-            pod.uid,
-            wanted,
-            {uuid: local.card for uuid, local in cards.items()},
-            self._records.all(),
-            self._alive,
-        )
+        cards = {uuid: local.card for uuid, local in self._known(claim.pod_slices).items()}
+        standing = rival(claim.pod, claim.pod_slices, cards, self._records.all(), self._alive)
         if standing is not None:
             raise NotNowError(
                 f"its slice is still held by {_who(standing)}: waiting until that is gone", waiting=True
             )
         name = cdi_name(resource, tickets)
-        self._evict(pod.uid, holder.container, name)
-        before = self._records.get(pod.uid, holder.container)
+        self._evict(*claim.key, name)
+        before = self._records.get(*claim.key)
         if before is not None and before.names.get(resource, name) != name:
             # A kubelet that lost its checkpoint gives other tickets: nothing may be left under the old name.
             self._remove(before)
             before = None
-        record = before or Record(pod.uid, pod.namespace, pod.name, holder.container, slices)
+        record = before or Record(claim.pod, claim.namespace, claim.pod_name, claim.container, claim.slices)
         return replace(
             record,
             names={**record.names, resource: name},
@@ -234,32 +228,6 @@ class Allocator:
                     raise NotNowError(f"card {s.card} has no free pipe", waiting=True)
                 pipes[s.card] = pipe
         return pipes
-
-
-def granted(pod: Pod, container: str) -> Grant:
-    """The pod's grant, which gives slices to this container. Raises NotNowError if there is none to trust."""
-    where = f"pod {pod.namespace}/{pod.name}"
-    try:
-        grant = pod.grant()
-    except AnnotationError as error:
-        raise NotNowError(f"{where}: {error}") from error
-    if grant is None:
-        raise NotNowError(
-            f"{where} holds no grant: it was not placed by the allocator; delete it and create it again"
-        )
-    if container not in grant.containers:
-        raise NotNowError(f"{where}: its grant gives nothing to container {container}")
-    return grant
-
-
-def carrying(pod: Pod, container: str, resource: str) -> str:
-    """Of the resources that the container asks, the first of (whole, mem, cores): it carries the slice."""
-    limits = next((c.limits for c in pod.containers if c.name == container), {})
-    for suffix in suffixes():
-        prefix = resource.removesuffix("-mem").removesuffix("-cores")
-        if prefix + suffix in limits:
-            return prefix + suffix
-    return resource
 
 
 def _who(record: Record) -> str:

@@ -24,6 +24,7 @@ CDI_VERSION = "0.6.0"
 READ_ONLY = ["ro", "bind", "nosuid", "nodev"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 COUNTS = "/etc/vgpu"
+CONFIG = "vgpu.conf"
 MIB = 1 << 20
 
 
@@ -63,7 +64,7 @@ class Injector:
         folder = self._records.folder(*record.key)
         limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
         write_file(
-            folder / "vgpu.conf",
+            folder / CONFIG,
             config.render(config.SliceConfig(record.pod, record.container, tuple(limits))),
         )
         preloads = (paths.CONTAINER_LIBRARY, *self._cards.preloads())
@@ -72,7 +73,7 @@ class Injector:
         (folder / "region").mkdir(exist_ok=True)
         region.create(folder / "region" / "usage")
         mounts = [
-            _mount(folder / "vgpu.conf", paths.CONTAINER_CONFIG),
+            _mount(folder / CONFIG, paths.CONTAINER_CONFIG),
             _mount(folder / "ld.so.preload", "/etc/ld.so.preload"),
             _mount(folder / self._library.name, paths.CONTAINER_LIBRARY),
             _mount(folder / "region" / "usage", paths.CONTAINER_REGION, READ_WRITE),
@@ -86,6 +87,10 @@ class Injector:
         devices = self._cards.devices([locals_[s.card].found for s in record.slices])
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         self._write_spec(name, {"mounts": mounts, "deviceNodes": nodes})
+
+    def carried(self, key: tuple[str, str]) -> bool:
+        """True if the files of the container of this key were written before."""
+        return (self._records.folder(*key) / CONFIG).exists()
 
     def mark(self, record: Record, name: str, resource: str) -> None:
         """Write the spec of a resource that carries nothing: how many tickets of it the container holds.

@@ -38,11 +38,15 @@ class PodLookupError(VgpuError):
     """The pod cannot be had from the API server now."""
 
 
+class ApiSilentError(PodLookupError):
+    """The API server does not answer, or not with an answer."""
+
+
 class Api(Protocol):
     """The API server."""
 
     def pod(self, namespace: str, name: str) -> Pod:
-        """A pod as it is now. Raises PodLookupError."""
+        """A pod as it is now. Raises PodLookupError; ApiSilentError if nobody could say that there is none."""
 
     def node(self) -> Node | None:
         """The node we run on as it is now, or None if the API server does not answer."""

@@ -6,7 +6,7 @@ from device_plugin.adapters.kube.client import EventSpec, KubeClient
 from device_plugin.adapters.kube.errors import KubeError, NotFoundError
 from device_plugin.core import annotations
 from device_plugin.core.pods import Node, Pod
-from device_plugin.node.ports import PodLookupError
+from device_plugin.node.ports import ApiSilentError, PodLookupError
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +19,12 @@ class NodeApi:
         self._name = node_name
 
     def pod(self, namespace: str, name: str) -> Pod:
-        """A pod as it is now. Raises PodLookupError."""
+        """A pod as it is now. Raises PodLookupError, and ApiSilentError while the server is down."""
         try:
             return self._client.get_pod(namespace, name)
         except KubeError as error:
-            raise PodLookupError(str(error)) from error
+            silent = error.status == 0 or error.status >= 500
+            raise (ApiSilentError if silent else PodLookupError)(str(error)) from error
 
     def node(self) -> Node | None:
         """The node we run on, or None if it cannot be had now."""

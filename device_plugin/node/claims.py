@@ -1,0 +1,108 @@
+"""Claims: what the holder of some tickets may have, from its pod's grant, or from our own record of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from device_plugin.core.errors import AnnotationError, VgpuError
+from device_plugin.core.grants import Slice
+from device_plugin.core.machine import Holder
+from device_plugin.core.pods import Pod
+from device_plugin.node.records import Record
+from device_plugin.node.tickets import suffixes
+
+
+class NotNowError(VgpuError):
+    """The container cannot start now; the kubelet tries again. `waiting` may help within seconds."""
+
+    def __init__(self, text: str, *, waiting: bool = False) -> None:
+        super().__init__(text)
+        self.waiting = waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A container's right to `slices`. `pod` is its pod's UID, `carrier` the resource that brings the slices along.
+
+    `pod_slices` are those of all containers of the pod on the cards of this one.
+    """
+
+    pod: str
+    namespace: str
+    pod_name: str
+    container: str
+    slices: tuple[Slice, ...]
+    pod_slices: tuple[Slice, ...]
+    carrier: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Pod UID and container name."""
+        return self.pod, self.container
+
+
+def from_pod(pod: Pod, container: str, resource: str) -> Claim:
+    """What the pod's grant gives to this container. Raises NotNowError if there is none to trust."""
+    where = f"pod {pod.namespace}/{pod.name}"
+    try:
+        grant = pod.grant()
+    except AnnotationError as error:
+        raise NotNowError(f"{where}: {error}") from error
+    if grant is None:
+        raise NotNowError(
+            f"{where} holds no grant: it was not placed by the allocator; delete it and create it again"
+        )
+    if container not in grant.containers:
+        raise NotNowError(f"{where}: its grant gives nothing to container {container}")
+    slices = grant.containers[container]
+    limits = next((c.limits for c in pod.containers if c.name == container), {})
+    return Claim(
+        pod.uid,
+        pod.namespace,
+        pod.name,
+        container,
+        slices,
+        _on_cards_of(slices, grant.slices()),
+        carrying(resource, limits),
+    )
+
+
+def from_records(
+    holder: Holder, resource: str, tickets: frozenset[str], records: Iterable[Record]
+) -> Claim | None:
+    """What the container of these tickets had at its last start; None if nobody can be sure which that was.
+
+    Only for a pod that lives, while the API server does not answer: the kubelet would hear from that server, too, of
+    another pod with the same name.
+    """
+    records = tuple(records)
+    who = holder.namespace, holder.pod, holder.container
+    same = [
+        record
+        for record in records
+        if (record.namespace, record.pod_name, record.container) == who
+        and frozenset(record.tickets.get(resource, ())) == tickets
+    ]
+    if len(same) != 1:
+        return None
+    (record,) = same
+    others = [slice_ for other in records if other.pod == record.pod for slice_ in other.slices]
+    return Claim(
+        record.pod,
+        record.namespace,
+        record.pod_name,
+        record.container,
+        record.slices,
+        _on_cards_of(record.slices, others),
+        carrying(resource, record.names),
+    )
+
+
+def carrying(resource: str, asked: Mapping[str, str]) -> str:
+    """Of the resources that a container has `asked`, the first of (whole, mem, cores): it carries the slices."""
+    prefix = resource.removesuffix("-mem").removesuffix("-cores")
+    return next((prefix + suffix for suffix in suffixes() if prefix + suffix in asked), resource)
+
+
+def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[Slice, ...]:
+    cards = {slice_.card for slice_ in slices}
+    return tuple(slice_ for slice_ in candidates if slice_.card in cards)
