@@ -1,0 +1,77 @@
+"""Settings that the node agent cannot work with end it at once, with a message that says which."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from device_plugin.node.tickets import TooManyTicketsError
+from device_plugin.wiring.node import run
+from device_plugin.wiring.settings import KubeSettings, NodeSettings, SettingsError
+from vgpu_runtime import sim
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, object]:
+    """Those of an agent with one card, whose API server does not answer."""
+    machine, library = tmp_path / "machine", tmp_path / "libvgpu.so"
+    sim.build(sim.parse("version: v1\ncards: [{preset: hygon-60cu-16gib}]"), machine)
+    library.write_text("the library\n")
+    return {
+        "node_name": "n1",
+        "simulated": str(machine),
+        "kubelet_dir": str(tmp_path / "kubelet"),
+        "cdi_dir": str(tmp_path / "cdi"),
+        "state_dir": str(tmp_path / "state"),
+        "process_groups": str(tmp_path / "groups"),
+        "library": str(library),
+        "http_listen": "127.0.0.1:0",
+        "drain_seconds": 0,
+        "kube": KubeSettings(server="http://127.0.0.1:1"),
+    }
+
+
+def _run(settings: dict[str, object], **changed: object) -> int:
+    stop = threading.Event()
+    stop.set()
+    return run(NodeSettings(**{**settings, **changed}), stop)  # type: ignore[arg-type]  # fields by name
+
+
+def test_an_agent_that_is_told_to_stop_at_once_ends_well(
+    settings: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(settings) == 0
+    assert capsys.readouterr().out.startswith("listening http=127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"http_listen": "nonsense"}, "cannot listen on nonsense"),
+        ({"http_listen": "127.0.0.1:99999"}, "cannot listen on 127.0.0.1:99999"),
+        ({"library": "/nowhere/libvgpu.so"}, "cannot use /nowhere/libvgpu.so"),
+        ({"state_dir": "/proc/nowhere"}, "stateDir"),
+        ({"prefixes": {"1d94": "a.com/dcu", "1002": "b.com/dcu"}}, "end alike"),
+        ({"prefixes": {"hygon": "a.com/dcu"}}, "hexadecimal"),
+    ],
+)
+def test_what_it_cannot_work_with_is_named(
+    settings: dict[str, object], changed: dict[str, object], says: str
+) -> None:
+    with pytest.raises(SettingsError, match=says):
+        _run(settings, **changed)
+
+
+# Where binding fails, cheroot leaves its socket to the collector; the process ends anyway.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_port_that_is_taken_is_named(settings: dict[str, object]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(SettingsError, match=f"cannot listen on {address}"):
+            _run(settings, http_listen=address)
+
+
+def test_more_tickets_than_a_kubelet_bears_say_what_to_set(settings: dict[str, object]) -> None:
+    with pytest.raises(TooManyTicketsError, match="memUnitMiB"):
+        _run(settings, mem_unit_mib=1)
