@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
-from device_plugin.cluster.reservations import Stage
+from device_plugin.cluster.reservations import Reservation, Stage
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,13 @@ class Verdict:
     error: str = ""
 
 
+# kube-scheduler retries a waiting pod at the very event that frees a slice, and hears of it by a watch of its own: it
+# may ask before our watch has shown the same event, and then not again for minutes. So a "no" waits a moment for news;
+# but at most once in NEWS_PAUSE, or a queue of hopeless pods would stand still.
+NEWS_SECONDS = 0.25
+NEWS_PAUSE = 1.0
+
+
 class Filter:
     """Call it from any thread."""
 
@@ -33,6 +41,7 @@ class Filter:
         self._leader = leader
         self._counts = counts
         self._clock = clock
+        self._waited = -NEWS_PAUSE
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """Choose among `nodes`. A pod that asks for no slice may go to all of them."""
@@ -45,12 +54,28 @@ class Filter:
         with self._state.lock:
             if why := self._why_not(pod):
                 return Verdict(error=why)
-            started = self._clock()
-            answer = self._state.reserve(pod, request, nodes)
-            self._counts.placed(self._clock() - started)
+            answer = self._place(pod, request, nodes)
+            if isinstance(answer, Refusal) and self._news():
+                if why := self._why_not(pod):
+                    return Verdict(error=why)
+                answer = self._place(pod, request, nodes)
         if isinstance(answer, Refusal):
             return Verdict(failed=answer.by_node)
         return Verdict((answer.grant.node,))
+
+    def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refusal:
+        started = self._clock()
+        answer = self._state.reserve(pod, request, nodes)
+        self._counts.placed(self._clock() - started)
+        return answer
+
+    def _news(self) -> bool:
+        """Wait a moment for a slice to become free; the lock is held, and let go meanwhile."""
+        now = self._clock()
+        if now - self._waited < NEWS_PAUSE:
+            return False
+        self._waited = now
+        return self._state.freed.wait(NEWS_SECONDS)
 
     def _why_not(self, pod: Pod) -> str:
         if why := self._leader.why_not() or self._state.why_not_synced():

@@ -34,6 +34,8 @@ class State:
         self, prefixes: Sequence[str], reservation_seconds: float, clock: Callable[[], float]
     ) -> None:
         self.lock = threading.RLock()
+        # Notified whenever a slice becomes free or a card comes: what was refused may fit now.
+        self.freed = threading.Condition(self.lock)
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
         self.reservations = Reservations(reservation_seconds)
@@ -206,7 +208,8 @@ class State:
         """End the pod's reservation and grant."""
         with self.lock:
             self.reservations.drop(uid)
-            self.ledger.release(uid)
+            if self.ledger.release(uid) is not None:
+                self.freed.notify_all()
 
     def release_unbound(self, uid: str) -> None:
         """End the pod's reservation; what it holds since a binding became known stays."""
@@ -284,6 +287,7 @@ class State:
         else:
             self.inventories[name] = inventory
             self.ledger.set_node(name, inventory)
+            self.freed.notify_all()
         # Whether a grant is larger than its card depends on the inventory.
         for uid in list(self._on_node.get(name, ())):
             self._account(self._pods[uid].pod)
