@@ -4,13 +4,14 @@ Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from celpy import celtypes
 
 from device_plugin.embedded.apiserver import cel, errors
 from device_plugin.embedded.apiserver.cel import Expression
-from device_plugin.embedded.apiserver.policies import Parameters, Policy
+from device_plugin.embedded.apiserver.policies import Parameters, Policy, Validation
 from device_plugin.embedded.apiserver.registry import Write
 from device_plugin.embedded.apiserver.store import Object
 
@@ -29,35 +30,33 @@ class PolicyAdmission:
 
     def mutate(self, write: Write) -> Object:
         """Apply the patches of the policies that match."""
-        for policy, scope in self._matching(self._mutating, write):
-            for expression in policy.patches:
-                for operation in scope.evaluate(expression):
-                    _patch(write.new, operation)
+        for policy, base in self._matching(self._mutating, write):
+            with _failure(policy, write):
+                scope = self._scope(policy, base)
+                if scope is None:
+                    continue
+                for expression in policy.patches:
+                    for operation in scope.evaluate(expression):
+                        _patch(write.new, operation)
         return write.new
 
     def validate(self, write: Write) -> None:
         """Raises ApiError with the message of the first validation that does not hold."""
-        for policy, scope in self._matching(self._validating, write):
-            for validation in policy.validations:
-                if not scope.evaluate(validation.expression):
-                    message = validation.message
-                    if validation.message_expression is not None:
-                        message = str(scope.evaluate(validation.message_expression))
-                    raise _denied(write, policy, message.strip(), validation.reason)
+        for policy, base in self._matching(self._validating, write):
+            with _failure(policy, write):
+                scope = self._scope(policy, base)
+                if scope is None:
+                    continue
+                for validation in policy.validations:
+                    if not scope.evaluate(validation.expression):
+                        raise _denied(write, policy, scope.message(validation), validation.reason)
 
     def _matching(self, policies: Sequence[Policy], write: Write) -> Iterator[tuple[Policy, "_Scope"]]:
         base: _Scope | None = None
         for policy in policies:
-            if not any(rule.matches(write.operation, write.target) for rule in policy.rules):
-                continue
-            base = base or _Scope(_names(write), {})
-            try:
-                scope = self._scope(policy, base)
-                if scope is not None:
-                    yield policy, scope
-            except cel.EvaluationError as error:
-                if not policy.ignore_errors:
-                    raise _denied(write, policy, f"expression failed: {error}", "Invalid") from None
+            if any(rule.matches(write.operation, write.target) for rule in policy.rules):
+                base = base or _Scope(_names(write), {})
+                yield policy, base
 
     def _scope(self, policy: Policy, base: "_Scope") -> "_Scope | None":
         scope = base
@@ -83,6 +82,10 @@ class _Scope:
     def evaluate(self, expression: Expression) -> Any:
         return expression.evaluate(self._names)
 
+    def message(self, validation: Validation) -> str:
+        expression = validation.message_expression
+        return (validation.message if expression is None else str(self.evaluate(expression))).strip()
+
     def holds(self, condition: Expression) -> bool:
         key = (id(self._names.get("params")), condition.text)
         if key not in self._conditions:
@@ -98,6 +101,16 @@ class _Scope:
         for name, expression in variables:
             values[celtypes.StringType(name)] = scope.evaluate(expression)
         return scope
+
+
+@contextmanager
+def _failure(policy: Policy, write: Write) -> Iterator[None]:
+    """An expression that cannot be evaluated refuses the write, unless its policy ignores that."""
+    try:
+        yield
+    except cel.EvaluationError as error:
+        if not policy.ignore_errors:
+            raise _denied(write, policy, f"expression failed: {error}", "Invalid") from None
 
 
 def _names(write: Write) -> dict[str, Any]:

@@ -70,9 +70,16 @@ class Handler(BaseHTTPRequestHandler):
             self._user = self.api.user(self.headers.get("Authorization"))
             if self.command in _WRITES:
                 self.api.record(self._user, self.command, unquote(url.path))
-            verb(unquote(url.path), body)
+            self._checked(verb, unquote(url.path), body)
         except errors.ApiError as error:
             self._send(error.code, msgspec.json.encode(error.status()))
+
+    def _checked(self, verb: Any, path: str, body: bytes) -> None:
+        # Kubernetes decodes into types and refuses what does not fit; here a misfit shows when it is used.
+        try:
+            verb(path, body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise errors.bad_request(f"a field is missing or of the wrong type: {error!r}") from error
 
     def _get(self, path: str, body: bytes) -> None:  # noqa: ARG002 - GET has no body
         if path in ("/healthz", "/livez", "/readyz"):

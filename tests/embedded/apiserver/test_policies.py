@@ -1,0 +1,154 @@
+"""The evaluator of admission policies, on policies of its own."""
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+import yaml
+
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.embedded.apiserver import EmbeddedApiServer
+from device_plugin.embedded.apiserver.errors import ApiError
+from device_plugin.embedded.apiserver.policies import load
+from device_plugin.embedded.apiserver.resources import CONFIGMAPS, PODS, Resource, Target
+from device_plugin.embedded.apiserver.server import policy_files
+
+
+def policy(
+    tmp_path: Path, expression: str, *, params: str = "", resources: str = "[pods]", extra: str = ""
+) -> list[Path]:
+    """One validating policy with one validation; `params` is the parameterNotFoundAction of its binding."""
+    kind = "paramKind: {apiVersion: v1, kind: ConfigMap}" if params else ""
+    where = f"paramRef: {{name: c, namespace: default, parameterNotFoundAction: {params}}}" if params else ""
+    text = dedent(f"""\
+        kind: ValidatingAdmissionPolicy
+        metadata: {{name: p}}
+        spec:
+          {kind}
+          matchConstraints:
+            resourceRules:
+            - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: {resources}}}
+          validations: [{{expression: {expression!r}, message: "no"}}]
+        """)
+    text += indent(extra, "  ")
+    text += dedent(f"""\
+        ---
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {{name: b}}
+        spec:
+          policyName: p
+          {where}
+        """)
+    (tmp_path / "policy.yaml").write_text(text)
+    return [tmp_path / "policy.yaml"]
+
+
+def create(server: EmbeddedApiServer, name: str = "x", resource: Resource = PODS) -> str:
+    """Create an object; "ok", or the refusal."""
+    value = {"metadata": {"name": name}}
+    if resource is PODS:
+        value["spec"] = {"containers": [{"name": "main"}]}
+    try:
+        server.registry.create("jane", Target(resource, "default"), value)
+    except ApiError as error:
+        return str(error)
+    return "ok"
+
+
+DENIED = """pods "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: """
+
+
+def test_a_validation_that_holds_lets_pass_and_one_that_does_not_says_its_message(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, 'object.metadata.name != "x"'))
+    assert create(server, "y") == "ok"
+    assert create(server) == DENIED + "no"
+
+
+def test_who_asks_is_known(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, 'request.userInfo.username == "jane"'))
+    assert create(server) == "ok"
+
+
+def test_other_resources_are_not_meant(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "false", resources="[nodes, pods/status]"))
+    assert create(server) == "ok"
+
+
+def test_an_expression_that_fails_refuses(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "object.spec.absent == 1"))
+    assert create(server).startswith(DENIED + "expression failed")
+
+
+def test_with_failure_policy_ignore_it_lets_pass(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "object.spec.absent == 1", extra="failurePolicy: Ignore\n"))
+    assert create(server) == "ok"
+
+
+def test_parameters_are_read_at_every_write(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "object.metadata.name in params.data", params="Deny"))
+    assert "no params found" in create(server)
+    config = {"metadata": {"name": "c", "namespace": "default"}, "data": {"y": ""}}
+    server.registry.create("jane", Target(CONFIGMAPS, "default"), config)
+    assert create(server) == DENIED + "no"
+    change = {"metadata": {"name": "c"}, "data": {"x": ""}}
+    server.registry.update("jane", Target(CONFIGMAPS, "default", "c"), lambda _: change)
+    assert create(server) == "ok"
+
+
+def test_without_its_parameters_an_allowing_policy_does_nothing(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "false", params="Allow"))
+    assert create(server) == "ok"
+
+
+@pytest.mark.parametrize("left", [{}, {"prefixes": "hygon.com/dcu"}, None])
+def test_losing_our_parameters_stops_nobody_and_still_guards_grants(left: dict[str, str] | None) -> None:
+    server = EmbeddedApiServer()
+    config = {"metadata": {"name": "vgpu-admission"}, **({} if left is None else {"data": left})}
+    target = Target(CONFIGMAPS, "vgpu-system", "vgpu-admission")
+    server.registry.update("system:admin", target, lambda _: config)
+    assert create(server) == "ok"
+    forged = {
+        "metadata": {"name": "f", "annotations": {"vgpu.io/grant": "{}"}},
+        "spec": {"containers": [{"name": "main"}]},
+    }
+    with pytest.raises(ApiError, match="vgpu-grants"):
+        server.registry.create("jane", Target(PODS, "default"), forged)
+
+
+def test_the_prefixes_of_admission_are_those_of_the_allocator() -> None:
+    (config,) = (item for item in load(policy_files()).objects if item["kind"] == "ConfigMap")
+    assert config["data"]["prefixes"].split(",") == list(DEFAULT_PREFIXES)
+
+
+def test_every_policy_has_a_binding_and_fails_closed() -> None:
+    documents = [item for path in policy_files() for item in yaml.safe_load_all(path.read_text())]
+    policies = [item for item in documents if item["kind"].endswith("AdmissionPolicy")]
+    bound = {item["spec"]["policyName"] for item in documents if item["kind"].endswith("Binding")}
+    assert {item["metadata"]["name"] for item in policies} == bound
+    assert {item["spec"]["failurePolicy"] for item in policies} == {"Fail"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("kind: Deployment\nmetadata: {name: x}\n", "Deployment is no kind of admission manifest"),
+        (
+            "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: []}, validations: [{expression: 'a ++'}]}\n"
+            "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "does not compile",
+        ),
+        (
+            "kind: MutatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: []}, mutations: [{patchType: ApplyConfiguration}]}\n"
+            "---\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "write a JSONPatch",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_evaluated_is_an_error_at_start(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        load([tmp_path / "bad.yaml"])
