@@ -115,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
             self._selection(target),
             version=self._query.get("resourceVersion", ""),
             seconds=float(self._query.get("timeoutSeconds") or DEFAULT_WATCH_SECONDS),
+            # Read before the client learns that the watch is open, so that dropping it then ends it.
+            epoch=self.api.store.epoch,
             bookmark_seconds=self.api.bookmark_seconds if self._asks("allowWatchBookmarks") else None,
         )
         self.wfile.write(

@@ -20,13 +20,14 @@ def stream(
     version: str,
     seconds: float,
     bookmark_seconds: float | None,
+    epoch: int,
 ) -> Iterator[bytes]:
-    """Lines of JSON, several to a piece, from after `version` until `seconds` or the store's epoch are over.
+    """Lines of JSON, several to a piece, from after `version` until `seconds` or the store's `epoch` are over.
 
     Without a version (or with 0) the stream begins with the objects that are there. Lost history is a line of type
     ERROR that ends the stream. With `bookmark_seconds`, a bookmark follows every such time of silence, and the end.
     """
-    deadline, epoch = time.monotonic() + seconds, store.epoch
+    deadline = time.monotonic() + seconds
     if version in ("", "0"):
         seen, present = store.select(resource, selects)
         yield b"".join(_line("ADDED", stored.document) for stored in present)
