@@ -1,0 +1,282 @@
+"""A cluster service without any outside: an API server of dictionaries, a clock that tests move."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.conflicts import Arbiter
+from device_plugin.cluster.explain import Explainer
+from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError, UnknownError
+from device_plugin.cluster.state import State
+from device_plugin.cluster.terms import Terms
+from device_plugin.cluster.upkeep import Upkeep
+from device_plugin.core import annotations
+from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from tests.core.clusters import FAMILY, inventory
+
+RESERVATION_SECONDS = 60.0
+HALF = 8184
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watcher(Protocol):
+    """Who hears of pods."""
+
+    def hear(self, pod: Pod) -> None:
+        """It is so now."""
+
+    def lose(self, pod: Pod) -> None:
+        """It is gone."""
+
+
+class FakeApi:
+    """`watchers` hear each change at once. `on_bind` may raise, before or after it calls `land`."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[tuple[str, str], Pod] = {}
+        self.by_node: dict[str, Node] = {}
+        self.held: Lease | None = None
+        self.written: list[tuple[str, str]] = []
+        self.warnings: list[tuple[str, str]] = []
+        self.away = False
+        self.reads = 0
+        self.on_bind: Callable[[Pod, str, Mapping[str, str]], None] | None = None
+        self.watchers: list[Watcher] = []
+        self._time = 0
+
+    def pods(self) -> Sequence[Pod]:
+        self._reach()
+        return list(self.by_name.values())
+
+    def nodes(self) -> Sequence[Node]:
+        self._reach()
+        return list(self.by_node.values())
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        self._reach()
+        if (namespace, name) not in self.by_name:
+            raise GoneError(f'pods "{name}" not found')
+        return self.by_name[namespace, name]
+
+    def lease(self, namespace: str, name: str) -> Lease | None:  # noqa: ARG002 - there is one
+        self._reach()
+        return self.held
+
+    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        self.written.append(("bind", pod.name))
+        if self.on_bind is not None:
+            self.on_bind(pod, node, annotations)
+        else:
+            self.land(pod, node, annotations)
+
+    def land(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        """The Binding happens."""
+        found = self.by_name.get((pod.namespace, pod.name))
+        if found is None:
+            raise GoneError(f'pods "{pod.name}" not found')
+        if found.uid != pod.uid or found.node:
+            raise UnknownError("conflict")
+        carried = {**(found.annotations or {}), **annotations}
+        self.put(replace(found, node=node, annotations=carried, bound=self.time()))
+
+    def delete(self, pod: Pod) -> None:
+        self.written.append(("delete", pod.name))
+        found = self.by_name.get((pod.namespace, pod.name))
+        if found is None or found.uid != pod.uid:
+            raise GoneError("gone")
+        self.remove(found)
+
+    def warn(self, pod: Pod, reason: str, message: str) -> None:
+        self.warnings.append((f"{pod.name} {reason}", message))
+
+    def put(self, pod: Pod) -> Pod:
+        """A pod as it is from now on."""
+        self.by_name[pod.namespace, pod.name] = pod
+        for watcher in self.watchers:
+            watcher.hear(pod)
+        return pod
+
+    def remove(self, pod: Pod) -> None:
+        """The pod object is gone."""
+        del self.by_name[pod.namespace, pod.name]
+        for watcher in self.watchers:
+            watcher.lose(pod)
+
+    def time(self) -> str:
+        """A later time with each call, as Kubernetes writes it."""
+        self._time += 1
+        return f"2026-11-21T08:{self._time // 60:02}:{self._time % 60:02}Z"
+
+    def _reach(self) -> None:
+        self.reads += 1
+        if self.away:
+            raise UnknownError("no answer")
+
+
+@dataclass
+class Counted:
+    """What the service counted."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    placements: int = 0
+
+    def placed(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.placements += 1
+
+    def bound(self, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+
+
+class Replica:
+    """The allocator of one replica, as `wiring.cluster` puts it together."""
+
+    def __init__(self, api: FakeApi, clock: Clock, name: str = "vgpu-0") -> None:
+        self.api, self.clock, self.name = api, clock, name
+        self.counts = Counted()
+        self.state = State(DEFAULT_PREFIXES, RESERVATION_SECONDS, clock)
+        self.leader = Leader(name, clock)
+        self.filter = Filter(self.state, self.leader, self.counts, clock)
+        # Waiting for news takes real time, and here nobody sends any.
+        self.filter._news = lambda: False  # type: ignore[method-assign]
+        self.binder = Binder(api, self.state, self.leader, self.counts, clock)
+        self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
+        self.upkeep = Upkeep(api, self.state, self.binder, Arbiter(api, self.state, self.leader), clock)
+        self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler")
+
+    def follow(self) -> None:
+        """List, then hear every change at once."""
+        self.state.sync_nodes(self.api.nodes())
+        self.state.sync_pods(self.api.pods())
+        self.api.watchers.append(self)
+
+    def hear(self, pod: Pod) -> None:
+        """The watch shows a pod."""
+        self.state.see_pod(pod, watched=True)
+
+    def lose(self, pod: Pod) -> None:
+        """The watch shows that a pod is gone."""
+        self.state.forget_pod(pod.uid)
+
+    def renew(self, scheduler: str = "x") -> None:
+        """The scheduler beside it renews the Lease, and the replica reads it."""
+        self.api.held = Lease(f"{self.name}_{scheduler}", self.api.time())
+        self.terms.step()
+
+    def lead(self) -> None:
+        """Take the Lease; returns once the replica places."""
+        for _ in range(30):
+            self.renew()
+            if not self.leader.why_not():
+                return
+            self.clock.now += 1.0
+        raise AssertionError(self.leader.why_not())
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the Lease is renewed in it."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.now = min(end, self.clock.now + 2.0)
+            self.renew()
+
+    def ask(self, pod: Pod, *nodes: str) -> str:
+        """/filter: the node, or an empty text."""
+        chosen = self.filter(pod, nodes or sorted(self.api.by_node)).nodes
+        return chosen[0] if chosen else ""
+
+    def bind(self, pod: Pod, node: str = "n1") -> str:
+        """/bind: the error."""
+        return self.binder(BindCall(pod.namespace, pod.name, pod.uid, node))
+
+    def free(self, node: str = "n1") -> list[int]:
+        """Free MiB of each card of a node."""
+        found = self.state.ledger.node(node)
+        return [card.free_mib for card in found.cards] if found else []
+
+
+class World:
+    """One leading replica and node n1 with two cards of 16,368 MiB and 60 core groups."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.api = FakeApi()
+        self.node("n1", inventory("n1"))
+        self.one = Replica(self.api, self.clock)
+        self.one.follow()
+        self.one.lead()
+
+    def node(self, name: str, cards: Inventory | None) -> None:
+        self.api.by_node[name] = Node(name, cards.encode() if cards else "")
+
+    def pod(self, name: str, mem: int = 8, cores: int | None = 30, **more: object) -> Pod:
+        """Create a pod that asks for a slice; half a card."""
+        return self.api.put(pod(name, mem, cores, **more))
+
+    def placed(self, name: str) -> Pod:
+        """Create a pod and take it all the way; returns it as bound."""
+        made = self.pod(name)
+        assert self.one.bind(made, self.one.ask(made)) == ""
+        return self.api.by_name["default", name]
+
+
+def pod(name: str, mem: int = 8, cores: int | None = 30, **more: object) -> Pod:
+    """An unbound pod with one container; its uid is `uid-NAME` unless told."""
+    limits = {f"{FAMILY}-mem": str(mem)}
+    if cores is not None:
+        limits[f"{FAMILY}-cores"] = str(cores)
+    fields = {
+        "uid": f"uid-{name}",
+        "scheduler": "vgpu-scheduler",
+        "created": "2026-11-21T07:00:00Z",
+        "containers": (Container("main", ContainerKind.MAIN, limits),),
+        **more,
+    }
+    return Pod("default", name, **fields)  # type: ignore[arg-type]
+
+
+def with_grant(made: Pod, text: str, node: str = "n1", bound: str = "2026-11-21T08:59:59Z") -> Pod:
+    """The pod as bound with this grant annotation."""
+    carried = {**(made.annotations or {}), annotations.GRANT: text}
+    return replace(made, node=node, annotations=carried, bound=bound)
+
+
+def grant(made: Pod, card: str = "n1-0", cores: Sequence[int] = range(30), mem: int = HALF) -> Grant:
+    """A grant of one slice for the pod's container."""
+    return Grant(made.uid, "n1", {"main": (Slice(card, mem, tuple(cores)),)})
+
+
+class Apart:
+    """Runs calls in threads of their own and hands their results back."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def run(self, call: Callable[[], None]) -> None:
+        thread = threading.Thread(target=call, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self, seconds: float = 10.0) -> None:
+        for thread in self._threads:
+            thread.join(seconds)
+            assert not thread.is_alive()
+
+
+def refuse(*_: object) -> None:
+    """An API server that says no."""
+    raise RefusedError("admission: only the allocator may set a grant")
