@@ -1,0 +1,193 @@
+"""What is known moves only forward, and nothing that anybody writes into an annotation moves the ledger wrongly."""
+
+import itertools
+import json
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster.state import State
+from device_plugin.core.grants import Grant
+from device_plugin.core.pods import Node, Pod
+from tests.cluster.world import Clock, pod, with_grant
+from tests.cluster.world import grant as slice_of
+from tests.core.clusters import FAMILY, inventory
+
+ALL, QUARTER = 16368, 4092
+
+
+def node(name: str = "n1", cards: int = 1) -> Node:
+    return Node(name, inventory(name, cards).encode())
+
+
+def grant(made: Pod, card: str = "n1-0", cores: Sequence[int] = (0,)) -> Grant:
+    return slice_of(made, card, cores, QUARTER)
+
+
+def bound(made: Pod, held: Grant) -> Pod:
+    return with_grant(made, held.encode(), held.node, "")
+
+
+def altered(made: Pod, **fields: object) -> Pod:
+    """The pod bound with its grant's JSON changed."""
+    return with_grant(made, json.dumps({**json.loads(grant(made).encode()), **fields}))
+
+
+def state_of(*nodes: Node) -> State:
+    made = State((FAMILY,), 60, Clock())
+    made.sync_nodes(nodes or (node(),))
+    made.sync_pods(())
+    return made
+
+
+def free(state: State) -> int:
+    found = state.ledger.node("n1")
+    assert found is not None
+    return found.cards[0].free_mib
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
+    """The unbound pod, the binding as we know it ourselves, the binding as the watch shows it."""
+    a = pod("a")
+    held = bound(a, grant(a))
+    news = [(a, True), (held, False), (replace(held, bound="2026-01-01T00:00:00Z"), True)]
+    state = state_of()
+    for i in order:
+        state.see_pod(news[i][0], watched=news[i][1])
+    assert state.ledger.grant(a.uid) == grant(a)
+
+
+def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None:
+    a = pod("a")
+    state = state_of()
+    held = bound(a, grant(a))
+    state.see_pod(replace(held, deleting=True), watched=True)
+    assert free(state) == ALL - QUARTER
+    state.see_pod(replace(held, deleting=True, phase="Failed"), watched=True)
+    assert free(state) == ALL
+    state.see_pod(held, watched=True)
+    assert free(state) == ALL, "old news brought an ended pod back"
+
+
+def test_a_pod_that_is_gone_stays_gone() -> None:
+    a = pod("a")
+    state = state_of()
+    state.see_pod(bound(a, grant(a)), watched=True)
+    state.forget_pod(a.uid)
+    state.see_pod(bound(a, grant(a)), watched=False)
+    assert free(state) == ALL
+
+
+def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it() -> None:
+    a, b = pod("a"), pod("b")
+    state = state_of()
+    state.see_pod(bound(a, grant(a)), watched=True)
+    state.see_pod(bound(b, grant(b, cores=(1,))), watched=False)
+    state.sync_pods(())
+    assert set(state.ledger.grants()) == {b.uid}, "b was bound after the list was made"
+
+
+def test_a_node_that_vanishes_and_returns_finds_its_slices_held() -> None:
+    a = pod("a")
+    state = state_of()
+    state.see_pod(bound(a, grant(a)), watched=True)
+    state.forget_node("n1")
+    assert state.ledger.node("n1") is None
+    state.see_node(node())
+    assert free(state) == ALL - QUARTER
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[null]", "null", '{"v":2,"serving":true,"cards":[]}', "x" * 70_000, "[" * 60_000,
+     '{"v":1,"serving":true,"cards":[null]}', '{"v":1,"serving":"yes","cards":[]}'],
+    ids=["missing", "cut off", "list", "null", "future version", "70 KB", "deep", "card null", "wrong type"],
+)  # fmt: skip
+def test_a_bad_inventory_is_none_and_a_good_one_cures_it(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    a = pod("a")
+    state = state_of()
+    state.see_pod(bound(a, grant(a)), watched=True)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            state.see_node(Node("n1", text))
+    said = 1 if text else 0
+    assert len(caplog.records) == said
+    assert state.faults.counts()["inventory"] == said
+    assert state.ledger.node("n1") is None
+    state.see_node(node())
+    assert state.faults.counts()["inventory"] == 0
+    assert free(state) == ALL - QUARTER
+
+
+_SLICE = {"card": "n1-0", "memMiB": 1, "cores": [0]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pod": "uid-other"}, {"node": "n2"}, {"v": 9}, {"gen": -1}, {"containers": {}},
+        {"containers": {"stranger": [_SLICE]}}, {"containers": {"main": [{**_SLICE, "memMiB": -5}]}},
+        {"containers": {"main": [{**_SLICE, "cores": [-1]}]}},
+        {"containers": {"main": [{**_SLICE, "cores": [60]}]}},
+        {"containers": {"main": [{**_SLICE, "memMiB": ALL + 1}]}},
+        {"containers": {"main": None}}, {"containers": [None]},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_grant_that_cannot_be_true_leaves_the_ledger_as_it_was(fields: dict[str, object]) -> None:
+    a = pod("a")
+    state = state_of()
+    state.see_pod(altered(a, **fields), watched=True)
+    assert free(state) == ALL
+    assert state.faults.counts()["grant"] == 1
+    state.see_pod(bound(a, grant(a)), watched=True)
+    assert state.faults.counts()["grant"] == 0, "a sound grant cures it"
+    assert free(state) == ALL - QUARTER
+
+
+def test_a_grant_on_a_card_that_nobody_shows_takes_nothing_from_the_others() -> None:
+    a = pod("a")
+    state = state_of()
+    state.see_pod(bound(a, grant(a, card="nowhere")), watched=True)
+    assert free(state) == ALL
+    assert not state.suspects()
+
+
+def test_overlapping_grants_make_their_node_suspect_once() -> None:
+    a, b = pod("a"), pod("b")
+    state = state_of()
+    for each in (a, b):
+        state.see_pod(bound(each, grant(each)), watched=True)
+    assert state.suspects() == {"n1"}
+    assert state.suspects() == set()
+
+
+def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random) -> None:
+    live = state_of(node("n1", 2), node("n2", 2))
+    existing: dict[str, Pod] = {}
+    for turn in range(300):
+        if existing and rng.random() < 0.4:
+            name = rng.choice(sorted(existing))
+            if rng.random() < 0.5:
+                existing[name] = replace(existing[name], phase="Succeeded")
+                live.see_pod(existing[name], watched=True)
+            else:
+                live.forget_pod(existing.pop(name).uid)
+            continue
+        new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
+        request = live.request_of(new)
+        assert request is not None
+        placed = live.reserve(new, request, ("n1", "n2"))
+        if hasattr(placed, "grant"):
+            existing[new.name] = bound(new, placed.grant)
+            live.see_pod(existing[new.name], watched=rng.random() < 0.5)
+    rebuilt = state_of(node("n1", 2), node("n2", 2))
+    shuffled = list(existing.values())
+    rng.shuffle(shuffled)
+    rebuilt.sync_pods(shuffled)
+    assert live.ledger.grants()
+    assert rebuilt.ledger == live.ledger
