@@ -29,8 +29,8 @@ class Verdict:
 # kube-scheduler retries a waiting pod at the very event that frees a slice, and hears of it by a watch of its own: it
 # may ask before our watch has shown the same event, and then not again for minutes. So a "no" waits a moment for news;
 # but at most once in NEWS_PAUSE, or a queue of hopeless pods would stand still.
-NEWS_SECONDS = 0.25
-NEWS_PAUSE = 1.0
+NEWS_SECONDS = 0.1
+NEWS_PAUSE = 0.25
 
 
 class Filter:

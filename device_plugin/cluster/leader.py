@@ -58,6 +58,12 @@ class Leader:
         """True between `begin` and `end`."""
         return self._placing
 
+    @property
+    def holds(self) -> bool:
+        """True if the last read showed the Lease as ours, however old."""
+        with self._lock:
+            return self._lease is not None and self._ours(self._lease.holder)
+
     def fenced(self) -> bool:
         """True while no other replica can have taken the Lease: ours, and renewed less than the fence ago."""
         with self._lock:

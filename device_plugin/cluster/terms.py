@@ -1,4 +1,9 @@
-"""The terms of leadership: all pods and nodes are listed before the first place, and nothing stays reserved after."""
+"""The terms of leadership: all pods and nodes are listed before the first place, and nothing stays reserved after.
+
+A Lease is not only lost by expiring, long after the fence fell: kube-scheduler gives it up on SIGTERM, and a process of
+ours may be killed and start again. Either way a Binding of before may still be on its way. So a term begins, with that
+list, only when the last such Binding has ended.
+"""
 
 import logging
 from collections.abc import Callable
@@ -8,6 +13,10 @@ from device_plugin.cluster.ports import Api, ApiError
 from device_plugin.cluster.state import State
 
 log = logging.getLogger(__name__)
+
+# A replica sees within about a second that it lost the Lease, and a Binding that it sent before ends in BIND_SECONDS.
+SETTLE_SECONDS = 5.0
+LONG_AGO = float("-inf")
 
 
 class Terms:
@@ -21,6 +30,8 @@ class Terms:
         self._state = state
         self._clock = clock
         self._lease = lease
+        self._holds_since: float | None = None
+        self._lease_existed = False
 
     def step(self) -> None:
         """Read the Lease, and begin or end a term."""
@@ -34,10 +45,23 @@ class Terms:
                 # Whatever this read shows: another replica may have led since the fence fell.
                 self._end()
             self._leader.observe(lease, started)
+            self._note(there_is_one=lease is not None)
         if not self._leader.fenced():
             self._end()
-        elif not self._leader.term:
+        elif not self._leader.term and self._settled():
             self._begin()
+
+    def _note(self, *, there_is_one: bool) -> None:
+        if self._leader.holds:
+            if self._holds_since is None:
+                self._holds_since = self._clock()
+        else:
+            # Where nobody ever led, nothing can be on its way.
+            self._holds_since = None if there_is_one or self._lease_existed else LONG_AGO
+        self._lease_existed |= there_is_one
+
+    def _settled(self) -> bool:
+        return self._holds_since is not None and self._clock() - self._holds_since >= SETTLE_SECONDS
 
     def _begin(self) -> None:
         try:
@@ -58,4 +82,5 @@ class Terms:
             with self._state.lock:
                 self._leader.end()
                 self._state.drop_reservations()
+            self._holds_since = None
             log.info("no longer leading: %s", self._leader.why_not())
