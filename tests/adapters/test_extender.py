@@ -1,0 +1,58 @@
+"""kube-scheduler's calls as they come over the wire, and as they must not."""
+
+import json
+import random
+
+import pytest
+
+from device_plugin.adapters.extender import read_bind, read_filter
+
+_POD = {
+    "metadata": {"name": "p", "namespace": "default", "uid": "u1"},
+    "spec": {"containers": [{"name": "main", "resources": {"limits": {"hygon.com/dcu-mem": "4"}}}]},
+}
+_BIND = {"PodName": "p", "PodNamespace": "default", "PodUID": "u1", "Node": "n1"}
+
+
+def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
+    pod, nodes = read_filter(json.dumps({"Pod": _POD, "Nodes": None, "NodeNames": ["n1", "n2"]}).encode())
+    assert (pod.namespace, pod.name, pod.uid) == ("default", "p", "u1")
+    assert pod.containers[0].limits == {"hygon.com/dcu-mem": "4"}
+    assert nodes == ["n1", "n2"]
+
+
+def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set() -> None:
+    with pytest.raises(ValueError, match="nodeCacheCapable: true"):
+        read_filter(json.dumps({"Pod": _POD, "Nodes": {"items": []}, "NodeNames": None}).encode())
+
+
+def test_a_bind_call_gives_the_pod_and_its_node() -> None:
+    assert read_bind(json.dumps(_BIND).encode()) == ("default", "p", "u1", "n1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"null", b"[null]", b"\xff\xfe", b"[" * 100_000, b"{}",
+        b'{"Pod":null,"NodeNames":[]}', b'{"Pod":{},"NodeNames":["n1"]}', b'{"Pod":[],"NodeNames":["n1"]}',
+        json.dumps({"Pod": _POD, "NodeNames": "n1"}).encode(),
+        json.dumps({"Pod": _POD, "NodeNames": [1]}).encode(),
+        json.dumps({**_BIND, "Node": 7}).encode(), json.dumps({**_BIND, "PodUID": None}).encode(),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_a_value_error(body: bytes) -> None:
+    for read in (read_filter, read_bind):
+        with pytest.raises(ValueError, match=r"\w{4}"):
+            read(body)
+
+
+def test_a_call_cut_off_or_damaged_anywhere_is_read_or_a_value_error(rng: random.Random) -> None:
+    whole = json.dumps({"Pod": _POD, "NodeNames": ["n1"]}).encode()
+    for _ in range(500):
+        damaged = bytearray(whole[: rng.randint(1, len(whole))])
+        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        try:
+            _, nodes = read_filter(bytes(damaged))
+        except ValueError:
+            continue
+        assert all(isinstance(name, str) for name in nodes)
