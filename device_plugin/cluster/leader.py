@@ -11,6 +11,7 @@ from device_plugin.cluster.ports import Lease
 
 # Of the Lease's 15 s: what is left covers the timeout of a Binding that was sent in the last moment.
 FENCE_SECONDS = 10.0
+_BEGINNING = "leading, but the last Bindings of before must end and all pods be listed before the first place"
 
 
 class Leader:
@@ -72,9 +73,7 @@ class Leader:
     def why_not(self) -> str:
         """Why this replica must not place or bind now, in words; empty if it may."""
         with self._lock:
-            return self._why_not_fenced() or (
-                "" if self._placing else "reading all pods before the first place"
-            )
+            return self._why_not_fenced() or ("" if self._placing else _BEGINNING)
 
     def unread(self) -> str:
         """Why the Lease is not known, in words; empty if the last read went well."""

@@ -8,14 +8,15 @@ list, only when the last such Binding has ended.
 import logging
 from collections.abc import Callable
 
+from device_plugin.cluster.bind import BIND_SECONDS
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError
 from device_plugin.cluster.state import State
 
 log = logging.getLogger(__name__)
 
-# A replica sees within about a second that it lost the Lease, and a Binding that it sent before ends in BIND_SECONDS.
-SETTLE_SECONDS = 5.0
+# A replica learns in two seconds that it lost the Lease, and a Binding that it sent until then ends in BIND_SECONDS.
+SETTLE_SECONDS = 2.0 + BIND_SECONDS
 LONG_AGO = float("-inf")
 
 
