@@ -1,0 +1,106 @@
+"""Two live grants that overlap: the later-bound pod goes, the earlier one keeps what it was given."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster.ports import UnknownError
+from device_plugin.core.pods import Pod
+from tests.cluster.world import Replica, World, grant, with_grant
+
+EARLY, LATE = "2026-11-21T08:00:00Z", "2026-11-21T08:00:05Z"
+
+
+def _overlap(world: World) -> tuple[Pod, Pod]:
+    """Two pods bound with the same core groups; news of the later one comes first."""
+    made = []
+    for name, when in (("late", LATE), ("early", EARLY)):
+        pod = world.pod(name)
+        made.append(world.api.put(with_grant(pod, grant(pod).encode(), bound=when)))
+    return made[1], made[0]
+
+
+def test_the_later_bound_is_deleted_with_an_event_that_names_both(world: World, one: Replica) -> None:
+    early, late = _overlap(world)
+    one.upkeep.step()
+    assert world.api.written == [("delete", late.name)]
+    ((about, text),) = world.api.warnings
+    assert about == "late SliceConflict"
+    assert "default/early" in text
+    assert "default/late" in text
+    assert set(one.state.ledger.grants()) == {early.uid}
+    one.upkeep.step()
+    assert len(world.api.written) == 1
+
+
+def test_a_replica_that_does_not_lead_does_nothing_until_it_does(world: World) -> None:
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    _overlap(world)
+    two.upkeep.step()
+    assert (world.api.written, world.api.warnings) == ([], [])
+    two.lead()
+    two.upkeep.step()
+    assert world.api.written == [("delete", "late")]
+
+
+def test_only_the_pod_of_that_uid_is_deleted(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A namesake took its place after we looked: it stays, and the slice of the former is free."""
+    early, late = _overlap(world)
+    delete = world.api.delete
+
+    def raced(pod: Pod) -> None:
+        world.api.by_name["default", "late"] = replace(late, uid="uid-namesake", node="", annotations=None)
+        delete(pod)
+
+    monkeypatch.setattr(world.api, "delete", raced)
+    one.upkeep.step()
+    assert world.api.by_name["default", "late"].uid == "uid-namesake"
+    assert set(one.state.ledger.grants()) == {early.uid}
+
+
+def test_an_overlap_that_ended_meanwhile_harms_nobody(world: World, one: Replica) -> None:
+    early, _ = _overlap(world)
+    world.api.by_name["default", "early"] = replace(early, phase="Succeeded")
+    one.upkeep.step()
+    assert world.api.written == []
+
+
+def test_a_pod_that_goes_already_is_not_deleted_again(world: World, one: Replica) -> None:
+    _, late = _overlap(world)
+    world.api.put(replace(late, deleting=True))
+    one.upkeep.step()
+    assert (world.api.written, world.api.warnings) == ([], [])
+
+
+def test_an_unreachable_api_server_is_asked_again_and_the_event_not_repeated(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _overlap(world)
+
+    def fail(_: Pod) -> None:
+        raise UnknownError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.api, "delete", fail)
+        one.upkeep.step()
+        one.upkeep.step()
+    one.upkeep.step()
+    assert world.api.written == [("delete", "late")]
+    assert len(world.api.warnings) == 1
+
+
+def test_a_void_grant_over_an_innocent_pods_slice_deletes_nobody(world: World, one: Replica) -> None:
+    """Forged: it carries the innocent pod's own grant, whose uid is not the forger's."""
+    innocent = world.placed("innocent")
+    forger = world.pod("forger")
+    held = one.state.ledger.grant(innocent.uid)
+    assert held is not None
+    world.api.written.clear()
+    world.api.put(with_grant(forger, held.encode(), bound=EARLY))
+    one.upkeep.step()
+    assert world.api.written == []
+    assert one.state.ledger.grant(innocent.uid) == held
+    assert one.state.faults.counts()["grant"] == 1
