@@ -1,0 +1,120 @@
+"""The HTTP face, over real HTTP: what kube-scheduler and people get, and what garbage gets."""
+
+import http.client
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from device_plugin.adapters import extender
+from device_plugin.adapters.http import serve
+from device_plugin.cluster.app import MAX_BODY, Extender
+from device_plugin.cluster.ports import Calls
+from tests.cluster.world import Replica, World
+from tests.core.clusters import FAMILY
+
+JSON = {"Accept": "application/json"}
+
+
+class Caller:
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def call(one: Replica) -> Iterator[Caller]:
+    calls = Calls(extender.read_filter, extender.read_bind)
+    app = Extender(one.filter, one.binder, one.explainer, calls).app()
+    with serve(app, "127.0.0.1", 0) as server:
+        yield Caller(server.port)
+
+
+def _pod(name: str, mem: str = "8") -> dict[str, object]:
+    limits = {f"{FAMILY}-mem": mem, f"{FAMILY}-cores": "30"}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+    }
+
+
+def _filter(name: str, mem: str = "8") -> bytes:
+    return json.dumps({"Pod": _pod(name, mem), "NodeNames": ["n1"]}).encode()
+
+
+def test_filter_then_bind_writes_one_binding(world: World, call: Caller) -> None:
+    world.pod("p")
+    status, text = call("POST", "/filter", _filter("p"))
+    assert (status, json.loads(text)["NodeNames"]) == (200, ["n1"])
+    assert world.api.written == [], "/filter writes nothing"
+    args = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "n1"}
+    assert call("POST", "/bind", json.dumps(args).encode()) == (200, '{"Error":""}')
+    assert world.api.written == [("bind", "p")]
+
+
+def test_a_malformed_request_is_hopeless_with_a_text_that_helps(call: Caller) -> None:
+    result = json.loads(call("POST", "/filter", _filter("p", "1.5"))[1])
+    assert result["NodeNames"] == []
+    assert "write a whole number" in result["FailedAndUnresolvableNodes"]["n1"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[null]", b"\xff", b"[" * 50_000, b'{"Pod":7,"NodeNames":{}}'])
+@pytest.mark.parametrize("path", ["/filter", "/bind"])
+def test_garbage_is_answered_with_an_error_that_kube_scheduler_shows(
+    path: str, body: bytes, call: Caller
+) -> None:
+    status, text = call("POST", path, body)
+    assert status == 200, "kube-scheduler hides the text of anything else"
+    assert path in json.loads(text)["Error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/filter", 405), ("POST", "/explain", 405), ("DELETE", "/bind", 405), ("GET", "/", 404),
+     ("POST", "/filter/x", 404), ("GET", "/..%2f..%2fetc/passwd", 404)],
+)  # fmt: skip
+def test_other_calls_are_refused(method: str, path: str, status: int, call: Caller) -> None:
+    assert call(method, path)[0] == status
+
+
+def test_a_huge_body_is_refused_and_the_service_goes_on(call: Caller) -> None:
+    assert call("POST", "/filter", bytes(MAX_BODY + 1))[0] == 400
+    assert call("GET", "/explain")[0] == 200
+
+
+def test_explain_shows_who_holds_what_and_who_waits(world: World, one: Replica, call: Caller) -> None:
+    world.placed("holds")
+    one.ask(world.pod("reserved"))
+    world.pod("waits", mem=17)
+    view = json.loads(call("GET", "/explain", headers=JSON)[1])
+    assert view["leader"] is True
+    cards = {card["uuid"]: card for node in view["nodes"] for card in node["cards"]}
+    assert {(s["pod"], s["bound"]) for card in cards.values() for s in card["slices"]} == {
+        ("holds", True), ("reserved", False),
+    }  # fmt: skip
+    assert sum(card["freeMiB"] for card in cards.values()) == 16368
+    (waiting,) = view["waiting"]
+    assert (waiting["pod"], waiting["reason"]) == ("waits", "too-large")
+    text = call("GET", "/explain")[1]
+    assert text.startswith("this replica leads\nn1\n")
+    assert "default/reserved main: 8184 MiB" in text
+    assert "default/waits: " in text
+
+
+def test_explain_of_one_pod_shows_nothing_of_others(world: World, call: Caller) -> None:
+    world.placed("mine")
+    world.placed("other")
+    text = call("GET", "/explain?pod=default/mine", headers=JSON)[1]
+    assert "mine" in text
+    assert "other" not in text
+    assert json.loads(call("GET", "/explain?pod=default/nobody", headers=JSON)[1])["nodes"] == []
