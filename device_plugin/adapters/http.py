@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A client that is slower than this with one request holds up a thread, and so perhaps a probe.
+SLOWEST_SECONDS = 2
+
 
 class _Cheroot(CherootServer):
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
@@ -23,7 +26,9 @@ class Server:
     """A running HTTP server; `port` is the real one where 0 was asked for."""
 
     def __init__(self, app: "WSGIApplication", host: str, port: int, threads: int) -> None:
-        self._server = _Cheroot((host, port), app, numthreads=threads, request_queue_size=128)
+        self._server = _Cheroot(
+            (host, port), app, numthreads=threads, request_queue_size=128, timeout=SLOWEST_SECONDS
+        )
         self._server.prepare()
         self.port: int = self._server.bind_addr[1]
         self._thread = threading.Thread(target=self._server.serve, name=f"http-{self.port}", daemon=True)

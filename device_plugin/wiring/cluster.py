@@ -39,7 +39,7 @@ COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
 # kube-scheduler binds as many pods at once as it likes, and each Binding waits for the API server.
 EXTENDER_THREADS = 64
-HTTP_THREADS = 4
+HTTP_THREADS = 16
 Item = TypeVar("Item")
 
 

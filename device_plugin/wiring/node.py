@@ -41,6 +41,8 @@ from vgpu_runtime.paths import LIBRARY
 log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-node"
+# Enough that a few stalled clients of the metrics port do not hold up the kubelet's probes.
+HTTP_THREADS = 16
 
 
 class Service:
@@ -122,7 +124,7 @@ class Service:
         )
         try:
             host, port = http.address(self._settings.http_listen)
-            server = stack.enter_context(http.serve(app, host, port, threads=2))
+            server = stack.enter_context(http.serve(app, host, port, HTTP_THREADS))
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {self._settings.http_listen}: {error}") from error
         print(f"listening http={host}:{server.port}", flush=True)  # noqa: T201 - part of the contract

@@ -19,10 +19,10 @@ set -e
 mount -t tmpfs tmpfs /etc
 mount -t tmpfs tmpfs /run
 mkdir -p /etc/vgpu /run/vgpu
-cp "$FOLDER/vgpu.conf" {config}
+touch {config} && mount --bind "$FOLDER/vgpu.conf" {config}
 touch /run/vgpu/usage && mount --bind "$FOLDER/usage" /run/vgpu/usage
-cp "$LIBRARY" "$STUB" /etc/vgpu
-printf '%s\\n' /etc/vgpu/libvgpu.so /etc/vgpu/libstubkfd.so > /etc/ld.so.preload
+cp "$LIBRARY" "$STUB" /etc
+printf '%s\\n' /etc/libvgpu.so /etc/libstubkfd.so > /etc/ld.so.preload
 exec "$PYTHON" -c "$PROGRAM"
 """
 
@@ -81,3 +81,20 @@ def test_malformed_config_says_so_once_per_process_that_uses_the_card(production
     done = inside(production, "print(attempt(MIB), attempt(MIB))")
     assert done.stdout == f"{REFUSED} {REFUSED}\n"
     assert len(done.stderr.splitlines()) == 1, "one line, though the shell and its tools were preloaded too"
+
+
+def test_a_config_whose_folder_was_renamed_refuses_the_card(production: Slice) -> None:
+    done = inside(production, "os.rename('/etc/vgpu', '/etc/away')\nprint(attempt(MIB))")
+    assert done.stdout == f"{REFUSED}\n"
+    assert "the card is refused" in done.stderr
+
+
+def test_without_any_config_the_library_does_nothing(production: Slice) -> None:
+    production_config = (
+        f"import subprocess; subprocess.run(['umount', '{paths.CONTAINER_CONFIG}'], check=True)\n"
+    )
+    done = inside(
+        production,
+        f"{production_config}os.remove('{paths.CONTAINER_CONFIG}')\nprint(attempt(1025 * MIB) >> 32 == {GPU})",
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -76,13 +76,45 @@ static ssize_t read_file(const char *path, char *text, size_t size)
 	return got < 0 ? -1 : (ssize_t)length;
 }
 
+/*
+ * Whether the agent's config is mounted, whatever its path has become: root in the container cannot unmount it, but
+ * can rename the folder that holds it, and then no config would look like a container without a slice.
+ */
+static bool config_is_mounted(void)
+{
+	static const char name[] = "/vgpu.conf "; /* ends the mount point's field: proc(5), mountinfo */
+	enum { KEPT = sizeof name - 2 };
+	char text[4096 + KEPT];
+	size_t kept = 0;
+	ssize_t got;
+	bool found = false;
+	int fd = REAL(open, open_fn)("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	while (!found && (got = read(fd, text + kept, sizeof text - kept)) != 0) {
+		if (got < 0 && errno != EINTR)
+			break;
+		if (got < 0)
+			continue;
+		found = memmem(text, kept + (size_t)got, name, sizeof name - 1) != NULL;
+		kept += (size_t)got;
+		if (kept > KEPT) {
+			memmove(text, text + kept - KEPT, KEPT);
+			kept = KEPT;
+		}
+	}
+	close(fd);
+	return found;
+}
+
 static enum enforcement read_config(void)
 {
 	static char text[CONFIG_MAX_BYTES + 1];
 	ssize_t length = read_file(config_path(), text, sizeof text);
 	const char *wrong;
 
-	if (length < 0 && errno == ENOENT)
+	if (length < 0 && (errno == ENOENT || errno == ENOTDIR) && !config_is_mounted())
 		return NONE;
 	wrong = length < 0 ? "it cannot be read" : config_parse(text, (size_t)length, &slice.config);
 	if (wrong || pthread_atfork(NULL, NULL, start_afresh_in_child)) {
