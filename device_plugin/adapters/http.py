@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A client that is slower than this with one request holds up a thread, and so perhaps a probe.
-SLOWEST_SECONDS = 2
+# How long a client may be silent within a request or between two. Where strangers connect it must be short: each
+# silent client holds up a thread, and so perhaps a probe.
+SILENCE_SECONDS, STRANGERS_SECONDS = 10, 2
 
 
 class _Cheroot(CherootServer):
@@ -25,9 +26,9 @@ class _Cheroot(CherootServer):
 class Server:
     """A running HTTP server; `port` is the real one where 0 was asked for."""
 
-    def __init__(self, app: "WSGIApplication", host: str, port: int, threads: int) -> None:
+    def __init__(self, app: "WSGIApplication", host: str, port: int, threads: int, silence: int) -> None:
         self._server = _Cheroot(
-            (host, port), app, numthreads=threads, request_queue_size=128, timeout=SLOWEST_SECONDS
+            (host, port), app, numthreads=threads, request_queue_size=128, timeout=silence
         )
         self._server.prepare()
         self.port: int = self._server.bind_addr[1]
@@ -48,9 +49,11 @@ class Server:
         self._thread.join()
 
 
-def serve(app: "WSGIApplication", host: str, port: int, threads: int = 4) -> Server:
+def serve(
+    app: "WSGIApplication", host: str, port: int, threads: int = 4, silence: int = SILENCE_SECONDS
+) -> Server:
     """Serve `app` at once, in `threads` threads. Raises OSError if the address cannot be had."""
-    return Server(app, host, port, threads)
+    return Server(app, host, port, threads, silence)
 
 
 def address(listen: str) -> tuple[str, int]:

@@ -91,13 +91,13 @@ class Service:
 
     def _listen(self, stack: ExitStack) -> Sequence[str]:
         shown = []
-        for app, listen, threads in (
-            (self._extender, self._settings.extender_listen, EXTENDER_THREADS),
-            (self._operations, self._settings.http_listen, HTTP_THREADS),
+        for app, listen, threads, silence in (
+            (self._extender, self._settings.extender_listen, EXTENDER_THREADS, http.SILENCE_SECONDS),
+            (self._operations, self._settings.http_listen, HTTP_THREADS, http.STRANGERS_SECONDS),
         ):
             try:
                 host, port = http.address(listen)
-                server = stack.enter_context(http.serve(app, host, port, threads))
+                server = stack.enter_context(http.serve(app, host, port, threads, silence))
             except (OSError, ValueError) as error:
                 raise SettingsError(f"cannot listen on {listen}: {error}") from error
             shown.append(f"{host}:{server.port}")

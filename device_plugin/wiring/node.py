@@ -124,7 +124,7 @@ class Service:
         )
         try:
             host, port = http.address(self._settings.http_listen)
-            server = stack.enter_context(http.serve(app, host, port, HTTP_THREADS))
+            server = stack.enter_context(http.serve(app, host, port, HTTP_THREADS, http.STRANGERS_SECONDS))
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {self._settings.http_listen}: {error}") from error
         print(f"listening http={host}:{server.port}", flush=True)  # noqa: T201 - part of the contract
