@@ -173,8 +173,8 @@ def test_mounts_beside_our_paths_are_fine(name: str, accepted: Any, where: str) 
 @pytest.mark.parametrize(
     "folder",
     ["/", "/dev", "/dev/", "//dev/.", "/dev/kfd", "/dev/dri", "/dev/char", "/proc", "/proc/1/root", "/run", "/var/lib",
-     "/var/lib/vgpu", "/var/lib/kubelet/pods", "/etc/cdi", "/var/run/cdi", "/run/cdi", "/sys", "/run/containerd/containerd.sock", "/run/docker.sock",
-     "/etc/kubernetes", "/tmp/../var/lib/vgpu"],
+     "/var/lib/vgpu", "/var/lib/kubelet/pods", "/etc/cdi", "/var/run/cdi", "/run/cdi", "/sys", "/run/docker.sock",
+     "/run/containerd/containerd.sock", "/etc/kubernetes", "/opt/../var/lib/vgpu"],
 )  # fmt: skip
 def test_no_host_path_shows_devices_or_our_state(cluster: Cluster, name: str, folder: str) -> None:
     body = asking(name, volumes=[{"name": "v", "hostPath": {"path": folder}}])
