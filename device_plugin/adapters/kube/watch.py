@@ -7,8 +7,8 @@ version, bookmarks move it on, 410 means list again, a silent stream is closed a
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -83,7 +83,9 @@ class ListWatch(Generic[Item]):
                     # A server that closes watches at once must not be asked again at once.
                     delay = self._pause(delay, stop)
             except ExpiredError:
+                # A server that forgets at once must not be listed again at once.
                 version = ""
+                delay = self._pause(delay, stop)
             except KubeError as error:
                 if stop.is_set() or self._stopped:
                     return
@@ -96,7 +98,9 @@ class ListWatch(Generic[Item]):
         with self._lock:
             self._stopped = True
             if self._stream is not None:
-                self._stream.shutdown()
+                # It may be at its end already.
+                with suppress(OSError, RuntimeError, ValueError):
+                    self._stream.shutdown()
 
     def _pause(self, delay: float, stop: threading.Event) -> float:
         stop.wait(delay * self._rng.uniform(0.5, 1.0))
@@ -114,20 +118,23 @@ class ListWatch(Generic[Item]):
         """Follow changes after `version` until the stream ends; returns the last version seen."""
         query = {**self._query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         with closing(self._opened(query)) as stream:
-            rest = b""
             try:
-                for chunk in stream.stream(65536):
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        if line:
-                            version = self._event(line, on_change) or version
-            except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-                # A cut or silent connection is everyday: go on from the last version. ValueError: closed by us.
-                log.debug("watch of %s ended: %s", self._path, error)
+                for line in self._lines(stream):
+                    version = self._event(line, on_change) or version
             finally:
                 with self._lock:
                     self._stream = None
         return version
+
+    def _lines(self, stream: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        rest = b""
+        try:
+            for chunk in stream.stream(65536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from filter(None, lines)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            # A cut or silent connection is everyday: go on from the last version. ValueError: closed by us.
+            log.debug("watch of %s ended: %s", self._path, error)
 
     def _opened(self, query: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         stream = self._client.stream(self._path, query, self._silence)
@@ -147,8 +154,8 @@ class ListWatch(Generic[Item]):
         except DecodeError as error:
             log.warning("watch of %s: an event cannot be read: %s", self._path, error)
             return ""
-        if kind != "BOOKMARK" and (item := self._read(body)) is not None:
-            on_change(Change(kind), item)
+        if kind in Change.__members__ and (item := self._read(body)) is not None:
+            on_change(Change[kind], item)
         return version
 
     def _read(self, text: decode.Text) -> Item | None:

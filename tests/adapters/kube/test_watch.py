@@ -4,12 +4,13 @@ import itertools
 import queue
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.errors import ExpiredError
 from device_plugin.adapters.kube.watch import Change, ListWatch
 from device_plugin.core.pods import Node
 from device_plugin.embedded.apiserver import EmbeddedApiServer
@@ -97,22 +98,66 @@ def test_what_cannot_be_read_is_skipped(follower: Follower, client: KubeClient) 
     assert follower.next() == ("ADDED", ["n2"])
 
 
-def test_a_server_that_closes_watches_at_once_is_asked_ever_more_slowly(client: KubeClient) -> None:
-    waits: list[float] = []
+class Recorded(threading.Event):
+    """Notes how long it was to be waited for, and is set after six times."""
 
-    class Recorded(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0.0)
-            if len(waits) == 6:
-                self.set()
-            return True
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
 
-    watch = ListWatch(client, "/api/v1/nodes", {"timeoutSeconds": "0"}, decode.node, rng=random.Random(1))
-    watch._watch = lambda version, _: version  # type: ignore[method-assign]
-    watch.run(lambda _: None, lambda *_: None, Recorded())
-    assert len(waits) == 6
-    assert all(later > earlier * 0.9 for earlier, later in itertools.pairwise(waits))
-    assert waits[-1] > 1.0
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout or 0.0)
+        if len(self.waits) == 6:
+            self.set()
+        return True
+
+    @property
+    def ever_longer(self) -> bool:
+        grows = all(later > earlier * 0.9 for earlier, later in itertools.pairwise(self.waits))
+        return grows and len(self.waits) == 6 and self.waits[-1] > 1.0
+
+
+def closes(version: str, _: object) -> str:
+    return version
+
+
+def forgets(*_: object) -> str:
+    raise ExpiredError(410, "Expired", "too old resource version")
+
+
+@pytest.mark.parametrize("what_it_does", [closes, forgets])
+def test_a_server_that_ends_watches_at_once_is_asked_ever_more_slowly(
+    client: KubeClient, what_it_does: Callable[..., str]
+) -> None:
+    watch = ListWatch(client, "/api/v1/nodes", {}, decode.node, rng=random.Random(1))
+    watch._watch = what_it_does  # type: ignore[method-assign]
+    stop = Recorded()
+    watch.run(lambda _: None, lambda *_: None, stop)
+    assert stop.ever_longer
+
+
+def test_a_defect_of_whoever_listens_is_not_taken_for_the_streams_end(client: KubeClient) -> None:
+    node(client, "n1")
+    watch = ListWatch(client, "/api/v1/nodes", {}, decode.node)
+
+    def listed(_: Sequence[Node]) -> None:
+        node(client, "n2")
+
+    def changed(*_: object) -> None:
+        raise ValueError("a defect")
+
+    with pytest.raises(ValueError, match="a defect"):
+        watch.run(listed, changed, threading.Event())
+
+
+def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) -> None:
+    watch = ListWatch(client, "/api/v1/nodes", {}, decode.node)
+    stream = client.stream("/api/v1/nodes", {}, 1.0)
+    stream.read()
+    watch._stream = stream
+    watch.interrupt()
+    stop = threading.Event()
+    watch.run(lambda _: None, lambda *_: None, stop)
 
 
 def _nodes() -> object:
