@@ -58,11 +58,17 @@ def test_a_watch_resumes_where_it_was_before_an_absence(server: EmbeddedApiServe
         assert [kind for kind, _ in watch.take(1)] == ["MODIFIED"]
 
 
-def test_stopping_leaves_no_threads(cluster: Cluster, server: EmbeddedApiServer) -> None:
+def test_stopping_leaves_no_threads() -> None:
+    before = set(threading.enumerate())
+    server = EmbeddedApiServer()
+    server.start()
+    cluster = Cluster(server.url.removeprefix("http://"), USERS)
     with cluster.watch(PODS):
         cluster.get(PODS)
+        assert len(set(threading.enumerate()) - before) >= 3, "the listener, a watch and a kept connection"
         server.stop()
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "apiserver"])
+    cluster.close()
+    until(lambda: set(threading.enumerate()) <= before)
 
 
 def test_dropped_watches_end_and_other_connections_stay(server: EmbeddedApiServer, cluster: Cluster) -> None:
