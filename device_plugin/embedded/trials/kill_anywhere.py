@@ -115,7 +115,7 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
     found = list(witness.wrong) + witness.overlaps(live, _capacity(cluster))
     found += _grants(pods)
     for node in NODES:
-        known = {path.parent.name for path in cluster.state(node).glob("slices/*/*")}
+        known = {path.parent.name for path in _slices(cluster, node)}
         found += [f"node {node}: files of pod {uid} are left" for uid in sorted(known - live)]
         specs = len(list(cluster.kubelets[node].cdi_dir.glob("vgpu-*.json")))
         names = sum(len(_asked(pod)) for pod in pods if pod["spec"].get("nodeName") == node)
@@ -129,6 +129,15 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
     if any(ledger != ledgers[0] for ledger in ledgers):
         found.append("the replicas' ledgers differ")
     return found
+
+
+def _slices(cluster: EmbeddedCluster, node: str) -> list[Path]:
+    """The folders of all containers that the node's agent keeps files for."""
+    while True:
+        try:
+            return list(cluster.state(node).glob("slices/*/*"))
+        except FileNotFoundError:
+            continue  # a folder was removed while we looked: look again
 
 
 def _grants(pods: Sequence[Object]) -> list[str]:
@@ -222,7 +231,7 @@ def _empty(cluster: EmbeddedCluster, person: Person) -> None:
         person.remove(pod["metadata"]["name"])
 
     def gone() -> bool | None:
-        left = [path for node in NODES for path in cluster.state(node).glob("slices/*/*")]
+        left = [path for node in NODES for path in _slices(cluster, node)]
         specs = [path for node in NODES for path in cluster.kubelets[node].cdi_dir.glob("vgpu-*")]
         return None if person.pods() or left or specs else True
 
