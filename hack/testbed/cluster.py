@@ -1,0 +1,161 @@
+"""The cluster from outside: up, down, and commands inside it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hack.testbed import control_plane, namespaces, node
+from hack.testbed.certificates import Authority
+from hack.testbed.layout import CONTROL_PLANE, Layout, node_names
+from hack.testbed.programs import Programs
+from hack.testbed.supervisor import order
+
+READY_SECONDS = 120.0
+PROJECT = Path(__file__).resolve().parents[2]
+# Set for commands that run inside already.
+INSIDE = "VGPU_TESTBED_INSIDE"
+
+
+class ClusterError(Exception):
+    """The cluster is not up, or did not come up; the text says what to do."""
+
+
+class Cluster:
+    """The cluster of `layout`, running or not."""
+
+    def __init__(self, layout: Layout, programs: Programs) -> None:
+        self.layout = layout
+        self._programs = programs
+        self._pid = layout.root / "pid"
+
+    def up(self, nodes: int, archives: Sequence[Path]) -> None:
+        """Start the cluster, every node with the images in `archives`, and return once all nodes are Ready.
+
+        Raises ClusterError; what was started is gone then.
+        """
+        self.down()
+        self._prepare(nodes)
+        command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command += [sys.executable, "-m", "hack.testbed.machine", "init", str(self.layout.root), str(nodes)]
+        with (self.layout.root / "init.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *map(str, archives)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=PROJECT,
+                env={**os.environ, "PATH": self._programs.path()}, start_new_session=True,
+            )  # fmt: skip
+        self._pid.write_text(f"{process.pid} {_started(process.pid)}")
+        try:
+            self._wait(nodes, process)
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """End the cluster, if it is up, and remove what it left, but for its logs."""
+        if (pid := self.pid()) is not None:
+            first = _first(pid)
+            os.kill(pid, signal.SIGKILL)  # unshare --kill-child: process 1 dies with it
+            while _alive(first):  # which takes everything below along before it is gone
+                time.sleep(0.01)
+        self._pid.unlink(missing_ok=True)
+        namespaces.remove_cgroups(self.layout.cgroup)
+        for folder in self.layout.root.glob("*/containerd"):
+            shutil.rmtree(folder)
+
+    def pid(self) -> int | None:
+        """The process that holds the cluster, or None if it is down."""
+        try:
+            pid, started = self._pid.read_text().split()
+            return int(pid) if _started(int(pid)) == started else None
+        except (OSError, ValueError):
+            return None
+
+    def nodes(self) -> list[str]:
+        """The nodes, by name."""
+        return sorted(
+            (path.parent.name for path in self.layout.root.glob("n*/kubelet.yaml")), key=lambda n: int(n[1:])
+        )
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run `command` in the control plane's namespaces, with its kubectl and $KUBECONFIG; the exit status."""
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.layout.kubeconfig),
+            "PATH": f"{self._programs.kubernetes}:{os.environ['PATH']}",
+            INSIDE: "1",
+        }
+        return subprocess.run([*self._enter(), *command], env=environment, check=False).returncode
+
+    def _enter(self) -> list[str]:
+        if os.environ.get(INSIDE):
+            return []
+        pid = self.pid()
+        if pid is None:
+            raise ClusterError("the cluster is down: hack/cluster up")
+        return ["nsenter", "--target", str(_first(pid)), "--mount", "--net", "--pid", f"--wd={Path.cwd()}"]
+
+    def order(self, machine: str, do: str, **details: object) -> dict[str, object]:
+        """Give an order to the supervisor of a machine. Raises OrderError, ClusterError."""
+        try:
+            return order(self.layout.control(machine), do, **details)
+        except OSError:
+            known = ", ".join((CONTROL_PLANE, *self.nodes()))
+            raise ClusterError(f"no machine {machine} runs; there are: {known}") from None
+
+    def _prepare(self, nodes: int) -> None:
+        shutil.rmtree(self.layout.root, ignore_errors=True)
+        self.layout.root.mkdir(parents=True)
+        authority = Authority(self.layout.certificates)
+        authority.create()
+        self.layout.machine(CONTROL_PLANE).mkdir()
+        control_plane.prepare(self.layout, authority)
+        for name in node_names(nodes):
+            self.layout.machine(name).mkdir()
+            node.prepare(self.layout, authority, name)
+
+    def _wait(self, nodes: int, process: "subprocess.Popen[bytes]") -> None:
+        end = time.monotonic() + READY_SECONDS
+        while not self._ready(nodes):
+            if process.poll() is not None or time.monotonic() > end:
+                raise ClusterError(f"the cluster does not come up; its logs are in {self.layout.root}")
+            time.sleep(0.2)
+
+    def _ready(self, nodes: int) -> bool:
+        """All nodes are Ready, and pods can be created."""
+        try:
+            asked = self._output("kubectl", "get", "nodes", "--output=json")
+            self._output("kubectl", "get", "serviceaccount", "default")
+        except (subprocess.CalledProcessError, ClusterError, IndexError, FileNotFoundError):
+            return False
+        conditions = (item["status"].get("conditions", []) for item in json.loads(asked)["items"])
+        ready = [c for all_ in conditions for c in all_ if c["type"] == "Ready" and c["status"] == "True"]
+        return len(ready) == nodes
+
+    def _output(self, *command: str) -> str:
+        environment = {**os.environ, "PATH": self._programs.path(), "KUBECONFIG": str(self.layout.kubeconfig)}
+        done = subprocess.run(
+            [*self._enter(), *command], env=environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+
+def _started(pid: int) -> str:
+    """When the process began, in ticks since boot: with its pid, the name of a process for good."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _first(pid: int) -> int:
+    """Process 1 of the pid namespace that the process `pid` (unshare) holds, as seen from outside."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,84 @@
+"""Names, addresses and folders of one cluster.
+
+The control plane and every node are a machine each: a supervisor with its programs, in namespaces of its own below one
+pid namespace. They meet on a bridge, 10.99.0.0/24; the pods of node i have 10.88.i.0/24.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpu_runtime.sim.hip import default_cache
+
+CONTROL_PLANE = "control-plane"
+GATEWAY = "10.99.0.1"
+NODE_NETWORK = "10.99.0.0/24"
+POD_NETWORK = "10.88.0.0/16"
+SERVICE_NETWORK = "10.96.0.0/24"
+KUBERNETES_SERVICE = "10.96.0.1"
+API_SERVER = f"https://{GATEWAY}:6443"
+MOST_NODES = 50
+# Images that every node holds; the sandbox of a pod is the second.
+PAUSE = "registry.k8s.io/pause:3.10"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The cluster below `root`, on local disk. Short paths: the folders hold sockets."""
+
+    root: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.root / "kubeconfig"
+
+    @property
+    def certificates(self) -> Path:
+        """Keys and certificates of all identities."""
+        return self.root / "certificates"
+
+    @property
+    def audit(self) -> Path:
+        """What our services asked of the API server: one JSON event for each line."""
+        return self.root / CONTROL_PLANE / "audit.log"
+
+    @property
+    def cgroup(self) -> str:
+        """The folder of the nodes in each cgroup tree of the machine; another cluster has another."""
+        return f"vgpu-testbed-{hashlib.sha256(str(self.root).encode()).hexdigest()[:8]}"
+
+    def machine(self, name: str) -> Path:
+        """Logs, settings and the control socket of one machine."""
+        return self.root / name
+
+    def control(self, name: str) -> Path:
+        """The socket that its supervisor listens on."""
+        return self.root / name / "control"
+
+
+def here() -> Layout:
+    """The one cluster of this machine and user."""
+    folder = os.environ.get("VGPU_TESTBED")
+    return Layout(Path(folder) if folder else default_cache() / "testbed")
+
+
+def node_names(count: int) -> list[str]:
+    """n1, n2, ..."""
+    return [f"n{number}" for number in range(1, count + 1)]
+
+
+def number(node: str) -> int:
+    """1 for n1."""
+    return int(node.removeprefix("n"))
+
+
+def address(node: str) -> str:
+    """The node's address on the bridge."""
+    return f"10.99.0.{100 + number(node)}"
+
+
+def pods(node: str) -> str:
+    """The network of the node's pods."""
+    return f"10.88.{number(node)}.0/24"

@@ -1,0 +1,81 @@
+"""The processes of the cluster that are ours: `python -m hack.testbed.machine init ROOT COUNT [ARCHIVE...]`.
+
+init, process 1 of the pid namespace, starts the control plane and reaps; `control-plane` and each node are machines
+(see supervisor.py). Run by cluster.py, in new mount, network and pid namespaces.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from hack.testbed import control_plane, namespaces, node
+from hack.testbed.certificates import Authority
+from hack.testbed.layout import CONTROL_PLANE, Layout, node_names
+from hack.testbed.supervisor import Supervisor
+
+
+def _init(root: str, count: str, archives: list[str]) -> None:
+    """Orphans of all machines, the runtime's shims among them, come to process 1."""
+    namespaces.bridge()
+    layout = Layout(Path(root))
+    for name in (CONTROL_PLANE, *node_names(int(count))):
+        with (layout.machine(name) / "machine.log").open("wb") as log:
+            command = [sys.executable, "-m", "hack.testbed.machine", name, root, *archives]
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def _control_plane(layout: Layout) -> None:
+    programs = control_plane.programs(layout, Authority(layout.certificates))
+    _serve(layout, CONTROL_PLANE, Supervisor(layout.machine(CONTROL_PLANE), programs))
+
+
+def _node(layout: Layout, name: str, archives: list[str]) -> None:
+    folder = layout.machine(name)
+    namespaces.become(name, folder, layout.cgroup)
+    supervisor = NodeSupervisor(folder, node.programs(layout, name))
+    threading.Thread(target=node.import_images, args=(archives,), daemon=True).start()
+    _serve(layout, name, supervisor)
+
+
+class NodeSupervisor(Supervisor):
+    """A node holds more than its programs: containers, and what they left in /run."""
+
+    def crash(self) -> None:
+        """The node loses its power."""
+        super().crash()
+        while others := namespaces.processes() - {os.getpid()}:
+            for pid in others:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        namespaces.forget_run()
+        namespaces.fresh_run()
+
+
+def _serve(layout: Layout, name: str, supervisor: Supervisor) -> None:
+    supervisor.boot()
+    supervisor.serve(layout.control(name))
+
+
+def main() -> None:
+    role, root, *rest = sys.argv[1:]
+    layout = Layout(Path(root))
+    if role == "init":
+        _init(root, rest[0], rest[1:])
+    elif role == CONTROL_PLANE:
+        _control_plane(layout)
+    else:
+        _node(layout, role, rest)
+
+
+if __name__ == "__main__":
+    main()

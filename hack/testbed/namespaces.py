@@ -1,0 +1,132 @@
+"""What makes a node of a process: namespaces, mounts, a cable to the bridge, and cgroups that look like a root."""
+
+import ctypes
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from hack.testbed import layout
+
+CGROUPS = Path("/sys/fs/cgroup")
+# The kubelet insists on these and would set them for the whole machine; each node sees a file of its own instead.
+SYSCTLS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+# A node's own; /run as on any machine does not outlive its end (see `forget_run`).
+STATE = ("/var/lib", "/var/log")
+_NEWNS, _NEWCGROUP, _NEWUTS, _NEWNET = 0x00020000, 0x02000000, 0x04000000, 0x40000000
+
+
+def bridge() -> None:
+    """In the control plane: the bridge that all nodes are plugged into."""
+    _run("mount", "--make-rprivate", "/")
+    _run("ip", "link", "set", "lo", "up")
+    _run("ip", "link", "add", "br0", "type", "bridge")
+    _run("ip", "address", "add", f"{layout.GATEWAY}/24", "dev", "br0")
+    _run("ip", "link", "set", "br0", "up")
+    _forward()
+
+
+def become(node: str, folder: Path, cgroup: str) -> None:
+    """Turn this process, which has one thread, into the first of a new node."""
+    _join_cgroup(f"{cgroup}/{node}")
+    if ctypes.CDLL(None, use_errno=True).unshare(_NEWNS | _NEWCGROUP | _NEWUTS | _NEWNET):
+        raise OSError(ctypes.get_errno(), "unshare: no new namespaces")
+    socket.sethostname(node)
+    _run("mount", "--make-rprivate", "/")
+    _mount_cgroups()
+    for path in STATE:
+        _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", path)
+        _run("mount", "--make-rshared", path)
+    fresh_run()
+    _mask_sysctls(folder / "sysctl")
+    _plug_in(node)
+
+
+def fresh_run() -> None:
+    """A new /run, as after a boot."""
+    _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    _run("mount", "--make-rshared", "/run")
+    Path("/run/cdi").mkdir()
+
+
+def forget_run() -> None:
+    """Drop all that is mounted at /run and below."""
+    subprocess.run(["umount", "--lazy", "--recursive", "/run"], capture_output=True, check=False)
+
+
+def processes() -> set[int]:
+    """Every process of this node."""
+    return {int(pid) for procs in CGROUPS.glob("pids/**/cgroup.procs") for pid in procs.read_text().split()}
+
+
+def remove_cgroups(cgroup: str) -> None:
+    """From outside, once all processes are gone: the folders that they leave in the machine's cgroup trees."""
+    for tree in CGROUPS.glob(f"*/{cgroup}"):
+        for folder, _, _ in os.walk(tree, topdown=False):
+            Path(folder).rmdir()
+
+
+def _join_cgroup(path: str) -> None:
+    for controller in _controllers():
+        folder = CGROUPS / controller / path
+        folder.mkdir(parents=True, exist_ok=True)
+        if controller == "cpuset":  # a new one is empty, and takes no process
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                for below in (folder.parent, folder):
+                    (below / name).write_text((below.parent / name).read_text())
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _mount_cgroups() -> None:
+    """In a cgroup namespace a new mount shows the node's own folder as the root of each tree."""
+    controllers = _controllers()
+    _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(CGROUPS))
+    for controller in controllers:
+        (CGROUPS / controller).mkdir()
+        options = "none,name=systemd" if controller == "systemd" else controller
+        _run("mount", "-t", "cgroup", "-o", options, "cgroup", str(CGROUPS / controller))
+
+
+def _controllers() -> list[str]:
+    lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [
+        Path(words[1]).name for words in lines if words[2] == "cgroup" and Path(words[1]).parent == CGROUPS
+    ]
+
+
+def _mask_sysctls(folder: Path) -> None:
+    folder.mkdir()
+    for name, value in SYSCTLS.items():
+        target = Path("/proc/sys") / name
+        if target.exists():
+            source = folder / name.replace("/", "_")
+            source.write_text(f"{value}\n")
+            _run("mount", "--bind", str(source), str(target))
+
+
+def _plug_in(node: str) -> None:
+    """A cable from here to the bridge, which is in the namespace of process 1."""
+    port, address = f"port-{node}", layout.address(node)
+    _run("ip", "link", "set", "lo", "up")
+    _run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", "1")
+    _run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+    _run("ip", "link", "set", "eth0", "up")
+    _run("ip", "route", "add", "default", "via", layout.GATEWAY)
+    _forward()
+    for command in (f"ip link set {port} master br0 up", f"ip route add {layout.pods(node)} via {address}"):
+        _run("nsenter", "--target", "1", "--net", *command.split())
+
+
+def _forward() -> None:
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)

@@ -1,0 +1,149 @@
+"""The programs of the cluster: Kubernetes and containerd, built once into the cache; runc, CNI and nft from Debian.
+
+Versions are those of the two go.mod files beside this one. A build is kept under its version until that changes.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpu_runtime.sim.hip import default_cache
+
+HERE = Path(__file__).resolve().parent
+CNI = Path("/usr/lib/cni")
+KUBERNETES = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+)
+# What each tool is for, and Debian's package of it.
+TOOLS = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "openssl": "openssl",
+    "runc": "runc",
+    "unshare": "util-linux",
+}
+
+
+class MissingError(Exception):
+    """The machine lacks something that the cluster needs; the text has a line for each, with the command that helps."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Folders to look for programs in, in order: `kubernetes` has one link for each of its programs."""
+
+    kubernetes: Path
+    containerd: Path
+
+    @property
+    def kube(self) -> Path:
+        """The binary that all of Kubernetes' programs are."""
+        return self.kubernetes / "kube"
+
+    def path(self) -> str:
+        """A value for $PATH."""
+        return f"{self.kubernetes}:{self.containerd}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def version(module: str) -> str:
+    """The version of the Go module `module` that go.mod requires, such as v1.36.3."""
+    for file in (HERE / "kubernetes/go.mod", HERE / "containerd/go.mod"):
+        if found := re.search(
+            rf"^(?:require )?\s*{re.escape(module)} (v\S+)", file.read_text(), re.MULTILINE
+        ):
+            return found[1]
+    raise LookupError(module)
+
+
+def check() -> None:
+    """Raise MissingError if the machine cannot run the cluster."""
+    missing = []
+    if os.geteuid() != 0:
+        missing.append("root: the cluster makes namespaces and mounts; run this as root (sudo -E)")
+    packages = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
+    if not (CNI / "ptp").exists():
+        packages.append("containernetworking-plugins")
+    if packages:
+        missing.append(f"Debian packages: apt-get install --no-install-recommends {' '.join(packages)}")
+    built = installed().kube.exists() and (installed().containerd / "containerd").exists()
+    if not built and shutil.which("go") is None:
+        missing.append("Go 1.26 or newer, to build Kubernetes and containerd: https://go.dev/doc/install")
+    if missing:
+        raise MissingError("\n".join(f"missing: {line}" for line in missing))
+
+
+def installed() -> Programs:
+    """Where the programs are, or will be once `ensure` returns."""
+    cache = default_cache() / "programs"
+    return Programs(
+        cache / f"kubernetes-{version('k8s.io/kubernetes')}",
+        cache / f"containerd-{version('github.com/containerd/containerd/v2')}",
+    )
+
+
+def ensure() -> Programs:
+    """Build what is not there yet: 7 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
+    check()
+    programs = installed()
+    if not programs.kube.exists():
+        _appear(programs.kubernetes, _build_kubernetes)
+    if not (programs.containerd / "containerd").exists():
+        _appear(programs.containerd, _build_containerd)
+    return programs
+
+
+def _build_kubernetes(folder: Path) -> None:
+    release = version("k8s.io/kubernetes")
+    major, minor, _ = release.removeprefix("v").split(".")
+    stamps = {"gitVersion": release, "gitMajor": major, "gitMinor": minor}
+    stamped = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamps.items())
+    _go(HERE / "kubernetes", folder, "build", "-ldflags", f"-s -w {stamped}", "-o", str(folder / "kube"), ".")
+    for name in KUBERNETES:
+        (folder / name).symlink_to("kube")
+
+
+def _build_containerd(folder: Path) -> None:
+    _go(
+        HERE / "containerd",
+        folder,
+        "install",
+        "-tags",
+        "no_btrfs no_devmapper no_zfs",
+        "-ldflags",
+        "-s -w",
+        "tool",
+    )
+
+
+def _go(module: Path, folder: Path, verb: str, *arguments: str) -> None:
+    print(f"building {module.name} (once, some minutes)", flush=True)
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOBIN": str(folder),
+        "GOFLAGS": "-buildvcs=false -trimpath",
+    }
+    subprocess.run(["go", verb, *arguments], cwd=module, env=environment, check=True)
+
+
+def _appear(final: Path, build: Callable[[Path], None]) -> None:
+    """Fill `final` by `build`, so that it is either whole or not there."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=final.parent) as scratch:
+        whole = Path(scratch) / "whole"
+        whole.mkdir()
+        build(whole)
+        shutil.rmtree(final, ignore_errors=True)
+        whole.rename(final)

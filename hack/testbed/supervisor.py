@@ -1,0 +1,175 @@
+"""The supervisor of one machine: its programs run below it, and a socket takes orders about each of them.
+
+An order is one line of JSON, {"do": "stop", "program": "kubelet"}; the answer is one line, {"error": "..."} if it
+could not be carried out. Started in the machine's namespaces by `machine.py`, it ends when the cluster does.
+"""
+
+import json
+import signal
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STOP_SECONDS = 30.0
+KEEP_SECONDS = 0.5
+
+
+class OrderError(Exception):
+    """An order that cannot be carried out; the text says why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a machine: its command line, run in the machine's folder, with its output in NAME.log."""
+
+    name: str
+    command: Sequence[str]
+
+
+class Supervisor:
+    """The programs of the machine whose folder is `folder`."""
+
+    def __init__(self, folder: Path, programs: Sequence[Program]) -> None:
+        self._folder = folder
+        self._programs = {program.name: program for program in programs}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._wanted: set[str] = set()
+        self._lock = threading.Lock()
+
+    def boot(self) -> None:
+        """Start all programs, in their order."""
+        for name in self._programs:
+            self.start(name)
+
+    def crash(self) -> None:
+        """End all programs at once."""
+        for name in self._programs:
+            self.stop(name, signal.SIGKILL)
+
+    def run(self, command: Sequence[str]) -> dict[str, object]:
+        """Run `command` on this machine; its exit status and what it printed."""
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            cwd=self._folder,
+        )  # fmt: skip
+        return {"status": done.returncode, "output": done.stdout.decode(errors="replace")}
+
+    def start(self, name: str) -> None:
+        """Start the program, and again whenever it ends by itself; nothing happens if it runs."""
+        self._program(name)
+        with self._lock:
+            self._wanted.add(name)
+            self._ensure(name)
+
+    def keep(self) -> None:
+        """For ever: start again what ended by itself, as an init system does. Programs wait for each other so."""
+        while True:
+            time.sleep(KEEP_SECONDS)
+            with self._lock:
+                for name in self._wanted:
+                    self._ensure(name)
+
+    def send(self, name: str, number: int) -> None:
+        """Send the program a signal; OrderError if it does not run."""
+        self._program(name)
+        with self._lock:
+            process = self._process(name)
+        if process is None:
+            raise OrderError(f"{name} does not run")
+        process.send_signal(number)
+
+    def stop(self, name: str, number: int = signal.SIGTERM) -> None:
+        """Send the program a signal that ends it, and return when it is gone (SIGKILL after 30 s)."""
+        self._program(name)
+        with self._lock:
+            self._wanted.discard(name)
+            process = self._running.get(name)
+        if process is not None and process.poll() is None:
+            process.send_signal(number)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def status(self) -> dict[str, bool]:
+        """Which programs run."""
+        with self._lock:
+            return {name: self._process(name) is not None for name in self._programs}
+
+    def _ensure(self, name: str) -> None:
+        if self._process(name) is None:
+            with (self._folder / f"{name}.log").open("ab") as log:
+                self._running[name] = subprocess.Popen(
+                    self._programs[name].command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    cwd=self._folder, start_new_session=True,
+                )  # fmt: skip
+
+    def _process(self, name: str) -> "subprocess.Popen[bytes] | None":
+        process = self._running.get(name)
+        return process if process is not None and process.poll() is None else None
+
+    def _program(self, name: str) -> Program:
+        if name not in self._programs:
+            raise OrderError(f"no program {name} here; there are {', '.join(self._programs)}")
+        return self._programs[name]
+
+    def obey(self, order: Mapping[str, Any]) -> dict[str, object]:
+        """Carry out one order; OrderError if it cannot be."""
+        name = order.get("program", "")
+        match order.get("do"):
+            case "boot":
+                self.boot()
+            case "crash":
+                self.crash()
+            case "run":
+                return self.run(order["command"])
+            case "start":
+                self.start(name)
+            case "stop":
+                self.stop(name)
+            case "kill":
+                self.stop(name, signal.SIGKILL)
+            case "pause":
+                self.send(name, signal.SIGSTOP)
+            case "resume":
+                self.send(name, signal.SIGCONT)
+            case "status":
+                return {"programs": self.status()}
+            case other:
+                raise OrderError(f"no order {other}")
+        return {}
+
+    def serve(self, control: Path) -> None:
+        """Keep the programs running, and take orders, for ever at the socket `control`."""
+        supervisor = self
+        threading.Thread(target=self.keep, daemon=True).start()
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                try:
+                    answer = supervisor.obey(json.loads(self.rfile.readline()))
+                except (OrderError, OSError, ValueError) as error:
+                    answer = {"error": str(error)}
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+        with socketserver.ThreadingUnixStreamServer(str(control), Handler) as server:
+            server.serve_forever()
+
+
+def order(control: Path, do: str, **details: object) -> dict[str, Any]:
+    """Give one order, and return its answer. Raises OrderError, and OSError where no supervisor listens."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(control))
+        connection.sendall(json.dumps({"do": do, **details}).encode() + b"\n")
+        with connection.makefile("rb") as answer:
+            said: dict[str, Any] = json.loads(answer.readline() or b'{"error": "the supervisor is gone"}')
+    if "error" in said:
+        raise OrderError(str(said["error"]))
+    return said
