@@ -1,4 +1,4 @@
-"""The cluster under test, as these tests see it: an address, a token for each role, and plain HTTP.
+"""The cluster under test, as these tests see it: an address, what makes a request somebody's, and HTTP.
 
 Nothing here knows which API server answers, so the same tests hold the stand-in to what the real one does.
 """
@@ -6,6 +6,7 @@ Nothing here knows which API server answers, so the same tests hold the stand-in
 import http.client
 import itertools
 import json
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -50,9 +51,11 @@ class Answer:
 class Watch:
     """An open watch; iterating gives (type, object) until the server ends it."""
 
-    def __init__(self, connection: http.client.HTTPConnection, path: str, token: str) -> None:
+    def __init__(
+        self, connection: http.client.HTTPConnection, path: str, identity: Mapping[str, str]
+    ) -> None:
         self._connection = connection
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        connection.request("GET", path, headers=dict(identity))
         self._response = connection.getresponse()
         self.code = self._response.status
 
@@ -75,15 +78,26 @@ class Watch:
 
 @dataclass
 class Cluster:
-    """`address` is host:port; `tokens` has one for each of ROLES; `compact` (if possible) ends old versions."""
+    """`address` is host:port, spoken to over `tls` if there is one.
+
+    `identities` has the headers that make a request come from each of ROLES; `forget` loses all that happened
+    before the given version, and returns a version that is lost.
+    """
 
     address: str
-    tokens: Mapping[str, str]
-    compact: Callable[[], None] | None = None
+    identities: Mapping[str, Mapping[str, str]]
+    forget: Callable[[str], str] | None = None
+    tls: ssl.SSLContext | None = None
     _connection: http.client.HTTPConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        self._connection = http.client.HTTPConnection(self.address, timeout=DEADLINE)
+        self._connection = self.connect()
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A new connection."""
+        if self.tls is None:
+            return http.client.HTTPConnection(self.address, timeout=DEADLINE)
+        return http.client.HTTPSConnection(self.address, timeout=DEADLINE, context=self.tls)
 
     def call(
         self,
@@ -94,7 +108,7 @@ class Cluster:
         role: str = "admin",
         media: str = "application/json",
     ) -> Answer:
-        headers = {"Authorization": f"Bearer {self.tokens[role]}", "Content-Type": media}
+        headers = {**self.identities[role], "Content-Type": media}
         content = None if body is None else json.dumps(body)
         self._connection.request(method, path, content, headers)
         response = self._connection.getresponse()
@@ -116,8 +130,8 @@ class Cluster:
         return self.call("DELETE", path, body)
 
     def watch(self, path: str, **options: str) -> Watch:
-        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE)
-        return Watch(connection, f"{path}?{urlencode({'watch': 'true', **options})}", self.tokens["admin"])
+        query = urlencode({"watch": "true", **options})
+        return Watch(self.connect(), f"{path}?{query}", self.identities["admin"])
 
     def close(self) -> None:
         self._connection.close()

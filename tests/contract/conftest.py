@@ -1,17 +1,24 @@
-"""One cluster for all tests here. Set VGPU_CONTRACT_ADDRESS (host:port, plain HTTP) to try another than the stand-in.
+"""One cluster for all tests here: the stand-in, or with VGPU_CONTRACT_KUBECONFIG a real one.
 
-Then VGPU_CONTRACT_TOKENS names a JSON file with a token for each role; manifests/admission must be applied there.
+The real one must have the policies of manifests/admission and the roles of the two services. Its administrator
+impersonates everybody else.
 """
 
-import json
 import os
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.testbed.cluster import INSIDE
+from hack.testbed.layout import CONTROL_PLANE, here
+from hack.testbed.supervisor import order
 from tests.contract.cluster import PODS, Cluster, pod, unique
+from tests.deadline import eventually
+from tests.requirement import require
 
 USERS = {
     "admin": "system:admin",
@@ -20,24 +27,63 @@ USERS = {
     "kubelet": "system:node:n1",
     "tenant": "jane",
 }
+# Where RBAC would refuse first, these tests could not see what admission says.
+MAY_ALL = ("kubelet", "tenant")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    if address := os.environ.get("VGPU_CONTRACT_ADDRESS"):
-        made = Cluster(address, json.loads(Path(os.environ["VGPU_CONTRACT_TOKENS"]).read_text()))
+    if file := os.environ.get("VGPU_CONTRACT_KUBECONFIG"):
+        made = _real(Path(file))
         yield made
         made.close()
         return
-    tokens = {role: f"token-of-{role}" for role in USERS}
-    server = EmbeddedApiServer(
-        tokens={tokens[role]: user for role, user in USERS.items()}, bookmark_seconds=0.2
-    )
+    tokens = {f"token-of-{role}": user for role, user in USERS.items()}
+    server = EmbeddedApiServer(tokens=tokens, bookmark_seconds=0.2)
     server.start()
-    made = Cluster(server.url.removeprefix("http://"), tokens, server.compact)
+
+    def forget(version: str) -> str:
+        server.compact()
+        return version
+
+    identities = {role: {"Authorization": f"Bearer token-of-{role}"} for role in USERS}
+    made = Cluster(server.url.removeprefix("http://"), identities, forget)
     yield made
     made.close()
     server.stop()
+
+
+def _real(file: Path) -> Cluster:
+    config = yaml.safe_load(file.read_text())
+    where, who = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    tls = ssl.create_default_context(cafile=where["certificate-authority"])
+    tls.load_cert_chain(who["client-certificate"], who["client-key"])
+    identities = {role: {"Impersonate-User": user} for role, user in USERS.items() if role != "admin"}
+    for role in MAY_ALL:
+        identities[role]["Impersonate-Group"] = "system:masters"
+    address = where["server"].removeprefix("https://")
+
+    def forget(version: str) -> str:
+        """Its watch cache begins anew, with no history."""
+        require(
+            os.environ.get(INSIDE), "stops the API server, so it needs the project's own cluster: make e2e"
+        )
+        for do in ("stop", "start"):
+            order(here().control(CONTROL_PLANE), do, program="kube-apiserver")
+        cluster.close()  # the next request connects again
+        assert eventually(lambda: _ready(cluster), 60)
+        return version
+
+    cluster = Cluster(address, {"admin": {}, **identities}, forget, tls)
+    return cluster
+
+
+def _ready(cluster: Cluster) -> bool:
+    try:
+        return cluster.get("/api/v1/namespaces/default").code == 200
+    except OSError:
+        cluster.close()
+        return False
 
 
 @pytest.fixture

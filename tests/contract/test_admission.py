@@ -174,11 +174,18 @@ def test_mounts_beside_our_paths_are_fine(name: str, accepted: Any, where: str) 
     "folder",
     ["/", "/dev", "/dev/", "//dev/.", "/dev/kfd", "/dev/dri", "/dev/char", "/proc", "/proc/1/root", "/run", "/var/lib",
      "/var/lib/vgpu", "/var/lib/kubelet/pods", "/etc/cdi", "/var/run/cdi", "/run/cdi", "/sys", "/run/docker.sock",
-     "/run/containerd/containerd.sock", "/etc/kubernetes", "/opt/../var/lib/vgpu"],
+     "/run/containerd/containerd.sock", "/etc/kubernetes"],
 )  # fmt: skip
 def test_no_host_path_shows_devices_or_our_state(cluster: Cluster, name: str, folder: str) -> None:
     body = asking(name, volumes=[{"name": "v", "hostPath": {"path": folder}}])
     refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", "hostPath /", "mount a narrower folder")
+
+
+def test_a_host_path_that_climbs_is_refused_by_kubernetes_itself(cluster: Cluster, name: str) -> None:
+    body = asking(name, volumes=[{"name": "v", "hostPath": {"path": "/opt/../var/lib/vgpu"}}])
+    answer = cluster.post(PODS, body, "tenant")
+    assert answer.refusal == (422, "Invalid")
+    assert 'spec.volumes[0].hostPath.path: Invalid value: "/opt/../var/lib/vgpu"' in answer.message
 
 
 @pytest.mark.parametrize("folder", ["/data", "/dev/infiniband", "/var/lib/vgpux", "/mnt/dev"])

@@ -1,6 +1,8 @@
 """Objects of any kind: create, read, replace, patch, delete, and the refusals that clients tell apart."""
 
-from tests.contract.cluster import LEASES, MERGE, PODS, Cluster, pod, unique
+import ssl
+
+from tests.contract.cluster import LEASES, PODS, Cluster, pod, unique
 
 NODES = "/api/v1/nodes"
 
@@ -9,12 +11,17 @@ def node(name: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
+def lease(name: str) -> dict[str, object]:
+    """What no controller of a real cluster writes to, as they do to nodes."""
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}}
+
+
 def test_a_created_object_has_identity_and_version(cluster: Cluster, name: str) -> None:
-    answer = cluster.post(NODES, node(name))
+    answer = cluster.post(LEASES, lease(name))
     assert answer.code == 201
-    assert (answer.body["kind"], answer.body["apiVersion"]) == ("Node", "v1")
+    assert (answer.body["kind"], answer.body["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
     assert {"uid", "resourceVersion", "creationTimestamp"} <= answer.body["metadata"].keys()
-    assert cluster.get(f"{NODES}/{name}").body == answer.body
+    assert cluster.get(f"{LEASES}/{name}").body == answer.body
 
 
 def test_a_name_can_be_taken_only_once(cluster: Cluster, name: str) -> None:
@@ -81,10 +88,10 @@ def test_the_namespace_of_body_and_path_must_agree(cluster: Cluster, name: str) 
 
 
 def test_a_stale_put_is_a_conflict(cluster: Cluster, name: str) -> None:
-    first = cluster.post(NODES, node(name)).body
+    first = cluster.post(LEASES, lease(name)).body
     changed = first | {"metadata": first["metadata"] | {"labels": {"a": "1"}}}
-    assert cluster.put(f"{NODES}/{name}", changed).code == 200
-    answer = cluster.put(f"{NODES}/{name}", first)
+    assert cluster.put(f"{LEASES}/{name}", changed).code == 200
+    answer = cluster.put(f"{LEASES}/{name}", first)
     assert answer.refusal == (409, "Conflict")
     assert "the object has been modified; please apply your changes to the latest version" in answer.message
 
@@ -95,10 +102,10 @@ def test_a_put_under_another_name_is_a_bad_request(cluster: Cluster, name: str) 
 
 
 def test_a_write_that_changes_nothing_makes_no_version(cluster: Cluster, name: str) -> None:
-    first = cluster.post(NODES, node(name))
-    assert cluster.put(f"{NODES}/{name}", first.body).version == first.version
-    assert cluster.patch(f"{NODES}/{name}", {"metadata": {"labels": {}}}).code == 200
-    assert cluster.get(f"{NODES}/{name}").body["metadata"]["uid"] == first.body["metadata"]["uid"]
+    first = cluster.post(LEASES, lease(name))
+    assert cluster.put(f"{LEASES}/{name}", first.body).version == first.version
+    assert cluster.patch(f"{LEASES}/{name}", {"metadata": {"labels": {}}}).code == 200
+    assert cluster.get(f"{LEASES}/{name}").version == first.version
 
 
 def test_identity_survives_a_put_that_leaves_it_out(cluster: Cluster, name: str) -> None:
@@ -126,7 +133,6 @@ def test_a_patch_in_an_unknown_format_is_refused(cluster: Cluster, name: str) ->
     cluster.post(NODES, node(name))
     answer = cluster.patch(f"{NODES}/{name}", {}, media="application/json")
     assert answer.refusal == (415, "UnsupportedMediaType")
-    assert MERGE in answer.message
 
 
 def test_a_node_and_its_status_are_written_by_different_routes(cluster: Cluster, name: str) -> None:
@@ -196,6 +202,8 @@ def test_a_field_that_is_no_field_label_is_a_bad_request(cluster: Cluster) -> No
 
 
 def test_an_unknown_token_is_unauthorized(cluster: Cluster) -> None:
-    stranger = Cluster(cluster.address, {"admin": "a-token-that-nobody-gave-out"})
+    nobody = {"Authorization": "Bearer a-token-that-nobody-gave-out"}
+    tls = ssl._create_unverified_context() if cluster.tls else None  # noqa: S323 - no certificate of ours either
+    stranger = Cluster(cluster.address, {"admin": nobody}, cluster.forget, tls)
     assert stranger.get(NODES).refusal == (401, "Unauthorized")
     stranger.close()

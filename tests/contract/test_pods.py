@@ -150,7 +150,7 @@ def test_a_deletion_can_insist_on_a_uid(cluster: Cluster, bound: str) -> None:
     other = {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}, "gracePeriodSeconds": 0}
     answer = cluster.delete(bound, other)
     assert answer.refusal == (409, "Conflict")
-    assert "Precondition failed: UID in precondition" in answer.message
+    assert "The object might have been deleted and then recreated" in answer.message
     own = {"preconditions": {"uid": cluster.get(bound).body["metadata"]["uid"]}, "gracePeriodSeconds": 0}
     assert cluster.delete(bound, own).code == 200
 

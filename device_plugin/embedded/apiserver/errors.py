@@ -83,10 +83,9 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
-    """415: the body's format is not one of `accepted`."""
-    message = "the body of the request was in an unknown format - accepted media types include: "
-    return ApiError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+def unsupported_media_type() -> ApiError:
+    """415: the body has a format that this method does not take."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause]) -> ApiError:

@@ -146,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         target = self._named(path)
         content_type = (self.headers.get("Content-Type") or "").partition(";")[0]
         if content_type not in patch.ACCEPTED:
-            raise errors.unsupported_media_type(patch.ACCEPTED)
+            raise errors.unsupported_media_type()
         change = _object(body)
         self._updated(target, lambda old: patch.apply(content_type, old.copy(), change), patched=True)
 

@@ -16,11 +16,11 @@ def apply(content_type: str, value: dict[str, Any], body: object) -> dict[str, A
     because those need the merge keys of the kind; 400 for a body that is not an object.
     """
     if content_type not in ACCEPTED:
-        raise errors.unsupported_media_type(ACCEPTED)
+        raise errors.unsupported_media_type()
     if not isinstance(body, dict):
         raise errors.bad_request("the patch must be a JSON object")
     if content_type == STRATEGIC and not _is_plain(body):
-        error = errors.unsupported_media_type([MERGE])
+        error = errors.unsupported_media_type()
         raise errors.ApiError(error.code, error.reason, f"{error} (no lists in strategic merge patches here)")
     _merge(value, body)
     return value

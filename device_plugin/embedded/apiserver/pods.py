@@ -71,6 +71,7 @@ class PodStrategy(Strategy):
                 causes.append(Cause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate"))
             seen.add(name)
             causes.extend(_resource_causes(f"{path}.resources", container["resources"]))
+        causes.extend(_host_path_causes(spec))
         return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
@@ -171,6 +172,14 @@ def _resource_causes(path: str, resources: Object) -> Iterator[Cause]:
         elif quantities.parse(text) != quantities.parse(limits[name]):
             message = f'Invalid value: "{text}": must be equal to {name} limit of {limits[name]}'
             yield Cause(f"{path}.requests", message)
+
+
+def _host_path_causes(spec: Object) -> Iterator[Cause]:
+    for index, volume in enumerate(spec.get("volumes") or []):
+        path = (volume.get("hostPath") or {}).get("path", "")
+        if ".." in path.split("/"):
+            message = f"Invalid value: \"{path}\": must not contain '..'"
+            yield Cause(f"spec.volumes[{index}].hostPath.path", message)
 
 
 def _is_extended(name: str) -> bool:

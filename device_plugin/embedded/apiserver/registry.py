@@ -6,7 +6,7 @@ Kubernetes does. So admission never runs under a lock.
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -155,16 +155,7 @@ class Registry:
         while True:
             old = self.get(target)
             metadata = old.value["metadata"]
-            if options.uid and options.uid != metadata["uid"]:
-                raise errors.conflict(
-                    target.resource.qualified, target.name, pods.uid_mismatch(options.uid, old.value)
-                )
-            if options.version and options.version != metadata["resourceVersion"]:
-                why = (
-                    f"Precondition failed: ResourceVersion in precondition: {options.version},"
-                    f" ResourceVersion in object meta: {old.version}"
-                )
-                raise errors.conflict(target.resource.qualified, target.name, why)
+            _check_preconditions(target, options, metadata)
             pending = metadata.get("deletionGracePeriodSeconds")
             grace = _grace_seconds(target.resource, old.value, options.grace_seconds, pending)
             if grace == pending and grace:
@@ -238,7 +229,7 @@ class Registry:
 
 
 def _metadata(resource: Resource, value: Object) -> dict[str, Any]:
-    """The object's metadata, without nulls. Raises ApiError 400 for the wrong kind or form."""
+    """The object's metadata, without nulls and empty maps. Raises ApiError 400 for the wrong kind or form."""
     kind, version = value.pop("kind", resource.kind), value.pop("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):
         raise errors.bad_request(
@@ -247,7 +238,7 @@ def _metadata(resource: Resource, value: Object) -> dict[str, Any]:
     metadata = value.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise errors.bad_request("metadata is not an object")
-    for key in [key for key, item in metadata.items() if item is None]:
+    for key in [key for key, item in metadata.items() if item is None or item == {}]:
         del metadata[key]
     for key in ("annotations", "labels"):
         held = metadata.get(key, {})
@@ -282,3 +273,18 @@ def _marked(value: Object, grace: int) -> Object:
     if "generation" in metadata:
         metadata["generation"] += 1
     return value
+
+
+def _check_preconditions(target: Target, options: Deletion, metadata: Mapping[str, Any]) -> None:
+    """The wording is that of rest.BeforeDelete (k8s.io/apiserver pkg/registry/rest/delete.go)."""
+    wanted = (
+        ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.version, metadata["resourceVersion"], "modified"),
+    )
+    for field, asked, found, event in wanted:
+        if asked and asked != found:
+            why = (
+                f"the {field} in the precondition ({asked}) does not match the {field} in record ({found})."
+                f" The object might have been {event}"
+            )
+            raise errors.conflict(target.resource.kind, target.name, why)

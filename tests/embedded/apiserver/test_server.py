@@ -10,7 +10,10 @@ import pytest
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from tests.contract.cluster import PODS, Cluster, pod, until
 
-USERS = {"admin": "system:admin", "tenant": "jane"}
+BEARERS = {
+    role: {"Authorization": f"Bearer {user}"}
+    for role, user in (("admin", "system:admin"), ("tenant", "jane"))
+}
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def server() -> Iterator[EmbeddedApiServer]:
 
 @pytest.fixture
 def cluster(server: EmbeddedApiServer) -> Iterator[Cluster]:
-    made = Cluster(server.url.removeprefix("http://"), USERS)
+    made = Cluster(server.url.removeprefix("http://"), BEARERS)
     yield made
     made.close()
 
@@ -62,7 +65,7 @@ def test_stopping_leaves_no_threads() -> None:
     before = set(threading.enumerate())
     server = EmbeddedApiServer()
     server.start()
-    cluster = Cluster(server.url.removeprefix("http://"), USERS)
+    cluster = Cluster(server.url.removeprefix("http://"), BEARERS)
     with cluster.watch(PODS):
         cluster.get(PODS)
         assert len(set(threading.enumerate()) - before) >= 3, "the listener, a watch and a kept connection"
@@ -115,7 +118,7 @@ def test_it_says_that_it_is_well(server: EmbeddedApiServer, path: str) -> None:
 def test_history_is_bounded() -> None:
     small = EmbeddedApiServer(history=4)
     small.start()
-    narrow = Cluster(small.url.removeprefix("http://"), USERS)
+    narrow = Cluster(small.url.removeprefix("http://"), BEARERS)
     version = narrow.post(PODS, pod("p")).version
     for step in range(12):
         narrow.patch(f"{PODS}/p", {"metadata": {"labels": {"step": str(step)}}})
@@ -157,7 +160,7 @@ def test_writers_at_once_lose_nothing(cluster: Cluster) -> None:
     cluster.post(PODS, pod("p"))
 
     def write(own: str) -> None:
-        connection = Cluster(cluster.address, USERS)
+        connection = Cluster(cluster.address, BEARERS)
         for step in range(20):
             change = {"metadata": {"annotations": {f"{own}-{step}": "x"}}}
             assert connection.patch(f"{PODS}/p", change).code == 200
