@@ -21,7 +21,8 @@ def apply(content_type: str, value: dict[str, Any], body: object) -> dict[str, A
         raise errors.bad_request("the patch must be a JSON object")
     if content_type == STRATEGIC and not _is_plain(body):
         error = errors.unsupported_media_type()
-        raise errors.ApiError(error.code, error.reason, f"{error} (no lists in strategic merge patches here)")
+        why = f"{error} (no lists in strategic merge patches here: send {MERGE})"
+        raise errors.ApiError(error.code, error.reason, why)
     _merge(value, body)
     return value
 

@@ -153,7 +153,7 @@ def test_a_strategic_patch_with_a_list_is_refused_with_the_way_out(cluster: Clus
     media = "application/strategic-merge-patch+json"
     answer = cluster.patch(f"{PODS}/p", {"status": {"conditions": []}}, media=media)
     assert answer.refusal == (415, "UnsupportedMediaType")
-    assert "application/merge-patch+json (no lists in strategic merge patches here)" in answer.message
+    assert "(no lists in strategic merge patches here: send application/merge-patch+json)" in answer.message
 
 
 def test_writers_at_once_lose_nothing(cluster: Cluster) -> None:
