@@ -1,15 +1,14 @@
 """The real HIP runtime for simulated cards, from Debian's packages: downloaded and unpacked, never installed.
 
-Needs apt-get and dpkg-deb, but no root: packages go into a cache folder, and where the user has no package
-lists (or none with HIP) they are fetched into a folder of our own first. apt itself says which packages the
-machine lacks: HIP's own always, LLVM (which its code-object library loads) only where it is not installed.
+Packages go into a cache folder. apt itself says which ones the machine lacks: HIP's own always, LLVM (which its
+code-object library loads) only where it is not installed.
 """
 
 import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
+
+from vgpu_runtime.sim import debian
 
 VERSION = "5.2.3"
 LIBRARY = "libamdhip64.so.5"
@@ -24,7 +23,6 @@ PACKAGES = (
     "libelf1",
 )
 _BASE = {"libc6", "gcc-12-base"}  # a machine that runs apt has them, and its libc must stay the only one
-_TIMEOUT_SECONDS = 600
 
 
 class HipUnavailableError(RuntimeError):
@@ -47,11 +45,6 @@ def ensure(cache: Path) -> Path:
     final = cache / f"hip-{VERSION}"
     if final.is_dir():
         return _library_folder(final)
-    missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
-    if missing:
-        raise HipUnavailableError(
-            f"{' and '.join(missing)} not found: HIP {VERSION} is unpacked from Debian packages"
-        )
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".hip-", dir=cache) as scratch:
         root = _fetch(Path(scratch))
@@ -66,61 +59,15 @@ def ensure(cache: Path) -> Path:
 
 def _fetch(scratch: Path) -> Path:
     """Download and unpack into folders below `scratch`; returns the folder that stands for /."""
-    options: list[str] = []
-    if not _offered():
-        options = _options(scratch)
-        _run(["apt-get", *options, "--quiet", "update"], scratch, "fetching package lists")
-    packages = sorted({*PACKAGES, *_lacking(options, scratch)} - _BASE)
-    _run(["apt-get", *options, "--quiet", "download", *packages], scratch, "downloading HIP's packages")
     root = scratch / "root"
-    root.mkdir()
-    for archive in sorted(scratch.glob("*.deb")):
-        name, version, _ = archive.name.split("_")
-        if name == PACKAGES[0] and not version.startswith(VERSION):
-            raise HipUnavailableError(f"this machine's package lists offer HIP {version}, not {VERSION}")
-        _run(["dpkg-deb", "-x", str(archive), str(root)], scratch, f"unpacking {archive.name}")
-    root.chmod(0o755)
-    return root
-
-
-def _options(scratch: Path) -> list[str]:
-    """Make apt keep its lists and caches below `scratch`."""
-    for folder in ("state/lists/partial", "cache/archives/partial"):
-        (scratch / folder).mkdir(parents=True)
-    settings = {
-        "Dir::State": scratch / "state",
-        "Dir::Cache": scratch / "cache",
-        "APT::Sandbox::User": "root",
-    }
-    return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
-
-
-def _offered() -> bool:
-    """Whether the machine's own package lists name HIP."""
-    command = ["apt-cache", "show", "--no-all-versions", PACKAGES[0]]
-    return subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS).returncode == 0
-
-
-def _lacking(options: list[str], scratch: Path) -> list[str]:
-    """What apt would install with HIP."""
-    command = ["apt-get", *options, "--simulate", "--no-install-recommends", "install", PACKAGES[0]]
-    plan = _run(command, scratch, "asking apt what HIP needs")
-    return [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-
-
-def _run(command: list[str], folder: Path, doing: str) -> str:
-    """Run quietly, for its output. What apt prints names package hosts, so no message of ours quotes it."""
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, check=True, timeout=_TIMEOUT_SECONDS, text=True
-        )
-    except subprocess.TimeoutExpired as error:
-        raise HipUnavailableError(f"{doing} took longer than {_TIMEOUT_SECONDS} s") from error
-    except subprocess.CalledProcessError as error:
-        raise HipUnavailableError(
-            f"{doing} failed with status {error.returncode}; to see why, run {command[0]} yourself"
-        ) from None
-    return done.stdout
+        apt = debian.Apt(scratch, PACKAGES[0])
+        versions = apt.unpack({*PACKAGES, *apt.needs(PACKAGES[0])} - _BASE, root)
+    except debian.DebianUnavailableError as error:
+        raise HipUnavailableError(str(error)) from None
+    if not (offered := versions[PACKAGES[0]]).startswith(VERSION):
+        raise HipUnavailableError(f"this machine's package lists offer HIP {offered}, not {VERSION}")
+    return root
 
 
 def _library_folder(root: Path) -> Path:

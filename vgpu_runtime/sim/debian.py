@@ -1,0 +1,94 @@
+"""Debian packages without installing them: apt says which are needed, and they are unpacked into a folder.
+
+Needs apt-get and dpkg-deb, but no root: where the machine has no package lists (or none with what is looked for)
+they are fetched into a folder of our own first.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_TIMEOUT_SECONDS = 600
+
+
+class DebianUnavailableError(RuntimeError):
+    """Packages cannot be had on this machine; the message says why and what would help."""
+
+
+class Apt:
+    """apt, working in the folder `scratch`, with package lists that offer the package `sought`.
+
+    Raises DebianUnavailableError, as its methods do.
+    """
+
+    def __init__(self, scratch: Path, sought: str) -> None:
+        missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
+        if missing:
+            raise DebianUnavailableError(
+                f"{' and '.join(missing)} not found: {sought} is unpacked from Debian packages"
+            )
+        self._scratch = scratch
+        self._options: list[str] = []
+        if not _offered(sought):
+            self._options = _own_lists(scratch)
+            self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
+
+    def needs(self, *packages: str, bare: bool = False) -> dict[str, str]:
+        """What apt would install for these packages, with versions: all of it (`bare`), or what the machine lacks."""
+        options = [*self._options, *(["-o", "Dir::State::status=/dev/null"] if bare else [])]
+        command = ["apt-get", *options, "--simulate", "--no-install-recommends", "install", *packages]
+        plan = self._run(command, f"asking apt what {' and '.join(packages)} need")
+        lines = [line.split() for line in plan.splitlines() if line.startswith("Inst ")]
+        # Inst NAME [VERSION INSTALLED] (VERSION ARCHIVE [ARCHITECTURE])
+        return {words[1]: next(word.strip("()") for word in words if word.startswith("(")) for words in lines}
+
+    def unpack(self, packages: Iterable[str], root: Path) -> Mapping[str, str]:
+        """Download packages (NAME or NAME=VERSION) and unpack them into the new folder `root`; their versions."""
+        command = ["apt-get", *self._options, "--quiet", "download", *sorted(packages)]
+        self._run(command, "downloading packages")
+        versions = {}
+        root.mkdir()
+        for archive in sorted(self._scratch.glob("*.deb")):
+            name, versions[name], _ = archive.name.split("_")
+            self._run(["dpkg-deb", "-x", str(archive), str(root)], f"unpacking {archive.name}")
+            archive.unlink()
+        root.chmod(0o755)
+        return versions
+
+    def _run(self, command: list[str], doing: str) -> str:
+        """Run quietly, for its output. What apt prints names package hosts, so no message of ours quotes it."""
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self._scratch,
+                capture_output=True,
+                check=True,
+                timeout=_TIMEOUT_SECONDS,
+                text=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DebianUnavailableError(f"{doing} took longer than {_TIMEOUT_SECONDS} s") from error
+        except subprocess.CalledProcessError as error:
+            raise DebianUnavailableError(
+                f"{doing} failed with status {error.returncode}; to see why, run {command[0]} yourself"
+            ) from None
+        return done.stdout
+
+
+def _offered(package: str) -> bool:
+    """Whether the machine's own package lists name it."""
+    command = ["apt-cache", "show", "--no-all-versions", package]
+    return subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_SECONDS).returncode == 0
+
+
+def _own_lists(scratch: Path) -> list[str]:
+    """Options that make apt keep its lists and caches below `scratch`."""
+    for folder in ("state/lists/partial", "cache/archives/partial"):
+        (scratch / folder).mkdir(parents=True)
+    settings = {
+        "Dir::State": scratch / "state",
+        "Dir::Cache": scratch / "cache",
+        "APT::Sandbox::User": "root",
+    }
+    return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
