@@ -1,0 +1,43 @@
+"""The images of the project and of its tests, as OCI archives, made without Docker and without a registry."""
+
+from pathlib import Path
+
+from hack.testbed.images import busybox, ours, scheduler
+from vgpu_runtime.paths import SOURCES
+
+NAMES = {
+    "vgpu": "both services",
+    "scheduler": "kube-scheduler, for the pods of vgpu-cluster",
+    "workload": "what the tests' pods run: busybox, the real HIP, the probes",
+    "pause": "the sandbox of every pod",
+}
+PROJECT = SOURCES.parent
+
+
+def build(
+    name: str,
+    *,
+    source: Path = PROJECT,
+    tag: str = ours.TAG,
+    revision: str = "unknown",
+    kube: Path | None = None,
+) -> Path:
+    """The archive of one image, in the cache; nothing is done if it was made from the same before.
+
+    Raises DebianUnavailableError, MissingError, CalledProcessError.
+    """
+    match name:
+        case "vgpu":
+            return ours.build(source, tag, revision)
+        case "scheduler":
+            return scheduler.build(kube)
+        case "workload":
+            return busybox.build_workload(source)
+        case "pause":
+            return busybox.build_pause()
+    raise LookupError(name)
+
+
+def build_all() -> list[Path]:
+    """The archives of all images, of this checkout."""
+    return [build(name) for name in NAMES]

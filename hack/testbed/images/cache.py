@@ -1,0 +1,75 @@
+"""Things made once and kept under a name that ends with a hash of what they were made from."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from vgpu_runtime.sim.hip import default_cache
+
+_UNUSED_SECONDS = 24 * 3600
+
+
+def folder() -> Path:
+    """Where archives of images and the parts they are made of are kept."""
+    return default_cache() / "images"
+
+
+def fingerprint(*inputs: object) -> str:
+    """A short hash of texts and of files (given as Path: name, mode and content; folders with all below them)."""
+    state = hashlib.sha256()
+    for thing in (*inputs, Path(__file__).parent):  # what these modules do is an input too
+        if isinstance(thing, Path):
+            for file in _files(thing):
+                state.update(f"{file.relative_to(thing)} {file.stat().st_mode:o}\0".encode())
+                with file.open("rb") as content:
+                    state.update(hashlib.file_digest(content, "sha256").digest())
+        else:
+            state.update(f"{thing!r}\0".encode())
+    return state.hexdigest()[:16]
+
+
+def keep(final: Path, make: Callable[[Path], None]) -> Path:
+    """`final` (…-HASH or …-HASH.tar), made by `make(path)` unless it is there; it appears whole.
+
+    Its siblings of other hashes go when nobody has used them for a day.
+    """
+    if not final.exists():
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=final.parent) as scratch:
+            made = Path(scratch) / "made"
+            make(made)
+            try:
+                made.rename(final)
+            except OSError:
+                if not final.exists():  # else another process was first, with the same
+                    raise
+    os.utime(final)
+    kind = final.name.rpartition("-")[0]
+    for sibling in final.parent.glob(f"{kind}-*"):
+        if sibling.name.rpartition("-")[0] == kind and time.time() - _last_use(sibling) > _UNUSED_SECONDS:
+            _remove(sibling)
+    return final
+
+
+def _files(start: Path) -> Iterable[Path]:
+    if start.is_dir():
+        return sorted(path for path in start.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return [start]
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another process removed it
+        return time.time()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

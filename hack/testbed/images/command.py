@@ -1,0 +1,78 @@
+"""hack/image: the images of the project and of its tests, as OCI archives, without Docker and without a registry.
+
+hack/image list
+hack/image build                    # all of them; prints where the archives are
+hack/image build vgpu --out DIR     # one of them, copied to DIR
+hack/image build vgpu --tag 0.0.9 --source ../vgpu-0.0.9
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from hack.testbed import images, programs
+from hack.testbed.images import ours
+from vgpu_runtime.sim.debian import DebianUnavailableError
+
+
+def main() -> int:
+    """Carry out one command; the exit status."""
+    arguments = _parser().parse_args()
+    if arguments.command == "list":
+        for name, text in images.NAMES.items():
+            print(f"{name:<12}{text}")
+        return 0
+    try:
+        archives = [_build(name, arguments) for name in arguments.name or images.NAMES]
+    except (DebianUnavailableError, programs.MissingError) as error:
+        print(f"hack/image: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"hack/image: {error.cmd[0]} ended with status {error.returncode}", file=sys.stderr)
+        return 1
+    print(*archives, sep="\n")
+    return 0
+
+
+def _build(name: str, arguments: argparse.Namespace) -> Path:
+    archive = images.build(
+        name,
+        source=arguments.source.resolve(),
+        tag=arguments.tag,
+        revision=arguments.revision,
+        kube=arguments.kube,
+    )
+    if arguments.out is None:
+        return archive
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(archive, arguments.out / f"{name}.tar"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hack/image", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", help="the names of the images")
+    build = commands.add_parser("build", help="make what is out of date and print where the archives are")
+    build.add_argument("name", nargs="*", type=_name, metavar="NAME", help="see list (default: all)")
+    build.add_argument("--out", type=Path, metavar="DIR", help="copy archives there, as NAME.tar")
+    build.add_argument(
+        "--source", type=Path, default=images.PROJECT, help="checkout whose files go in (default: this)"
+    )
+    build.add_argument("--tag", default=ours.TAG, help="of the image vgpu (default: %(default)s)")
+    build.add_argument("--revision", default="unknown", help="commit that the image vgpu's label names")
+    build.add_argument("--kube", type=Path, help="Kubernetes' binary (default: the one in the cache)")
+    return parser
+
+
+def _name(text: str) -> str:
+    if text not in images.NAMES:
+        raise argparse.ArgumentTypeError(f"no image {text}; there are: {', '.join(images.NAMES)}")
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Layers of images, kept in the cache."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from hack.testbed.images import cache, oci
+
+
+def layer(name: str, fill: Callable[[Path], None], *inputs: object) -> Path:
+    """The layer of what `fill(folder)` puts into a new folder, which depends on nothing but `inputs`."""
+
+    def make(target: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            root = Path(scratch) / "root"
+            fill(root)
+            oci.write_layer(root, target)
+
+    return cache.keep(cache.folder() / "layers" / f"{name}-{cache.fingerprint(*inputs)}.tar", make)
+
+
+def archive(name: str, image: oci.Image) -> Path:
+    """The image as an archive. Layers are known by their names, which say what is in them."""
+    key = cache.fingerprint(image.reference, [layer.name for layer in image.layers], image.config)
+    return cache.keep(cache.folder() / f"{name}-{key}.tar", lambda target: oci.write_archive(image, target))

@@ -1,0 +1,126 @@
+"""Images as OCI archives, the same bytes for the same files: `ctr images import` and `docker load` read them."""
+
+import hashlib
+import io
+import json
+import stat
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_TYPES = "application/vnd.oci.image"
+ARCHITECTURE = "amd64"  # the only one that ROCm runs on
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image: its full name with the tag, its layers from the lowest up (tar files), and its settings."""
+
+    reference: str
+    layers: Sequence[Path]
+    config: Mapping[str, object]
+
+
+def write_layer(tree: Path, target: Path) -> None:
+    """Make a layer of all files below `tree`: root's, without times, and writable by their owner only."""
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as layer:
+        for path in sorted(tree.rglob("*")):
+            entry = layer.gettarinfo(path, str(path.relative_to(tree)))
+            if entry.islnk():  # a second name of one file: its content once more
+                entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
+            entry.uid = entry.gid = entry.mtime = 0
+            entry.uname = entry.gname = ""
+            entry.mode = _mode(entry)
+            if entry.isreg():
+                with path.open("rb") as content:
+                    layer.addfile(entry, content)
+            else:
+                layer.addfile(entry)
+
+
+def write_archive(image: Image, target: Path) -> None:
+    """Write the image into one file."""
+    layers = [_File.of(layer) for layer in image.layers]
+    config = _json(
+        {
+            "architecture": ARCHITECTURE,
+            "os": "linux",
+            "config": image.config,
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},
+        }
+    )
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": f"{_TYPES}.manifest.v1+json",
+            "config": _descriptor("config.v1+json", config),
+            "layers": [
+                {"mediaType": f"{_TYPES}.layer.v1.tar", "digest": layer.digest, "size": layer.size}
+                for layer in layers
+            ],
+        }
+    )
+    names = {
+        "io.containerd.image.name": image.reference,
+        "org.opencontainers.image.ref.name": image.reference.rpartition(":")[2],
+    }
+    index = {
+        "schemaVersion": 2,
+        "mediaType": f"{_TYPES}.index.v1+json",
+        "manifests": [{**_descriptor("manifest.v1+json", manifest), "annotations": names}],
+    }
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", _json(index))
+        _add(archive, _blob(_digest(manifest)), manifest)
+        _add(archive, _blob(_digest(config)), config)
+        for layer in {layer.digest: layer for layer in layers}.values():
+            entry = tarfile.TarInfo(_blob(layer.digest))
+            entry.size = layer.size
+            with layer.path.open("rb") as content:
+                archive.addfile(entry, content)
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    digest: str
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> "_File":
+        with path.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        return cls(path, f"sha256:{digest}", path.stat().st_size)
+
+
+def _mode(entry: tarfile.TarInfo) -> int:
+    """Whatever the umask of whoever unpacked the files was."""
+    if entry.issym():
+        return 0o777
+    if entry.isdir():
+        return 0o1777 if entry.mode & stat.S_ISVTX else 0o755
+    return 0o755 if entry.mode & stat.S_IXUSR else 0o644
+
+
+def _descriptor(kind: str, content: bytes) -> dict[str, object]:
+    return {"mediaType": f"{_TYPES}.{kind}", "digest": _digest(content), "size": len(content)}
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))

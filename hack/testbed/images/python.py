@@ -1,0 +1,68 @@
+"""Debian's Python with the locked packages, as a folder that stands for /."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from hack.testbed.images import cache, debian, oci
+from vgpu_runtime.paths import SOURCES
+
+LOCK = SOURCES.parent / "requirements" / "run.lock"
+PACKAGES = Path("opt/vgpu/packages")
+_PYTHON = "python3.11"
+_STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
+_PIP = (
+    "install",
+    "--quiet",
+    "--root-user-action=ignore",
+    "--require-hashes",
+    "--no-deps",
+    "--only-binary=:all:",
+    "--no-compile",
+)
+
+
+def tree() -> Path:
+    """The folder, kept in the cache; made in about a minute the first time."""
+    packages = debian.versions(_PYTHON)
+    final = cache.folder() / "trees" / f"python-{cache.fingerprint(packages, LOCK)}"
+
+    def make(root: Path) -> None:
+        debian.unpack(packages, root)
+        specification = importlib.util.find_spec("pip")
+        if specification is None or not specification.submodule_search_locations:
+            raise ModuleNotFoundError(f"pip, for {sys.executable}")
+        pip = specification.submodule_search_locations[0]
+        run(root, pip, *_PIP, "--target", str(root / PACKAGES), "--requirement", str(LOCK))
+        shutil.rmtree(root / PACKAGES / "bin")  # commands that name the Python they were installed by
+        compile_all(root, root, _STANDARD_LIBRARY, str(PACKAGES))
+
+    return cache.keep(final, make)
+
+
+def layer(root: Path) -> Path:
+    """The same as a layer."""
+    return cache.keep(
+        cache.folder() / "layers" / f"{root.name}.tar", lambda target: oci.write_layer(root, target)
+    )
+
+
+def compile_all(root: Path, files: Path, *folders: str) -> None:
+    """Let the Python of `root` compile these folders below `files`, which stands for / too."""
+    mode = ("--invalidation-mode", "unchecked-hash", "-s", str(files), "-p", "/")
+    run(root, "-m", "compileall", "-qq", *mode, *(str(files / folder) for folder in folders))
+
+
+def run(root: Path, *arguments: str) -> None:
+    """Run the Python below `root` here, by its own loader: it need not be this machine's Python, nor its libc."""
+    libraries = [str(root / parent / "x86_64-linux-gnu") for parent in ("lib", "usr/lib")]
+    loader = [f"{libraries[0]}/ld-linux-x86-64.so.2", "--library-path", ":".join(libraries)]
+    # Hashes decide in what order a compiled file lists a set's members.
+    environment = {**os.environ, "PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0"}
+    for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(name, None)
+    command = [*loader, str(root / "usr/bin" / _PYTHON), "-B", *arguments]
+    subprocess.run(command, env=environment, check=True, stdout=sys.stderr)

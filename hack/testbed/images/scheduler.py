@@ -1,0 +1,17 @@
+"""kube-scheduler's image under its official name, around the binary that is all of Kubernetes' programs."""
+
+from pathlib import Path
+
+from hack.testbed import programs
+from hack.testbed.images import oci, ours
+from hack.testbed.images.layers import archive, layer
+
+
+def build(kube: Path | None = None) -> Path:
+    """The archive; `kube` is the binary, or else the one in the cache, built if it is not there yet."""
+    binary = kube or programs.ensure().kube
+    files = {"usr/local/bin/kube-scheduler": binary}
+    own = layer("scheduler", lambda root: ours.copy(files, root), binary)
+    reference = f"registry.k8s.io/kube-scheduler:{programs.version('k8s.io/kubernetes')}"
+    config = {"User": "65532:65532", "Env": ["PATH=/usr/local/bin"]}
+    return archive("scheduler", oci.Image(reference, [own], config))
