@@ -7,7 +7,7 @@ RUN make -C /source/vgpu_runtime /source/build/libvgpu.so /source/build/libsimkf
 
 FROM debian:bookworm-slim AS python
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends python3.11 \
+    && apt-get install --yes --no-install-recommends python3.11 libstdc++6 \
     && rm -rf /var/lib/apt/lists/*
 
 # Everything below /opt/vgpu, compiled: nothing is written when it runs.

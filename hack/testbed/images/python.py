@@ -14,20 +14,16 @@ LOCK = SOURCES.parent / "requirements" / "run.lock"
 PACKAGES = Path("opt/vgpu/packages")
 _PYTHON = "python3.11"
 _STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
+_DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel that brings no C++ library of its own
 _PIP = (
-    "install",
-    "--quiet",
-    "--root-user-action=ignore",
-    "--require-hashes",
-    "--no-deps",
-    "--only-binary=:all:",
-    "--no-compile",
+    *("install", "--quiet", "--root-user-action=ignore"),
+    *("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile"),
 )
 
 
 def tree() -> Path:
     """The folder, kept in the cache; made in about a minute the first time."""
-    packages = debian.versions(_PYTHON)
+    packages = debian.versions(*_DEBIAN)
     final = cache.folder() / "trees" / f"python-{cache.fingerprint(packages, LOCK)}"
 
     def make(root: Path) -> None:
