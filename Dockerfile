@@ -3,7 +3,13 @@
 # The library is loaded into strangers' processes, also those of old distributions: glibc 2.17.
 FROM quay.io/pypa/manylinux2014_x86_64 AS native
 COPY vgpu_runtime /source/vgpu_runtime
-RUN make -C /source/vgpu_runtime /source/build/libvgpu.so /source/build/libsimkfd.so
+RUN make -C /source/vgpu_runtime /source/build/libvgpu.so
+
+# The driver of simulated cards goes into containers that are ours.
+FROM debian:bookworm-slim AS simulated
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev make
+COPY vgpu_runtime /source/vgpu_runtime
+RUN make -C /source/vgpu_runtime /source/build/libsimkfd.so
 
 FROM debian:bookworm-slim AS python
 RUN apt-get update \
@@ -28,7 +34,8 @@ FROM python
 COPY --from=files /opt/vgpu/packages /opt/vgpu/packages
 COPY --from=files /opt/vgpu/device_plugin /opt/vgpu/device_plugin
 COPY --from=files /opt/vgpu/vgpu_runtime /opt/vgpu/vgpu_runtime
-COPY --from=native /source/build/libvgpu.so /source/build/libsimkfd.so /opt/vgpu/build/
+COPY --from=native /source/build/libvgpu.so /opt/vgpu/build/
+COPY --from=simulated /source/build/libsimkfd.so /opt/vgpu/build/
 COPY hack/testbed/images/vgpu /usr/local/bin/vgpu
 ENV PYTHONPATH=/opt/vgpu:/opt/vgpu/packages
 ENV PYTHONUNBUFFERED=1

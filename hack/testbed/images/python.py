@@ -14,8 +14,8 @@ LOCK = SOURCES.parent / "requirements" / "run.lock"
 PACKAGES = Path("opt/vgpu/packages")
 _PYTHON = "python3.11"
 _STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
-_DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel that brings no C++ library of its own
-_PIP = (
+DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel that brings no C++ library of its own
+PIP = (
     *("install", "--quiet", "--root-user-action=ignore"),
     *("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile"),
 )
@@ -23,7 +23,7 @@ _PIP = (
 
 def tree() -> Path:
     """The folder, kept in the cache; made in about a minute the first time."""
-    packages = debian.versions(*_DEBIAN)
+    packages = debian.versions(*DEBIAN)
     final = cache.folder() / "trees" / f"python-{cache.fingerprint(packages, LOCK)}"
 
     def make(root: Path) -> None:
@@ -32,11 +32,19 @@ def tree() -> Path:
         if specification is None or not specification.submodule_search_locations:
             raise ModuleNotFoundError(f"pip, for {sys.executable}")
         pip = specification.submodule_search_locations[0]
-        run(root, pip, *_PIP, "--target", str(root / PACKAGES), "--requirement", str(LOCK))
-        shutil.rmtree(root / PACKAGES / "bin")  # commands that name the Python they were installed by
+        run(root, pip, *PIP, "--target", str(root / PACKAGES), "--requirement", str(LOCK))
+        _drop_commands(root / PACKAGES)
         compile_all(root, root, _STANDARD_LIBRARY, str(PACKAGES))
 
     return cache.keep(final, make)
+
+
+def _drop_commands(packages: Path) -> None:
+    """Remove the commands that came with packages: they name the Python that installed them, by its path here."""
+    shutil.rmtree(packages / "bin")
+    for record in packages.glob("*.dist-info/RECORD"):
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith("../../bin/")))
 
 
 def layer(root: Path) -> Path:

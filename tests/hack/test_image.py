@@ -1,0 +1,132 @@
+"""The images, as archives."""
+
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.testbed.images import cache, scheduler
+from tests.hack.archives import Archive
+from tests.hack.conftest import build
+
+
+def valid(archive: Archive, name: str) -> None:
+    tag = name.rpartition(":")[2]
+    assert archive.entry["annotations"] == {
+        "io.containerd.image.name": name,
+        "org.opencontainers.image.ref.name": tag,
+    }
+    assert (archive.image["os"], archive.image["architecture"]) == ("linux", "amd64")
+    # Layers are not compressed, so that both of their digests are one.
+    digests = [layer["digest"] for layer in archive.manifest["layers"]]
+    assert archive.image["rootfs"] == {"type": "layers", "diff_ids": digests}
+    for entry in entries(archive):
+        assert (entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) == (0, 0, "", "", 0)
+        assert entry.isdir() or entry.isreg() or entry.issym()
+        assert entry.mode & 0o6022 == 0 or entry.issym() or entry.mode == 0o1777
+
+
+def entries(archive: Archive) -> Iterator[tarfile.TarInfo]:
+    for descriptor in archive.manifest["layers"]:
+        with archive.layer(descriptor) as layer:
+            yield from layer
+
+
+def test_vgpu_is_a_valid_image(vgpu: Archive) -> None:
+    valid(vgpu, "vgpu.io/vgpu:0.1.0")
+
+
+def test_pause_is_a_valid_image() -> None:
+    valid(Archive(build("pause")), "registry.k8s.io/pause:3.10")
+
+
+def test_scheduler_is_a_valid_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path / "images")
+    (tmp_path / "kube").write_text("a binary")
+    (tmp_path / "kube").chmod(0o755)
+    archive = Archive(scheduler.build(tmp_path / "kube"))
+    valid(archive, "registry.k8s.io/kube-scheduler:v1.36.3")
+    with archive.ours() as layer:
+        assert layer.getmember("usr/local/bin/kube-scheduler").mode == 0o755
+    assert "Entrypoint" not in archive.config
+
+
+def test_both_services_load_as_the_images_user_and_find_their_libraries(
+    vgpu: Archive, tmp_path: Path
+) -> None:
+    vgpu.unpack(tmp_path)
+    done = vgpu.run(tmp_path, *vgpu.config["Entrypoint"], "--help", user=vgpu.config["User"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "run the node agent" in done.stdout
+    code = (
+        "import device_plugin.wiring.cluster, device_plugin.wiring.node, vgpu_runtime.paths as paths;"
+        "print(all((paths.BUILD / name).exists() for name in ('libvgpu.so', 'libsimkfd.so')))"
+    )
+    done = vgpu.run(tmp_path, "python3.11", "-c", code, user=vgpu.config["User"])
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_library_in_the_image_needs_no_newer_glibc_than_2_17(vgpu: Archive) -> None:
+    with vgpu.ours() as layer:
+        library = layer.extractfile("opt/vgpu/build/libvgpu.so")
+        assert library is not None
+        found = re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read())
+    assert (2, 2) <= max((int(major), int(minor)) for major, minor in found) <= (2, 17)
+
+
+def test_everything_is_compiled(vgpu: Archive) -> None:
+    with vgpu.ours() as layer:
+        names = set(layer.getnames())
+    sources = [Path(name) for name in names if name.endswith(".py")]
+    assert {str(path.parent / "__pycache__" / f"{path.stem}.cpython-311.pyc") for path in sources} < set(
+        names
+    )
+
+
+def test_neither_compilers_nor_pip_are_in_the_image(vgpu: Archive) -> None:
+    unwanted = re.compile(r"bin/(pip.*|.*gcc.*|cc|make)$|packages/(pip|setuptools)$")
+    assert not [entry.name for entry in entries(vgpu) if unwanted.search(entry.name)]
+
+
+def test_hip_loads_in_the_workload(workload: Archive, tmp_path: Path) -> None:
+    valid(workload, "vgpu.io/workload:0.1.0")
+    workload.unpack(tmp_path)
+    done = workload.run(tmp_path, "sh", "-c", "vgpu-probe info")
+    assert '"devices":0,"error":"hipErrorNoDevice"' in done.stdout
+
+
+def test_two_builds_are_the_same_bytes(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build("vgpu", source=checkout)
+    (tmp_path / "trees").symlink_to(cache.folder() / "trees")
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    second = build("vgpu", source=checkout)
+    assert second != first
+    assert Archive(second).entry == Archive(first).entry
+    assert second.name == first.name
+
+
+def test_another_tag_is_another_image_of_the_same_layers(vgpu: Archive, checkout: Path) -> None:
+    other = Archive(build("vgpu", source=checkout, tag="0.0.9", revision="abc"))
+    assert other.manifest["layers"] == vgpu.manifest["layers"]
+    assert other.entry["annotations"]["io.containerd.image.name"] == "vgpu.io/vgpu:0.0.9"
+    assert other.config["Labels"]["org.opencontainers.image.version"] == "0.0.9"
+    assert other.config["Labels"]["org.opencontainers.image.revision"] == "abc"
+
+
+def test_what_was_made_is_kept_until_its_inputs_change(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def keep(text: str) -> Path:
+        def make(target: Path) -> None:
+            made.append(text)
+            target.write_text(text)
+
+        return cache.keep(tmp_path / f"thing-{cache.fingerprint(text)}.tar", make)
+
+    assert keep("a") == keep("a") != keep("b")
+    assert made == ["a", "b"]
+    assert len(list(tmp_path.iterdir())) == 2
