@@ -7,6 +7,7 @@ hack/image build vgpu --tag 0.0.9 --source ../vgpu-0.0.9
 """
 
 import argparse
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -25,8 +26,9 @@ def main() -> int:
             print(f"{name:<12}{text}")
         return 0
     try:
-        archives = [_build(name, arguments) for name in arguments.name or images.NAMES]
-    except (DebianUnavailableError, programs.MissingError) as error:
+        with contextlib.redirect_stdout(sys.stderr):  # whoever runs this reads paths
+            archives = [_build(name, arguments) for name in arguments.name or images.NAMES]
+    except (DebianUnavailableError, programs.MissingError, FileNotFoundError) as error:
         print(f"hack/image: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:

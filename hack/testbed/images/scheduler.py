@@ -9,7 +9,11 @@ from hack.testbed.images.layers import archive, layer
 
 def build(kube: Path | None = None) -> Path:
     """The archive; `kube` is the binary, or else the one in the cache, built if it is not there yet."""
-    binary = kube or programs.ensure().kube
+    binary = kube or programs.installed().kube
+    if not binary.exists() and not kube:
+        binary = (
+            programs.ensure().kube
+        )  # which asks for more than a build needs: root, and what a cluster runs
     files = {"usr/local/bin/kube-scheduler": binary}
     own = layer("scheduler", lambda root: ours.copy(files, root), binary)
     reference = f"registry.k8s.io/kube-scheduler:{programs.version('k8s.io/kubernetes')}"
