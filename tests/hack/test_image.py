@@ -1,5 +1,6 @@
 """The images, as archives."""
 
+import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -130,3 +131,13 @@ def test_what_was_made_is_kept_until_its_inputs_change(tmp_path: Path) -> None:
     assert keep("a") == keep("a") != keep("b")
     assert made == ["a", "b"]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_nobody_used_for_a_day_goes(tmp_path: Path) -> None:
+    for name in ("thing-1.tar", "thing-2.tar", "other-thing-1.tar"):
+        (tmp_path / name).write_text("made")
+    for name in ("thing-1.tar", "other-thing-1.tar"):
+        os.utime(tmp_path / name, (0, 0))
+    cache.keep(tmp_path / "thing-3.tar", lambda target: target.touch())
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"thing-2.tar", "thing-3.tar", "other-thing-1.tar"}

@@ -1,20 +1,35 @@
 """Folders that stand for / of an image, with Debian packages and all that they need."""
 
+import json
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from hack.testbed.images import cache
 from vgpu_runtime.sim.debian import Apt
 
+_LISTS = Path("/var/lib/apt/lists")
 # Nothing reads these in a container; licences (copyright files) stay.
 _UNUSED = ("usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/bug")
 
 
 def versions(*packages: str) -> Mapping[str, str]:
-    """The packages and all that they need down to libc, with the versions that the machine's package lists offer."""
-    with tempfile.TemporaryDirectory() as scratch:
-        return Apt(Path(scratch), packages[0]).needs(*packages, bare=True)
+    """The packages and all that they need down to libc, with the versions that the machine's package lists offer.
+
+    apt is asked once a day, and after each update of the lists: it takes seconds.
+    """
+    asked = cache.fingerprint(packages, time.strftime("%F"), _LISTS.exists() and _LISTS.stat().st_mtime_ns)
+
+    def ask(answer: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            needs = Apt(Path(scratch), packages[0]).needs(*packages, bare=True)
+        answer.write_text(json.dumps(needs))
+
+    answer = cache.keep(cache.folder() / "versions" / f"{packages[0]}-{asked}", ask)
+    found: dict[str, str] = json.loads(answer.read_text())
+    return found
 
 
 def unpack(packages: Mapping[str, str], root: Path) -> None:
