@@ -1,0 +1,73 @@
+"""What `kubectl kustomize` makes of the overlays."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.requirement import require
+from vgpu_runtime.paths import SOURCES
+
+MANIFESTS = SOURCES.parent / "manifests"
+OVERLAYS = sorted(path.name for path in (MANIFESTS / "overlays").iterdir())
+Object = Mapping[str, Any]
+
+
+class Installation:
+    """The objects of one overlay."""
+
+    def __init__(self, objects: list[Object]) -> None:
+        self.objects = objects
+
+    def of(self, *kinds: str) -> list[Object]:
+        """All objects of these kinds."""
+        return [item for item in self.objects if item["kind"] in kinds]
+
+    def one(self, kind: str, name: str) -> Object:
+        """The object of this kind whose name is `name`, or begins with it where its content ends the name."""
+        (found,) = [
+            item
+            for item in self.of(kind)
+            if item["metadata"]["name"] == name or item["metadata"]["name"].rpartition("-")[0] == name
+        ]
+        return found
+
+    def pods(self) -> dict[str, Object]:
+        """The pods' specs, by the name of the workload that makes them."""
+        return {
+            item["metadata"]["name"]: item["spec"]["template"]["spec"]
+            for item in self.of("Deployment", "DaemonSet")
+        }
+
+    def containers(self) -> list[Object]:
+        """All containers of all pods."""
+        return [
+            container
+            for pod in self.pods().values()
+            for container in [*pod["containers"], *pod.get("initContainers", ())]
+        ]
+
+
+@cache
+def rendered(overlay: str) -> Installation:
+    kubectl = shutil.which("kubectl")
+    require(kubectl, "needs kubectl on the PATH, or that of the test cluster: make e2e")
+    command = [str(kubectl), "kustomize", str(MANIFESTS / "overlays" / overlay)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Installation([item for item in yaml.safe_load_all(done.stdout) if item])
+
+
+@pytest.fixture(params=OVERLAYS)
+def each(request: pytest.FixtureRequest) -> Installation:
+    """Every overlay in turn."""
+    return rendered(request.param)
+
+
+@pytest.fixture
+def default() -> Installation:
+    return rendered("default")

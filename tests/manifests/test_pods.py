@@ -1,0 +1,109 @@
+"""What the pods of the services may do on their nodes, and what they are told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
+from hack.testbed.images.ours import NAME, TAG
+from tests.manifests.conftest import Installation, rendered
+
+AGENT_FOLDERS = {
+    "/var/lib/kubelet/device-plugins",
+    "/var/lib/kubelet/pod-resources",
+    "/var/run/cdi",
+    "/var/lib/vgpu",
+    "/sys/fs/cgroup",
+}
+
+
+def test_no_container_may_more_than_it_needs(each: Installation) -> None:
+    for container in each.containers():
+        allowed = container["securityContext"]
+        assert allowed["capabilities"] == {"drop": ["ALL"]}, container["name"]
+        assert allowed["readOnlyRootFilesystem"] is True
+        assert allowed["allowPrivilegeEscalation"] is False
+        assert not allowed.get("privileged")
+    for pod in each.pods().values():
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+def test_the_cluster_service_is_not_root(each: Installation) -> None:
+    pod = each.pods()["vgpu-cluster"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert not [container for container in pod["containers"] if "runAsUser" in container["securityContext"]]
+
+
+def test_only_the_agent_sees_folders_of_its_node_and_only_these(each: Installation) -> None:
+    folders = {
+        name: {volume["hostPath"]["path"] for volume in pod.get("volumes", ()) if "hostPath" in volume}
+        for name, pod in each.pods().items()
+    }
+    assert folders["vgpu-cluster"] == set()
+    assert folders["vgpu-node"] - {"/var/lib/vgpu-sim"} == AGENT_FOLDERS
+
+
+def test_simulated_cards_are_in_the_overlay_of_that_name_only() -> None:
+    for overlay, expected in (("default", False), ("kubernetes-1.31", False), ("simulated", True)):
+        assert ("/var/lib/vgpu-sim" in str(rendered(overlay).pods())) is expected
+
+
+def test_what_the_runtime_mounts_has_one_path_for_host_and_agent(each: Installation) -> None:
+    pod = each.pods()["vgpu-node"]
+    hosts = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v}
+    mounts = {m["name"]: m["mountPath"] for c in pod["containers"] for m in c["volumeMounts"]}
+    assert mounts.pop("cgroup") == "/host/cgroup"
+    del hosts["cgroup"]
+    assert mounts == hosts
+
+
+def test_the_agent_ends_before_kubernetes_ends_it(each: Installation) -> None:
+    assert each.pods()["vgpu-node"]["terminationGracePeriodSeconds"] > 2 * NodeSettings().drain_seconds
+
+
+def test_every_image_of_ours_is_the_one_that_is_built(each: Installation) -> None:
+    images = {container["image"] for container in each.containers()}
+    assert {image for image in images if not image.startswith("registry.k8s.io/kube-scheduler:")} == {
+        f"{NAME}:{TAG}"
+    }
+
+
+def test_two_agents_never_share_a_node(each: Installation) -> None:
+    strategy = each.one("DaemonSet", "vgpu-node")["spec"]["updateStrategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+
+
+def test_a_drain_proceeds_and_leaves_a_replica(each: Installation) -> None:
+    budget = each.one("PodDisruptionBudget", "vgpu-cluster")["spec"]
+    deployment = each.one("Deployment", "vgpu-cluster")["spec"]
+    assert 0 < budget["maxUnavailable"] < deployment["replicas"]
+    assert budget["selector"] == deployment["selector"]
+
+
+def test_the_services_read_their_settings_from_the_parameters_of_admission(each: Installation) -> None:
+    parameters = each.one("ConfigMap", "vgpu-admission")["data"]
+    cluster = load(ClusterSettings, {}, _environment(each, "vgpu-cluster", parameters))
+    assert cluster.prefixes == parameters["prefixes"].split(",") == list(DEFAULT_PREFIXES)
+    assert cluster.scheduler_name == parameters["schedulerName"] == ClusterSettings().scheduler_name
+    node = load(NodeSettings, {}, _environment(each, "vgpu-node", parameters))
+    assert node.prefixes == NodeSettings().prefixes
+    assert set(node.prefixes.values()) <= set(cluster.prefixes)
+    assert node.cgroup_root == "/host/cgroup"
+
+
+def _environment(each: Installation, workload: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    """What Kubernetes makes of the first container's `env`: references, then $(NAME) of what came before."""
+    found: dict[str, str] = {}
+    container: Mapping[str, Any] = each.pods()[workload]["containers"][0]
+    for entry in container["env"]:
+        source = entry.get("valueFrom", {})
+        if "configMapKeyRef" in source:
+            assert source["configMapKeyRef"]["name"] == "vgpu-admission"
+            value = parameters[source["configMapKeyRef"]["key"]]
+        else:
+            value = entry.get("value", source.get("fieldRef", {}).get("fieldPath"))
+        for name, known in found.items():
+            value = value.replace(f"$({name})", known)
+        found[entry["name"]] = value
+    return found
