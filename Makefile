@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` and `make test`. See README.md.
+# Two commands do everything: `make demo` and `make test`; `make e2e` is for a machine with root. See README.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,13 +6,18 @@ STAMP := $(VENV)/.installed
 PB := device_plugin/adapters/kubelet/pb
 UV := $(VENV)/tools/bin/uv
 
-.PHONY: demo test lint setup native protos lock clean
+.PHONY: demo test e2e lint setup native protos lock clean
 
 demo: setup
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
 
 test: setup
 	@$(BIN)/python -m pytest $(ARGS)
+
+# Only a KUBECONFIG on make's command line counts: nobody's own cluster is tested because a shell exports one.
+e2e: setup
+	@$(BIN)/python -m hack.testbed.e2e $(if $(filter command%,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG)) \
+		$(if $(KEEP),--keep) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

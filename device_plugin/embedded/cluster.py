@@ -115,6 +115,7 @@ class EmbeddedCluster:
     def _start_node(self, index: int, name: str) -> None:
         folder = self.root / name
         sim.build(self.cards[name], self.machine(name))
+        sim.add_driver(self.machine(name))
         kubelet = Kubelet(
             name, folder, self.api.url, f"system:node:{name}", self.options.seed + index,
             image_mounts=self.options.image_mounts, on_start=self.options.on_start, timing=self.options.timing,
@@ -131,7 +132,9 @@ class EmbeddedCluster:
             "--state-dir": self.state(name),
             "--http-listen": f"127.0.0.1:{_free_port()}",
         }
-        self.agents[name] = self._service(f"agent-{name}", "node", AGENT_USER, flags, self.options.flags)
+        self.agents[name] = self._service(
+            f"agent-{name}", "node", f"{AGENT_USER}@{name}", flags, self.options.flags
+        )
         self.agents[name].start()
 
     def _start_replica(self, name: str) -> None:

@@ -17,6 +17,7 @@ _COMMANDS = (
     ("cluster", "run the cluster service, beside its kube-scheduler", "device_plugin.wiring.cluster_command"),
     ("demo", "a cluster on this machine, with simulated cards", "device_plugin.cli.demo"),
     ("bench", "measure placement", "device_plugin.cli.bench"),
+    ("simulate", "cards for a node that has none, for trying and testing", "device_plugin.cli.simulate"),
 )
 
 

@@ -86,6 +86,7 @@ class Cluster:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self.layout.kubeconfig),
+            "KUBECACHEDIR": str(self.layout.root / "kubectl-cache"),
             "PATH": f"{self._programs.kubernetes}:{os.environ['PATH']}",
             INSIDE: "1",
         }

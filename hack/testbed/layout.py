@@ -16,7 +16,7 @@ GATEWAY = "10.99.0.1"
 NODE_NETWORK = "10.99.0.0/24"
 POD_NETWORK = "10.88.0.0/16"
 SERVICE_NETWORK = "10.96.0.0/24"
-KUBERNETES_SERVICE = "10.96.0.1"
+KUBERNETES_SERVICE, DNS_SERVICE = "10.96.0.1", "10.96.0.10"
 API_SERVER = f"https://{GATEWAY}:6443"
 MOST_NODES = 50
 # Images that every node holds; the sandbox of a pod is the second.

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from hack.testbed import control_plane, namespaces, node
@@ -41,7 +40,8 @@ def _node(layout: Layout, name: str, archives: list[str]) -> None:
     folder = layout.machine(name)
     namespaces.become(name, folder, layout.cgroup)
     supervisor = NodeSupervisor(folder, node.programs(layout, name))
-    threading.Thread(target=node.import_images, args=(archives,), daemon=True).start()
+    supervisor.start("containerd")
+    node.import_images(archives)  # before there is a kubelet that would try to pull them
     _serve(layout, name, supervisor)
 
 

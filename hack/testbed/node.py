@@ -80,6 +80,8 @@ def _kubelet(authority: Authority, folder: Path, node: str) -> dict[str, object]
         "tlsPrivateKeyFile": authority.file(f"kubelet-{node}-server", "key"),
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "staticPodPath": str(folder / "static-pods"),
+        # Nobody answers there; without it each pod brings a warning.
+        "clusterDNS": [layout.DNS_SERVICE],
         "resolvConf": "",
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,

@@ -1,7 +1,6 @@
 """One cluster for all tests here: the stand-in, or with VGPU_CONTRACT_KUBECONFIG a real one.
 
-The real one must have the policies of manifests/admission and the roles of the two services. Its administrator
-impersonates everybody else.
+The real one must have the policies of manifests/admission. Its administrator impersonates everybody else.
 """
 
 import os
@@ -23,12 +22,10 @@ from tests.requirement import require
 USERS = {
     "admin": "system:admin",
     "allocator": "system:serviceaccount:vgpu-system:vgpu-cluster",
-    "agent": "system:serviceaccount:vgpu-system:vgpu-node",
+    "agent": "system:serviceaccount:vgpu-system:vgpu-node@node-of-the-agent",
     "kubelet": "system:node:n1",
     "tenant": "jane",
 }
-# Where RBAC would refuse first, these tests could not see what admission says.
-MAY_ALL = ("kubelet", "tenant")
 
 
 @pytest.fixture(scope="session")
@@ -58,9 +55,7 @@ def _real(file: Path) -> Cluster:
     where, who = config["clusters"][0]["cluster"], config["users"][0]["user"]
     tls = ssl.create_default_context(cafile=where["certificate-authority"])
     tls.load_cert_chain(who["client-certificate"], who["client-key"])
-    identities = {role: {"Impersonate-User": user} for role, user in USERS.items() if role != "admin"}
-    for role in MAY_ALL:
-        identities[role]["Impersonate-Group"] = "system:masters"
+    identities = {role: _impersonated(user) for role, user in USERS.items() if role != "admin"}
     address = where["server"].removeprefix("https://")
 
     def forget(version: str) -> str:
@@ -76,6 +71,14 @@ def _real(file: Path) -> Cluster:
 
     cluster = Cluster(address, {"admin": {}, **identities}, forget, tls)
     return cluster
+
+
+def _impersonated(user: str) -> dict[str, str]:
+    name, _, node = user.partition("@")
+    # As Kubernetes writes header names: anything but letters, digits and -_. is percent-encoded.
+    extra = {"Impersonate-Extra-authentication.kubernetes.io%2fnode-name": node} if node else {}
+    # All may do everything: where RBAC refused first, these tests could not see what admission says.
+    return {"Impersonate-User": name, "Impersonate-Group": "system:masters", **extra}
 
 
 def _ready(cluster: Cluster) -> bool:

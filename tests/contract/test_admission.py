@@ -285,14 +285,16 @@ def test_a_grant_is_not_forged_with_a_binding(
     cluster: Cluster, name: str, pending: str, role: str, route: str
 ) -> None:
     where = f"{pending}/binding" if route == "binding" else "/api/v1/namespaces/default/bindings"
-    forbidden(cluster.post(where, binding(name, "n1", annotations={GRANT: "{}"}), role))
+    forbidden(cluster.post(where, binding(name, "no-node", annotations={GRANT: "{}"}), role))
     assert "nodeName" not in cluster.get(pending).body["spec"]
 
 
 @pytest.fixture
 def granted(cluster: Cluster, name: str, pending: str) -> str:
     """The path of a pod that the allocator bound with a grant."""
-    answer = cluster.post(f"{pending}/binding", binding(name, "n1", annotations={GRANT: "true"}), "allocator")
+    answer = cluster.post(
+        f"{pending}/binding", binding(name, "no-node", annotations={GRANT: "true"}), "allocator"
+    )
     assert answer.code == 201
     assert cluster.get(pending).body["metadata"]["annotations"][GRANT] == "true"
     return pending

@@ -12,29 +12,29 @@ def test_node_annotations_and_labels_appear_in_one_write(
     cluster: Cluster, name: str, pending: str, route: str
 ) -> None:
     version = cluster.get(pending).version
-    body = binding(name, "n1", annotations={NOTE: "a"})
+    body = binding(name, "no-node", annotations={NOTE: "a"})
     where = f"{pending}/binding" if route == "binding" else "/api/v1/namespaces/default/bindings"
     with cluster.watch(PODS, resourceVersion=version, fieldSelector=f"metadata.name={name}") as watch:
         answer = cluster.post(where, body, "allocator")
         assert (answer.code, answer.body["status"]) == (201, "Success")
         ((kind, seen),) = watch.take(1)
     assert kind == "MODIFIED"
-    assert seen["spec"]["nodeName"] == "n1"
+    assert seen["spec"]["nodeName"] == "no-node"
     assert seen["metadata"]["annotations"][NOTE] == "a"
     scheduled = [item for item in seen["status"]["conditions"] if item["type"] == "PodScheduled"]
     assert [item["status"] for item in scheduled] == ["True"]
 
 
 def test_a_pod_is_bound_once(cluster: Cluster, name: str, pending: str) -> None:
-    cluster.post(f"{pending}/binding", binding(name, "n1"))
+    cluster.post(f"{pending}/binding", binding(name, "no-node"))
     answer = cluster.post(f"{pending}/binding", binding(name, "n2", annotations={NOTE: "b"}))
     assert answer.refusal == (409, "Conflict")
-    assert answer.message.endswith(f'pod {name} is already assigned to node "n1"')
+    assert answer.message.endswith(f'pod {name} is already assigned to node "no-node"')
     assert NOTE not in cluster.get(pending).body["metadata"].get("annotations", {})
 
 
 def test_a_binding_for_another_incarnation_is_refused(cluster: Cluster, name: str, pending: str) -> None:
-    body = binding(name, "n1", uid="00000000-0000-0000-0000-000000000000")
+    body = binding(name, "no-node", uid="00000000-0000-0000-0000-000000000000")
     answer = cluster.post(f"{pending}/binding", body)
     assert answer.refusal == (409, "Conflict")
     assert "Precondition failed: UID in precondition" in answer.message
@@ -46,16 +46,16 @@ def test_a_binding_for_another_incarnation_is_refused(cluster: Cluster, name: st
 def test_a_pod_that_is_being_deleted_is_not_bound(cluster: Cluster, name: str, pending: str) -> None:
     cluster.patch(pending, {"metadata": {"finalizers": ["example.com/keep"]}})
     cluster.delete(pending)
-    answer = cluster.post(f"{pending}/binding", binding(name, "n1"))
+    answer = cluster.post(f"{pending}/binding", binding(name, "no-node"))
     assert answer.refusal == (409, "Conflict")
     assert "is being deleted, cannot be assigned to a host" in answer.message
     cluster.patch(pending, {"metadata": {"finalizers": None}})
 
 
 def test_a_pod_that_is_not_there_is_not_bound(cluster: Cluster, name: str, path: str) -> None:
-    assert cluster.post(f"{path}/binding", binding(name, "n1")).refusal == (404, "NotFound")
+    assert cluster.post(f"{path}/binding", binding(name, "no-node")).refusal == (404, "NotFound")
 
 
 def test_the_name_in_the_path_must_be_the_name_in_the_body(cluster: Cluster, pending: str) -> None:
-    answer = cluster.post(f"{pending}/binding", binding("another", "n1"))
+    answer = cluster.post(f"{pending}/binding", binding("another", "no-node"))
     assert answer.refusal == (400, "BadRequest")

@@ -16,7 +16,7 @@ from device_plugin.embedded.services import Service
 from vgpu_runtime import sim
 
 ALLOCATOR = "system:serviceaccount:vgpu-system:vgpu-cluster"
-AGENT = "system:serviceaccount:vgpu-system:vgpu-node"
+AGENT = "system:serviceaccount:vgpu-system:vgpu-node@n1"
 FAST = Timing(retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05)
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
 
@@ -35,6 +35,7 @@ class OneNode:
         self.root = Path(tempfile.mkdtemp(prefix="node-"))
         self.machine, self.state = self.root / "machine", self.root / "state"
         sim.build(sim.parse(cards), self.machine)
+        sim.add_driver(self.machine)
         self.api = EmbeddedApiServer()
         self.api.start()
         self.http = urllib3.PoolManager()

@@ -1,7 +1,18 @@
-"""A machine with simulated cards: `build(load(file), folder)`, then run programs with libsimkfd.so preloaded."""
+"""A machine with simulated cards: `build(load(file), folder)`, then run programs with the driver preloaded."""
 
 from vgpu_runtime.sim.cards import PRESETS, SimCard, SpecError, load, number, parse
 from vgpu_runtime.sim.drm import set_health
-from vgpu_runtime.sim.tree import build
+from vgpu_runtime.sim.tree import DRIVER, add_driver, build
 
-__all__ = ["PRESETS", "SimCard", "SpecError", "build", "load", "number", "parse", "set_health"]
+__all__ = [
+    "DRIVER",
+    "PRESETS",
+    "SimCard",
+    "SpecError",
+    "add_driver",
+    "build",
+    "load",
+    "number",
+    "parse",
+    "set_health",
+]

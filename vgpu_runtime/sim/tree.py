@@ -4,14 +4,18 @@ Layout and formats are those of Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c
 that discovery under `<folder>` runs exactly the code that it runs under `/`.
 """
 
+import filecmp
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from vgpu_runtime.paths import BUILD
 from vgpu_runtime.sim import drm, vram
 from vgpu_runtime.sim.cards import SimCard, number
 
 TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology")
 CONF_VERSION = 1
+DRIVER = "libsimkfd.so"
 
 _HEAP_SYSTEM, _HEAP_VRAM_PUBLIC = 0, 1
 _LINK_PCIE = 2
@@ -48,6 +52,16 @@ def build(cards: Sequence[SimCard], folder: Path) -> None:
     vram.create(folder, len(nodes))
     minors = {card.pci: drm.minor(index) for index, card in enumerate(cards)}
     _write(folder / "driver.conf", _conf(nodes, minors))
+
+
+def add_driver(folder: Path) -> None:
+    """Put the driver beside its cards, where containers can be given it. Raises OSError if it is not built."""
+    target = folder / DRIVER
+    if not target.exists() or not filecmp.cmp(BUILD / DRIVER, target, shallow=False):
+        new = folder / f".{DRIVER}"
+        shutil.copyfile(BUILD / DRIVER, new)
+        new.chmod(0o755)
+        new.replace(target)  # programs that have the old one loaded keep it
 
 
 def _conf(nodes: Sequence[SimCard], minors: Mapping[str, int]) -> str:

@@ -1,14 +1,13 @@
 """Simulated cards: read as real ones are, and brought into the container together with their driver."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from device_plugin.adapters.cards.kfd import KfdCards
 from device_plugin.core.machine import DeviceNode, FoundCard, Mount
-from vgpu_runtime.paths import BUILD
-from vgpu_runtime.sim import vram
+from vgpu_runtime.sim import DRIVER, vram
 
-DRIVER = "libsimkfd.so"
 INSIDE = "/opt/vgpu-sim"
 
 
@@ -25,15 +24,14 @@ class SimulatedCards(KfdCards):
         return super().used_bytes(card)
 
     def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
-        """The same paths, taken from the folder."""
-        return [DeviceNode(node.path, f"{self._folder}{node.path}") for node in super().devices(cards)]
+        """The same paths. Runtimes insist on a device; the driver answers in its place, whichever it is."""
+        return [DeviceNode(node.path, os.devnull) for node in super().devices(cards)]
 
     def extras(self) -> Sequence[Mount]:
         """The driver, its description of the cards, their sysfs, and the memory account that all processes share."""
-        mounts = [Mount(str(self._folder / name), f"{INSIDE}/{name}") for name in ("sys", "driver.conf")]
-        mounts.append(Mount(str(self._folder / "state"), f"{INSIDE}/state", read_only=False))
-        mounts.append(Mount(str(BUILD / DRIVER), f"{INSIDE}/{DRIVER}"))
-        return mounts
+        read_only = ("sys", "driver.conf", DRIVER)
+        mounts = [Mount(str(self._folder / name), f"{INSIDE}/{name}") for name in read_only]
+        return [*mounts, Mount(str(self._folder / "state"), f"{INSIDE}/state", read_only=False)]
 
     def preloads(self) -> Sequence[str]:
         """The simulated driver."""

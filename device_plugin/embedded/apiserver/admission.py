@@ -115,15 +115,21 @@ def _failure(policy: Policy, write: Write) -> Iterator[None]:
 
 def _names(write: Write) -> dict[str, Any]:
     target = write.target
+    where = {"name": target.name, "namespace": target.namespace, "subResource": target.subresource}
     request = {
         "operation": write.operation,
-        "name": target.name,
-        "namespace": target.namespace,
-        "subResource": target.subresource,
-        "userInfo": {"username": write.user},
+        "userInfo": _user_info(write.user),
+        **{key: value for key, value in where.items() if value},  # what is empty is absent, as in Kubernetes
     }
     old = None if write.old is None else cel.to_cel(write.old)
     return {"request": cel.to_cel(request), "object": cel.to_cel(write.new), "oldObject": old}
+
+
+def _user_info(user: str) -> dict[str, Any]:
+    """USER@NODE: the token was made for a pod on that node (k8s.io/kubernetes pkg/serviceaccount)."""
+    username, _, node = user.partition("@")
+    extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
+    return {"username": username, "extra": extra}
 
 
 def _denied(write: Write, policy: Policy, message: str, reason: str) -> errors.ApiError:

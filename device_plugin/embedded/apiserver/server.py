@@ -29,7 +29,8 @@ class EmbeddedApiServer:
     """Start it, use `url`, stop it; `stop` and `start` keep the objects and the port, as an API server that was away.
 
     `policies` are manifest files of admission policies and what belongs to them; the default is `policy_files()`.
-    `tokens` maps bearer tokens to user names; without it a token is the user's name. No token at all is ADMIN.
+    `tokens` maps bearer tokens to user names; without it a token is the user's name. USER@NODE is a user whose token is
+    bound to a pod on that node. No token at all is ADMIN.
     `history` is how many changes of a kind a watcher may miss before it is told 410 Gone.
     """
 
@@ -141,7 +142,7 @@ class EmbeddedApiServer:
 
 def policy_files() -> list[Path]:
     """The admission policies that a real cluster gets, from the source tree."""
-    return sorted(_MANIFESTS.glob("*.yaml"))
+    return sorted(path for path in _MANIFESTS.glob("*.yaml") if path.name != "kustomization.yaml")
 
 
 class Listener(ThreadingHTTPServer):

@@ -27,6 +27,7 @@ from device_plugin.embedded.services import Service
 from vgpu_runtime import sim
 
 CARDS, SLICES = 8, 32
+AGENT = f"{AGENT_USER}@n1"
 MOST_MIB, MOST_CPU, MOST_WRITES = 60.0, 1.0, 0
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/default/pods"
@@ -68,7 +69,8 @@ def start_agent(root: Path, url: str, kubelet: Kubelet) -> Service:
     sim.build(
         sim.parse(f"version: v1\ncards: [{{preset: hygon-60cu-16gib, count: {CARDS}}}]"), root / "machine"
     )
-    (root / "token").write_text(AGENT_USER)
+    sim.add_driver(root / "machine")
+    (root / "token").write_text(AGENT)
     flags = {
         "kube-server": url, "kube-token-file": root / "token", "node-name": "n1", "root": root / "machine",
         "simulated": root / "machine", "kubelet-dir": kubelet.kubelet_dir, "cdi-dir": kubelet.cdi_dir,
@@ -116,7 +118,7 @@ def measure(pid: int, api: EmbeddedApiServer, seconds: float) -> int:
     before = cpu_seconds(pid)
     time.sleep(seconds)
     cpu = 100 * (cpu_seconds(pid) - before) / seconds
-    writes = api.writes[AGENT_USER]
+    writes = api.writes[AGENT]
     status = Path(f"/proc/{pid}/status").read_text()
     rss = next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
     print(f"{CARDS} cards, {SLICES} slices, {seconds:.0f} s idle")

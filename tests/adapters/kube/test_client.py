@@ -38,12 +38,16 @@ def test_a_binding_for_another_uid_changes_nothing(client: KubeClient) -> None:
     assert client.get_pod("default", "p").node == ""
 
 
-def test_node_annotations_are_set_and_taken_away(client: KubeClient) -> None:
+def test_node_annotations_are_set_and_taken_away(client: KubeClient, api: EmbeddedApiServer) -> None:
     node(client, "n1")
-    client.annotate_node("n1", {"vgpu.io/cards": "x"})
+    # Only the agent on the node may write its inventory.
+    user = "Bearer system:serviceaccount:vgpu-system:vgpu-node@n1"
+    agent = KubeClient(Endpoint(api.url, lambda: user), "test")
+    agent.annotate_node("n1", {"vgpu.io/cards": "x"})
     assert client.get_node("n1").inventory == "x"
-    client.annotate_node("n1", {"vgpu.io/cards": None})
+    agent.annotate_node("n1", {"vgpu.io/cards": None})
     assert client.get_node("n1").inventory == ""
+    agent.close()
 
 
 def test_deleting_needs_the_right_uid(client: KubeClient) -> None:

@@ -1,0 +1,68 @@
+"""`vgpu simulate`: the cards of a node without cards, for trying and testing (manifests/components/simulated-cards).
+
+vgpu simulate build --cards cards.yaml --folder /var/lib/vgpu-sim --machine node-1
+vgpu simulate sick GPU-1122334455000001 --folder /var/lib/vgpu-sim
+vgpu simulate well GPU-1122334455000001 --folder /var/lib/vgpu-sim
+"""
+
+import argparse
+import shutil
+import zlib
+from pathlib import Path
+
+from device_plugin.core.errors import VgpuError
+from vgpu_runtime import sim
+
+# What the folder was built of: the same again leaves it as it is, for containers may be using it.
+BUILT_OF = "built-of"
+MACHINES = 1 << 16
+
+
+class SimulateError(VgpuError):
+    """The cards cannot be made, or there is no such card."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu simulate`."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    build = verbs.add_parser("build", help="make the cards; nothing changes if they are there")
+    build.add_argument(
+        "--cards", type=Path, required=True, metavar="FILE", help="YAML file of cards (version: v1)"
+    )
+    build.add_argument("--machine", required=True, help="name of the node: each has cards of its own")
+    build.set_defaults(act=_build)
+    for verb, text in (("sick", "make a card unhealthy"), ("well", "make it healthy again")):
+        health = verbs.add_parser(verb, help=text)
+        health.add_argument("uuid", metavar="UUID")
+        health.set_defaults(act=_set_health, healthy=verb == "well")
+    for command in verbs.choices.values():
+        command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="where the cards are")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out one verb. Raises SimulateError."""
+    try:
+        args.act(args)
+    except (sim.SpecError, LookupError, OSError) as error:
+        raise SimulateError(str(error)) from error
+    return 0
+
+
+def _build(args: argparse.Namespace) -> None:
+    cards = sim.load(args.cards, zlib.crc32(args.machine.encode()) % MACHINES)
+    wanted, stamp = repr(cards), args.folder / BUILT_OF
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        stamp.unlink(missing_ok=True)
+        for name in ("sys", "dev", "state"):
+            shutil.rmtree(args.folder / name, ignore_errors=True)
+        args.folder.mkdir(parents=True, exist_ok=True)
+        sim.build(cards, args.folder)
+        stamp.write_text(wanted, encoding="utf-8")
+    sim.add_driver(args.folder)
+    for card in cards:
+        print(f"{card.name} at {card.pci}, {card.memory_mib} MiB, {card.compute_units} compute units")
+
+
+def _set_health(args: argparse.Namespace) -> None:
+    sim.set_health(args.folder, args.uuid, args.healthy)
+    print(f"{args.uuid} is {'well' if args.healthy else 'sick'}")

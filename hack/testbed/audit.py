@@ -1,0 +1,54 @@
+"""What our services asked of the API server, from its audit log (see control_plane.AUDIT_POLICY)."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SERVICES = "system:serviceaccount:vgpu-system:"
+READS = ("get", "list", "watch")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request. `resource` has its subresource, as in RBAC: pods/binding. `client` is the program that asked."""
+
+    service: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    client: str
+    code: int
+
+    @property
+    def ours(self) -> bool:
+        """False for the kube-scheduler that shares the cluster service's account."""
+        return not self.client.startswith("kube-scheduler")
+
+    @property
+    def writes(self) -> bool:
+        """True if the request asks for a change."""
+        return self.verb not in READS
+
+
+def calls(log: Path, after: int = 0) -> Iterator[Call]:
+    """All finished requests to resources from byte `after` of the log on, oldest first."""
+    with log.open("rb") as lines:
+        lines.seek(after)
+        for line in lines:
+            event = json.loads(line)
+            user, about = event["user"]["username"], event.get("objectRef")
+            if event["stage"] == "ResponseComplete" and user.startswith(SERVICES) and about:
+                subresource = about.get("subresource", "")
+                yield Call(
+                    user.removeprefix(SERVICES),
+                    event["verb"],
+                    about.get("apiGroup", ""),
+                    about["resource"] + (f"/{subresource}" if subresource else ""),
+                    about.get("namespace", ""),
+                    about.get("name", ""),
+                    event.get("userAgent", ""),
+                    event["responseStatus"]["code"],
+                )

@@ -1,0 +1,103 @@
+"""hack/rbac: every permission of our services is used, and every use is permitted.
+
+Run after the end-to-end tests: `hack/rbac` compares the roles in manifests/ with the API server's audit log.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.testbed import audit, layout
+from hack.testbed.audit import Call
+from hack.testbed.cluster import PROJECT
+from hack.testbed.programs import installed
+
+OVERLAY = PROJECT / "manifests/overlays/default"
+
+
+@dataclass(frozen=True, order=True)
+class Permission:
+    """One verb on one resource (with its subresource) for one service; `name` narrows it to one object."""
+
+    service: str
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+    def covers(self, call: Call) -> bool:
+        """True if the permission allows the call."""
+        asked = (call.service, call.verb, call.group, call.resource)
+        return asked == (self.service, self.verb, self.group, self.resource) and self.name in ("", call.name)
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.service}: {self.verb} {resource}" + (f" {self.name}" if self.name else "")
+
+
+def granted(objects: list[dict[str, Any]]) -> set[Permission]:
+    """What the roles among these objects allow to the service accounts that they are bound to."""
+    roles = {
+        (role["kind"], role["metadata"]["name"]): role["rules"]
+        for role in objects
+        if role["kind"] in ("Role", "ClusterRole")
+    }
+    found: set[Permission] = set()
+    for binding in objects:
+        if binding["kind"] in ("RoleBinding", "ClusterRoleBinding"):
+            rules = roles.get((binding["roleRef"]["kind"], binding["roleRef"]["name"]), [])
+            for subject in binding["subjects"]:
+                found.update(p for rule in rules for p in _permissions(subject["name"], rule))
+    return found
+
+
+def _permissions(service: str, rule: dict[str, Any]) -> Iterator[Permission]:
+    for group in rule["apiGroups"]:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames", [""]):
+                    yield Permission(service, verb, group, resource, name)
+
+
+def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
+    """A line for each permission that no call used, and for each call of ours that none of them covers."""
+    ours = [call for call in calls if call.ours]
+    unused = [p for p in sorted(permissions) if not any(p.covers(call) for call in calls)]
+    uncovered = {
+        f"{call.service}: {call.verb} {call.resource} {call.group} ({call.client})"
+        for call in ours
+        if not any(p.covers(call) for p in permissions)
+    }
+    refused = {f"{c.service}: {c.verb} {c.resource} ({c.client})" for c in calls if c.code == 403}
+    return [
+        *(f"granted and not used: {p}" for p in unused),
+        *(f"used and not granted by us: {line}" for line in sorted(uncovered)),
+        *(f"refused: {line}" for line in sorted(refused)),
+    ]
+
+
+def check(log: Path) -> list[str]:
+    """The differences between manifests/ and what is in the audit log."""
+    kubectl = installed().kubernetes / "kubectl"
+    rendered = subprocess.run([kubectl, "kustomize", OVERLAY], capture_output=True, check=True, text=True)
+    permissions = granted([o for o in yaml.safe_load_all(rendered.stdout) if o])
+    calls = list(audit.calls(log))
+    if not calls:
+        return [f"{log} holds no call of our services: run the end-to-end tests first"]
+    return differences(permissions, calls)
+
+
+def main() -> int:
+    """Print the differences; 1 if there is any."""
+    found = check(layout.here().audit)
+    print("\n".join(found) or "every permission is used, and every use is permitted")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

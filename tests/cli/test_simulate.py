@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import pytest
+
+from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.wiring.commands import main
+
+CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, native: Path) -> Path:
+    assert native
+    (tmp_path / "cards.yaml").write_text(CARDS)
+    return tmp_path / "machine"
+
+
+def build(machine: Path, name: str = "n1") -> int:
+    file = machine.parent / "cards.yaml"
+    return main(["simulate", "build", "--cards", str(file), "--folder", str(machine), "--machine", name])
+
+
+def cards(machine: Path) -> dict[str, bool]:
+    return {card.uuid: card.healthy for card in SimulatedCards(machine).scan().cards}
+
+
+def test_each_machine_has_cards_of_its_own(machine: Path, tmp_path: Path) -> None:
+    assert build(machine) == 0
+    other = tmp_path / "other"
+    assert (
+        main(
+            [
+                "simulate",
+                "build",
+                "--cards",
+                str(tmp_path / "cards.yaml"),
+                "--folder",
+                str(other),
+                "--machine",
+                "n2",
+            ]
+        )
+        == 0
+    )
+    assert len(cards(machine).keys() | cards(other).keys()) == 4
+
+
+def test_the_same_cards_again_leave_what_is_in_use(machine: Path) -> None:
+    build(machine)
+    account = machine / "state/vram"
+    before = account.stat().st_ino
+    assert build(machine) == 0
+    assert account.stat().st_ino == before
+
+
+def test_other_cards_replace_them(machine: Path) -> None:
+    build(machine)
+    (machine.parent / "cards.yaml").write_text(CARDS.replace("count: 2", "count: 3"))
+    assert build(machine) == 0
+    assert len(cards(machine)) == 3
+
+
+def test_a_card_gets_sick_and_well(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build(machine)
+    first, second = cards(machine)
+    assert main(["simulate", "sick", first, "--folder", str(machine)]) == 0
+    assert cards(machine) == {first: False, second: True}
+    assert main(["simulate", "well", first, "--folder", str(machine)]) == 0
+    assert cards(machine) == {first: True, second: True}
+    assert f"{first} is well" in capsys.readouterr().out
+
+
+def test_every_mount_of_a_container_is_there_and_the_devices_are_devices(machine: Path) -> None:
+    build(machine)
+    backend = SimulatedCards(machine)
+    assert all(Path(mount.host).exists() for mount in backend.extras())
+    found = backend.scan().cards
+    assert all(Path(node.host).is_char_device() for node in backend.devices(found))
+
+
+def test_a_card_that_is_not_there_is_an_error_that_names_it(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build(machine)
+    assert main(["simulate", "sick", "GPU-1", "--folder", str(machine)]) == 2
+    assert "GPU-1" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""Our services as they run in the cluster: their pods, what /explain says, the processes in their containers."""
+
+import json
+import os
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.kubectl import Kubectl
+
+AGENT_PORT, CLUSTER_PORT, EXTENDER_PORT = 9400, 9402, 9401
+SYSTEM = Kubectl("vgpu-system")
+
+
+def agent(node: str) -> str:
+    """The name of the node agent's pod on a node."""
+    wanted = f"spec.nodeName={node}"
+    (pod,) = SYSTEM.items("pods", "--selector=app.kubernetes.io/component=node", "--field-selector", wanted)
+    return str(pod["metadata"]["name"])
+
+
+def replicas() -> list[str]:
+    """The pods of the cluster service that are not on their way out."""
+    pods = SYSTEM.items("pods", "--selector=app.kubernetes.io/component=cluster")
+    return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
+def leader() -> str:
+    """The replica whose scheduler holds the Lease."""
+    holder = SYSTEM.json("get", "lease", "vgpu-scheduler")["spec"]["holderIdentity"]
+    return str(holder.rpartition("_")[0])
+
+
+def node_of(pod: str) -> str:
+    """Where a pod of ours runs."""
+    return str(SYSTEM.pod(pod)["spec"]["nodeName"])
+
+
+@contextmanager
+def _forwarded(pod: str, port: int) -> Iterator[str]:
+    command = ["kubectl", "--namespace", SYSTEM.namespace, "port-forward", pod, f":{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            # "Forwarding from 127.0.0.1:40001 -> 9401"
+            yield f"http://{process.stdout.readline().split()[2]}"
+        finally:
+            process.terminate()
+
+
+def explain(replica: str) -> Mapping[str, Any]:
+    """What the replica's /explain says, fetched as people do: through a port-forward."""
+    with _forwarded(replica, EXTENDER_PORT) as url:
+        request = urllib.request.Request(f"{url}/explain", headers={"Accept": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http, by port-forward
+            view: Mapping[str, Any] = json.load(answer)
+            return view
+
+
+def held(replica: str) -> list[tuple[str, str, str]]:
+    """What the replica's ledger says is held: (card, pod uid, container) of all bound slices, sorted."""
+    cards = [card for node in explain(replica)["nodes"] for card in node["cards"]]
+    return sorted((c["uuid"], s["uid"], s["container"]) for c in cards for s in c["slices"] if s["bound"])
+
+
+def processes(pod_uid: str, words: str) -> list[int]:
+    """Processes of a pod whose command line holds `words`; the tests share the cluster's process ids."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            ours = pod_uid in (folder / "cgroup").read_text()
+            command = (folder / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+        if ours and words in command:
+            found.append(int(folder.name))
+    return found
+
+
+def signal_all(pod: str, words: str, number: int) -> None:
+    """Send a signal to every process of a pod of ours whose command line holds `words`; there must be one."""
+    uid = SYSTEM.pod(pod)["metadata"]["uid"]
+    found = processes(uid, words)
+    assert found, f"{pod} has no process `{words}`"
+    for pid in found:
+        os.kill(pid, number)

@@ -1,0 +1,74 @@
+"""Many pods at once: all that fit run, the rest say why, and no two hold the same."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.deadline import eventually
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.slices import Held, cards, check_disjoint, held
+from tests.e2e.workloads import slice_pod
+
+PODS = 120
+MIB = 1 << 20
+SIZES = ((1, 4), (2, 8), (4, 15), (4, 30), (8, 30), (16, 60))
+
+
+def settled(kubectl: Kubectl) -> tuple[list[Any], list[Any]] | None:
+    """(running, waiting) pods once each of them is either; None before that."""
+    pods = kubectl.items("pods")
+    running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+    waiting = [pod for pod in pods if _unschedulable(pod)]
+    return (running, waiting) if len(running) + len(waiting) == len(pods) else None
+
+
+def _unschedulable(pod: Any) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
+
+
+def slices_of(kubectl: Kubectl, pods: list[Any]) -> list[Held]:
+    """What all these pods' own config files say."""
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda pod: held(kubectl, pod["metadata"]["name"]), pods)
+        return [one for slices in found for one in slices]
+
+
+def fitting(waiting: list[Any], slices: list[Held]) -> list[str]:
+    """Which of the waiting pods would fit on some card."""
+    known = cards()
+    free = {
+        uuid: [card["memMiB"] * MIB, card["coreGroups"], card["maxSlices"]] for uuid, card in known.items()
+    }
+    for one in slices:
+        card = known[one.card]
+        left = free[one.card]
+        left[0] -= one.mem_bytes
+        left[1] -= len(one.units) // card["groupUnits"]
+        left[2] -= 1
+    names = []
+    for pod in waiting:
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        mem, cores = int(limits["hygon.com/dcu-mem"]), int(limits["hygon.com/dcu-cores"])
+        for uuid, (memory, groups, count) in free.items():
+            need = mem * known[uuid]["memMiB"] // known[uuid]["units"] * MIB
+            if need <= memory and cores <= groups and count:
+                names.append(pod["metadata"]["name"])
+                break
+    return names
+
+
+def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Random) -> None:
+    sizes = [rng.choice(SIZES) for _ in range(PODS)]
+    kubectl.create(*(slice_pod(f"p{i}", mem, cores) for i, (mem, cores) in enumerate(sizes)))
+    found = eventually(lambda: settled(kubectl), 180)
+    assert found, kubectl("get", "pods")
+    running, waiting = found
+    slices = slices_of(kubectl, running)
+    check_disjoint(slices)
+    assert len(slices) == len(running)
+    assert fitting(waiting, slices) == []
+    assert waiting, "the burst was meant to ask for more than there is"
+    for pod in waiting:
+        events = kubectl.events(pod["metadata"]["name"])
+        assert any("lack" in event or "most slices" in event for event in events), events

@@ -1,0 +1,73 @@
+"""A card turns sick under a running slice: its pods show it, and so do capacity, inventory, events and metrics."""
+
+from typing import Any
+
+from tests.deadline import eventually
+from tests.e2e import service
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.slices import held, inventory
+from tests.e2e.workloads import slice_pod
+
+NODE = "n1"
+HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
+MEM = "hygon.com/dcu-mem"
+
+
+def simulate(verb: str, uuid: str) -> None:
+    service.SYSTEM.inside(
+        service.agent(NODE),
+        "vgpu",
+        "simulate",
+        verb,
+        uuid,
+        "--folder",
+        "/var/lib/vgpu-sim",
+        container="agent",
+    )
+
+
+def health(kubectl: Kubectl, pod: str) -> set[str]:
+    """What the kubelet says of the devices that the pod holds (KEP-4680)."""
+    statuses = kubectl.pod(pod)["status"]["containerStatuses"]
+    resources: list[Any] = [r for status in statuses for r in status.get("allocatedResourcesStatus", [])]
+    return {entry["health"] for resource in resources for entry in resource["resources"]}
+
+
+def units() -> int:
+    return int(Kubectl().json("get", "node", NODE)["status"]["allocatable"][MEM])
+
+
+def healthy_metric(uuid: str) -> str:
+    lines = service.SYSTEM.metrics(service.agent(NODE), service.AGENT_PORT).splitlines()
+    (line,) = (line for line in lines if line.startswith("vgpu_card_healthy") and uuid in line)
+    return line.split()[-1]
+
+
+def test_a_sick_card_shows_everywhere_and_recovers(kubectl: Kubectl) -> None:
+    first, second = [card["uuid"] for card in inventory(NODE)["cards"]][:2]
+    for name, card in (("on-sick", first), ("on-well", second)):
+        body = slice_pod(name, mem=4, cores=15, **HERE)
+        body["metadata"]["annotations"] = {"vgpu.io/card-uuid": card}
+        kubectl.create(body)
+    kubectl.running("on-sick", "on-well")
+    full = units()
+    simulate("sick", first)
+    try:
+        assert eventually(lambda: units() == full - 16, 60), units()
+        assert [card["healthy"] for card in inventory(NODE)["cards"]].count(False) == 1
+        assert healthy_metric(first) == "0.0"
+        assert healthy_metric(second) == "1.0"
+        assert eventually(lambda: any(first in event for event in Kubectl().events(NODE)), 30)
+        assert eventually(lambda: "Unhealthy" in health(kubectl, "on-sick"), 60)
+        assert "Unhealthy" not in health(kubectl, "on-well")
+        refused = slice_pod("refused", mem=4, cores=15, **HERE)
+        refused["metadata"]["annotations"] = {"vgpu.io/card-uuid": first}
+        kubectl.create(refused)
+        assert eventually(lambda: any("unhealthy" in event for event in kubectl.events("refused")), 30)
+        assert kubectl.phase("on-sick") == "Running"
+    finally:
+        simulate("well", first)
+    assert eventually(lambda: units() == full, 60)
+    assert healthy_metric(first) == "1.0"
+    kubectl.running("refused", seconds=120)
+    assert held(kubectl, "refused")[0].card == first

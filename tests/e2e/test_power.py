@@ -1,0 +1,52 @@
+"""A node loses its power, and comes back with pods scheduled to it meanwhile."""
+
+import pytest
+
+from tests.deadline import eventually
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.machines import Machines, all_ready
+from tests.e2e.slices import check_disjoint, held, inventory
+from tests.e2e.workloads import slice_pod
+
+NODE = "n2"
+# They wait for the node as long as it takes, where the default is to be evicted.
+STAY = [{"operator": "Exists", "effect": "NoExecute"}, {"operator": "Exists", "effect": "NoSchedule"}]
+HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}, "tolerations": STAY}
+
+
+@pytest.mark.timeout(420)
+def test_a_node_that_comes_back_runs_old_and_new_pods(kubectl: Kubectl, machines: Machines) -> None:
+    kubectl.create(slice_pod("old", mem=4, cores=15, **HERE))
+    kubectl.running("old")
+    before = held(kubectl, "old")
+    machines.order(NODE, "crash")
+    # The kubelet cannot say that it is gone: the API server has the old pod as Running, and takes new ones for it.
+    kubectl.create(slice_pod("new", mem=4, cores=15, **HERE))
+    assert eventually(lambda: kubectl.pod("new")["spec"].get("nodeName") == NODE, 30)
+    machines.order(NODE, "boot")
+    assert eventually(all_ready, 90)
+    assert eventually(lambda: inventory(NODE).get("serving"), 60)
+
+    def both() -> bool:
+        states = [kubectl.pod(name)["status"] for name in ("old", "new")]
+        return all(settled(state) for state in states)
+
+    def settled(status: dict[str, object]) -> bool:
+        conditions = status.get("conditions", [])
+        assert isinstance(conditions, list)
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return ready or status["phase"] == "Failed"
+
+    assert eventually(both, 120), kubectl("describe", "pods")
+    survivors = [name for name in ("old", "new") if kubectl.phase(name) == "Running"]
+    for name in {"old", "new"} - set(
+        survivors
+    ):  # rejected by the kubelet before the agent had registered again
+        assert kubectl.pod(name)["status"]["reason"] == "UnexpectedAdmissionError"
+    slices = [one for name in survivors for one in held(kubectl, name)]
+    check_disjoint(slices)
+    if "old" in survivors:
+        assert held(kubectl, "old") == before
+    kubectl.create(slice_pod("after", mem=4, cores=15, **HERE))
+    kubectl.running("after")
+    check_disjoint(slices + held(kubectl, "after"))

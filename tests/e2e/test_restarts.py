@@ -1,0 +1,140 @@
+"""A program of a node restarts while slices run: nobody is harmed, new pods work, and resources come back."""
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.deadline import eventually
+from tests.e2e import service
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.machines import Machines
+from tests.e2e.slices import held, inventory
+from tests.e2e.workloads import slice_pod
+
+NODE = "n1"
+HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
+MEM = "hygon.com/dcu-mem"
+
+
+def allocatable(node: str = NODE) -> int:
+    return int(Kubectl().json("get", "node", node)["status"]["allocatable"].get(MEM, "0"))
+
+
+def life(kubectl: Kubectl, pod: str) -> tuple[str, int]:
+    """The container of the pod, and how often it was restarted."""
+    (status,) = kubectl.pod(pod)["status"]["containerStatuses"]
+    return status["containerID"], status["restartCount"]
+
+
+@pytest.fixture
+def sitting(kubectl: Kubectl) -> str:
+    """A pod that holds a slice on the node."""
+    kubectl.create(slice_pod("sitting", mem=4, cores=15, **HERE))
+    kubectl.running("sitting")
+    return "sitting"
+
+
+def restart_kubelet(machines: Machines) -> None:
+    machines.order(NODE, "kill", "kubelet")
+    machines.order(NODE, "start", "kubelet")
+
+
+def restart_containerd(machines: Machines) -> None:
+    machines.order(NODE, "kill", "containerd")
+    machines.order(NODE, "start", "containerd")
+
+
+def kill_agent(_: Machines) -> None:
+    service.signal_all(service.agent(NODE), "vgpu", signal.SIGKILL)
+
+
+@pytest.mark.parametrize("disturb", [restart_kubelet, restart_containerd, kill_agent])
+def test_slices_survive_and_resources_come_back(
+    kubectl: Kubectl, machines: Machines, sitting: str, disturb: Callable[[Machines], None]
+) -> None:
+    full, before, slices = allocatable(), life(kubectl, sitting), held(kubectl, sitting)
+    begin = time.monotonic()
+    disturb(machines)
+    kubectl.create(slice_pod("later", mem=4, cores=15, **HERE))
+    assert eventually(lambda: kubectl.phase("later") in ("Running", "Failed"), 90)
+    print(f"{disturb.__name__}: a new pod runs or was rejected after {time.monotonic() - begin:.1f} s")
+    assert eventually(lambda: allocatable() == full, 60)
+    print(f"{disturb.__name__}: advertised again after {time.monotonic() - begin:.1f} s")
+    assert eventually(lambda: inventory(NODE).get("serving"), 30)
+    if kubectl.phase("later") == "Failed":  # admitted while nobody could answer: Kubernetes' own rule
+        assert "UnexpectedAdmissionError" in kubectl.pod("later")["status"]["reason"]
+        kubectl.gone("later")
+        kubectl.create(slice_pod("later", mem=4, cores=15, **HERE))
+        kubectl.running("later")
+    assert life(kubectl, sitting) == before
+    assert held(kubectl, sitting) == slices
+    assert not held(kubectl, "later")[0].units & slices[0].units
+
+
+def test_a_pod_that_the_kubelet_rejects_says_why_and_frees_its_slice(
+    kubectl: Kubectl, machines: Machines
+) -> None:
+    agent = service.agent(NODE)
+    service.signal_all(agent, "vgpu", signal.SIGSTOP)
+    kubectl.create(slice_pod("unlucky", mem=4, cores=15, **HERE))
+    assert eventually(lambda: kubectl.pod("unlucky")["spec"].get("nodeName"), 30)
+    uid = kubectl.pod("unlucky")["metadata"]["uid"]
+    # The kubelet is asking an agent that does not answer; now that call breaks.
+    service.signal_all(agent, "vgpu", signal.SIGKILL)
+    assert eventually(lambda: kubectl.phase("unlucky") == "Failed", 60)
+    failed = time.monotonic()
+    replica = service.leader()
+    assert eventually(lambda: uid not in {entry[1] for entry in service.held(replica)}, 5)
+    print(f"free {time.monotonic() - failed:.1f} s after the pod failed")
+    status = kubectl.pod("unlucky")["status"]
+    assert status["reason"] == "UnexpectedAdmissionError"
+    assert MEM in status["message"] or "hygon.com/dcu" in status["message"]
+    assert eventually(lambda: inventory(NODE).get("serving"), 60)
+    assert machines.order(NODE, "status")
+
+
+@pytest.fixture
+def stream(kubectl: Kubectl) -> "Stream":
+    return Stream(kubectl)
+
+
+class Stream:
+    """Short pods, one after another."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl = kubectl
+        self._count = 0
+
+    def send(self) -> None:
+        self._count += 1
+        short = slice_pod(f"s{self._count}", mem=1, cores=2, command=["true"], restartPolicy="Never")
+        self._kubectl.create(short)
+
+    def ended(self) -> bool:
+        return all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in self.pods())
+
+    def pods(self) -> list[Any]:
+        return self._kubectl.items("pods", "--field-selector=metadata.name!=sitting")
+
+
+def test_no_pod_is_rejected_while_the_agents_roll(kubectl: Kubectl, sitting: str, stream: Stream) -> None:
+    before = life(kubectl, sitting)
+    service.SYSTEM("rollout", "restart", "daemonset/vgpu-node")
+    begin = time.monotonic()
+
+    def rolled() -> bool:
+        stream.send()
+        status = service.SYSTEM.json("get", "daemonset", "vgpu-node")
+        observed = status["status"]["observedGeneration"] == status["metadata"]["generation"]
+        done = status["status"].get("updatedNumberScheduled") == status["status"].get("numberReady") == 3
+        return observed and done
+
+    assert eventually(rolled, 180)
+    print(f"rolled in {time.monotonic() - begin:.1f} s, {len(stream.pods())} pods meanwhile")
+    assert eventually(stream.ended, 120)
+    failed = [pod for pod in stream.pods() if pod["status"]["phase"] == "Failed"]
+    assert failed == [], [pod["status"] for pod in failed]
+    assert life(kubectl, sitting) == before

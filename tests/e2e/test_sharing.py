@@ -1,0 +1,62 @@
+"""Two pods share a card: each sees its own part of it, and is held to that."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.slices import held
+from tests.e2e.workloads import slice_pod
+
+PROBE = "vgpu-probe"
+
+
+@pytest.fixture
+def pair(kubectl: Kubectl) -> tuple[str, str]:
+    """Two pods, 4 GiB and 15 core groups each, on one card."""
+    kubectl.create(slice_pod("a", mem=4, cores=15), slice_pod("b", mem=4, cores=15))
+    kubectl.running("a", "b")
+    first, second = held(kubectl, "a") + held(kubectl, "b")
+    assert first.card == second.card, "the default policy packs"
+    assert not first.units & second.units
+    return "a", "b"
+
+
+def probe(kubectl: Kubectl, pod: str, *arguments: str) -> dict[str, Any]:
+    """What the HIP program prints, whether it succeeds or not."""
+    try:
+        text = kubectl.inside(pod, "sh", "-c", f"{PROBE} {' '.join(arguments)} || true")
+    except KubectlError as error:
+        pytest.fail(f"{pod}: {error}")
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
+
+
+def test_each_sees_its_own_total_and_units_through_hip(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    for pod in pair:
+        seen = probe(kubectl, pod, "info")
+        assert (seen["devices"], seen["total_mib"], seen["units"]) == (1, 4092, 15)
+
+
+def test_beyond_the_limit_is_out_of_memory_while_the_other_allocates(
+    kubectl: Kubectl, pair: tuple[str, str]
+) -> None:
+    a, b = pair
+    assert probe(kubectl, b, "alloc", "2048")["error"] == "hipSuccess"
+    assert probe(kubectl, a, "alloc", "6144")["error"] == "hipErrorOutOfMemory"
+    assert probe(kubectl, b, "alloc", "4000")["error"] == "hipSuccess"
+
+
+def test_the_config_is_read_only_inside(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    for path in ("/etc/vgpu/vgpu.conf", "/etc/ld.so.preload", "/usr/local/vgpu/libvgpu.so"):
+        with pytest.raises(KubectlError, match="Read-only file system"):
+            kubectl.inside(pair[0], "sh", "-c", f"echo x >> {path}")
+
+
+def test_only_the_granted_card_has_device_nodes(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    nodes = kubectl.inside(pair[0], "sh", "-c", "ls -d /dev/kfd /dev/dri/*").split()
+    assert nodes[-1] == "/dev/kfd" or nodes[0] == "/dev/kfd"
+    assert len([node for node in nodes if node.startswith("/dev/dri/renderD")]) == 1
+    with pytest.raises(KubectlError, match="Operation not permitted"):
+        kubectl.inside(pair[0], "mknod", "/dev/another", "c", "226", "129")
