@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,14 +53,21 @@ class Installation:
         ]
 
 
-@cache
-def rendered(overlay: str) -> Installation:
+def kustomize(folder: Path) -> Installation:
+    """What the folder describes."""
     kubectl = shutil.which("kubectl")
     require(kubectl, "needs kubectl on the PATH, or that of the test cluster: make e2e")
-    command = [str(kubectl), "kustomize", str(MANIFESTS / "overlays" / overlay)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return Installation([item for item in yaml.safe_load_all(done.stdout) if item])
+
+
+@cache
+def rendered(overlay: str) -> Installation:
+    """One of our overlays."""
+    return kustomize(MANIFESTS / "overlays" / overlay)
 
 
 @pytest.fixture(params=OVERLAYS)

@@ -1,0 +1,44 @@
+"""The overlays that manifests/README.md shows can be built as they stand."""
+
+import re
+import shutil
+from pathlib import Path
+
+from tests.manifests.conftest import MANIFESTS, Installation, kustomize
+
+TEXT = (MANIFESTS / "README.md").read_text()
+EXAMPLES = dict(
+    re.findall(r"```yaml\n# manifests/(overlays/[\w-]+)/kustomization.yaml\n(.*?)```", TEXT, re.DOTALL)
+)
+
+
+def example(name: str, tmp_path: Path) -> Installation:
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    folder = tmp_path / "manifests" / "overlays" / name
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(EXAMPLES[f"overlays/{name}"])
+    return kustomize(folder)
+
+
+def test_an_overlay_of_ones_own(tmp_path: Path) -> None:
+    mine = example("mine", tmp_path)
+    agent = mine.pods()["vgpu-node"]["containers"][0]
+    assert agent["image"] == "registry.example.com/vgpu:0.1.0"
+    assert {"name": "VGPU_MEM_UNIT_MIB", "value": "512"} in agent["env"]
+    assert any(entry["name"] == "VGPU_NODE_NAME" for entry in agent["env"])
+    ports = {port["name"] for container in mine.containers() for port in container.get("ports", ())}
+    for monitor in mine.of("PodMonitor"):
+        assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
+
+
+def test_the_default_scheduler(tmp_path: Path) -> None:
+    theirs = example("default-scheduler", tmp_path)
+    pod = theirs.pods()["vgpu-cluster"]
+    (allocator,) = pod["containers"]
+    assert (allocator["name"], pod["hostNetwork"], "volumes" in pod) == ("allocator", True, False)
+    environment = {entry["name"]: entry for entry in allocator["env"]}
+    assert environment["VGPU_POD_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    role = theirs.one("Role", "vgpu-scheduler")
+    assert role["metadata"]["namespace"] == environment["VGPU_LEASE_NAMESPACE"]["value"]
+    assert role["rules"][0]["resourceNames"] == [environment["VGPU_LEASE_NAME"]["value"]]
+    assert theirs.one("ConfigMap", "vgpu-admission")["data"]["schedulerName"] == "default-scheduler"
