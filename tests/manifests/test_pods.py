@@ -79,6 +79,7 @@ def test_a_drain_proceeds_and_leaves_a_replica(each: Installation) -> None:
     deployment = each.one("Deployment", "vgpu-cluster")["spec"]
     assert 0 < budget["maxUnavailable"] < deployment["replicas"]
     assert budget["selector"] == deployment["selector"]
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
 def test_the_services_read_their_settings_from_the_parameters_of_admission(each: Installation) -> None:
