@@ -7,11 +7,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], seconds: float) -> T:
+def eventually(look: Callable[[], T], seconds: float, every: float = 0.01) -> T:
     """What `look` finds, once that is true; after `seconds` what it found last, for the assertion to show."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
         if found or time.monotonic() > deadline:
             return found
-        time.sleep(0.01)
+        time.sleep(every)

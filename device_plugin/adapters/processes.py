@@ -12,6 +12,8 @@ from pathlib import Path
 V1_TREES = ("pids", "memory", "cpu,cpuacct", "cpu", "systemd", "devices")
 KUBEPODS = ("kubepods", "kubepods.slice", "kubelet.slice/kubelet-kubepods.slice", "kubelet/kubepods")
 DEPTH = 3
+# The file in which the kernel counts (v2; v1's tree `pids`), and the line that says: none.
+COUNTS = {"cgroup.events": "populated 0", "pids.current": "0"}
 
 
 class CgroupProcesses:
@@ -69,14 +71,24 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _populated(folder: Path) -> bool:
-    for path, _, files in os.walk(folder):
-        if "cgroup.procs" in files:
-            try:
-                if (Path(path) / "cgroup.procs").read_text(encoding="ascii").strip():
-                    return True
-            except OSError:
-                continue  # a container that ended just now
-    return False
+    """The kernel's own count, for the pod and all below it.
+
+    Only where it keeps none are processes read: cgroup v1 leaves out those of other pid namespaces than the reader's.
+    """
+    for name, empty in COUNTS.items():
+        try:
+            lines = (folder / name).read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue  # another version of cgroups, or a pod that ended just now
+        return empty not in lines
+    return any(_processes(Path(path)) for path, _, files in os.walk(folder) if "cgroup.procs" in files)
+
+
+def _processes(folder: Path) -> bool:
+    try:
+        return bool((folder / "cgroup.procs").read_text(encoding="ascii").strip())
+    except OSError:
+        return False  # a container that ended just now
 
 
 def _exists(file: Path) -> bool:

@@ -39,6 +39,26 @@ def test_a_pod_lives_while_a_process_is_in_its_cgroup(tmp_path: Path, path: str)
     assert not processes.live(UID)
 
 
+@pytest.mark.parametrize(
+    ("path", "file", "full", "empty"),
+    [
+        (V2[1], "cgroup.events", "populated 1\nfrozen 0\n", "populated 0\nfrozen 0\n"),
+        (f"pids/{V2[4]}", "pids.current", "3\n", "0\n"),
+    ],
+)
+def test_the_kernel_counts_processes_that_a_container_cannot_see(
+    tmp_path: Path, path: str, file: str, full: str, empty: str
+) -> None:
+    if not path.startswith("pids"):
+        (tmp_path / "cgroup.controllers").write_text("pids\n")
+    (tmp_path / path).mkdir(parents=True)
+    (tmp_path / path / "cgroup.procs").write_text("")
+    (tmp_path / path / file).write_text(full)
+    assert CgroupProcesses(tmp_path).live(UID)
+    (tmp_path / path / file).write_text(empty)
+    assert not CgroupProcesses(tmp_path).live(UID)
+
+
 def test_a_process_group_file_counts_only_while_its_group_exists(tmp_path: Path) -> None:
     folder = tmp_path / f"pod{UID}"
     folder.mkdir()

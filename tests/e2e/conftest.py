@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
+from tests.e2e.waiting import eventually
 
 if os.environ.get("VGPU_E2E") != "true":
     collect_ignore_glob = ["test_*.py"]

@@ -6,8 +6,8 @@ from typing import Any
 from hack.testbed import layout
 from hack.testbed.cluster import INSIDE
 from hack.testbed.supervisor import order
-from tests.deadline import eventually
 from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.waiting import eventually
 from tests.requirement import require
 
 

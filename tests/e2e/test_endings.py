@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.slices import held
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import pod, slice_pod
 
 NODE = "n1"

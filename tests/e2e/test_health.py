@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.deadline import eventually
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import held, inventory
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
 NODE = "n1"

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import check_disjoint
 from tests.e2e.test_burst import fitting, settled, slices_of
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
 PODS = 30
@@ -25,16 +25,16 @@ ABSENCE_SECONDS = 60
 
 def kill_leader(_: Machines) -> None:
     pod = service.leader()
-    for words in ("vgpu", "kube-scheduler"):
+    for words in ("vgpu cluster", "kube-scheduler"):
         service.signal_all(pod, words, signal.SIGKILL)
 
 
 def pause_leader(_: Machines) -> None:
     pod = service.leader()
-    for words in ("vgpu", "kube-scheduler"):
+    for words in ("vgpu cluster", "kube-scheduler"):
         service.signal_all(pod, words, signal.SIGSTOP)
     assert eventually(lambda: service.leader() != pod, PAUSE_SECONDS + 20)
-    for words in ("vgpu", "kube-scheduler"):
+    for words in ("vgpu cluster", "kube-scheduler"):
         service.signal_all(pod, words, signal.SIGCONT)
 
 

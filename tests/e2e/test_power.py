@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import check_disjoint, held, inventory
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
 NODE = "n2"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import check_disjoint, held
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container, deployment, job, pod, slice_of, slice_pod
 
 MEM, CORES, WHOLE = "hygon.com/dcu-mem", "hygon.com/dcu-cores", "hygon.com/dcu"
@@ -43,7 +43,7 @@ def test_a_bad_request_is_refused_with_what_to_do(kubectl: Kubectl, body: dict[s
 
 
 def test_more_than_any_card_has_waits_with_a_reason(kubectl: Kubectl) -> None:
-    kubectl.create(slice_pod("huge", mem=999))
+    kubectl.create(slice_pod("huge", mem=20))
     assert eventually(lambda: any("too small for the request" in e for e in kubectl.events("huge")), 30)
     assert kubectl.phase("huge") == "Pending"
 

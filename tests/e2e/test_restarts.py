@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.slices import held, inventory
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
 NODE = "n1"
 HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
 MEM = "hygon.com/dcu-mem"
+AGENT = "vgpu node"
 
 
 def allocatable(node: str = NODE) -> int:
@@ -48,7 +49,7 @@ def restart_containerd(machines: Machines) -> None:
 
 
 def kill_agent(_: Machines) -> None:
-    service.signal_all(service.agent(NODE), "vgpu", signal.SIGKILL)
+    service.signal_all(service.agent(NODE), AGENT, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("disturb", [restart_kubelet, restart_containerd, kill_agent])
@@ -78,12 +79,12 @@ def test_a_pod_that_the_kubelet_rejects_says_why_and_frees_its_slice(
     kubectl: Kubectl, machines: Machines
 ) -> None:
     agent = service.agent(NODE)
-    service.signal_all(agent, "vgpu", signal.SIGSTOP)
+    service.signal_all(agent, AGENT, signal.SIGSTOP)
     kubectl.create(slice_pod("unlucky", mem=4, cores=15, **HERE))
     assert eventually(lambda: kubectl.pod("unlucky")["spec"].get("nodeName"), 30)
     uid = kubectl.pod("unlucky")["metadata"]["uid"]
     # The kubelet is asking an agent that does not answer; now that call breaks.
-    service.signal_all(agent, "vgpu", signal.SIGKILL)
+    service.signal_all(agent, AGENT, signal.SIGKILL)
     assert eventually(lambda: kubectl.phase("unlucky") == "Failed", 60)
     failed = time.monotonic()
     replica = service.leader()

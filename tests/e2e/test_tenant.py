@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.deadline import eventually
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
 from tests.e2e.slices import grant, held, inventory
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container, pod, slice_of, slice_pod
 
 JANE = "jane"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hack.testbed import audit, layout
-from tests.deadline import eventually
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
 PODS = 12

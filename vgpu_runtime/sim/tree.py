@@ -39,6 +39,9 @@ def build(cards: Sequence[SimCard], folder: Path) -> None:
         _lines({"platform_oem": 0, "platform_id": 0, "platform_rev": 2}),
     )
     _cpu_node(topology / "nodes/0", gpu_nodes=len(nodes))
+    kind = folder / "sys/class/kfd/kfd"
+    kind.parent.mkdir(parents=True)
+    kind.symlink_to("../../devices/virtual/kfd/kfd")
     for index, card in enumerate(cards):
         node = nodes.index(card) + 1 if card.kfd else 0
         drm.build(card, index, folder, vram.account(folder, node - 1) if node else None)

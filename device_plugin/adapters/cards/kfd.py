@@ -15,7 +15,7 @@ TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology/nodes")
 PCI_DEVICES = Path("sys/bus/pci/devices")
 FRAMEBUFFER_HEAPS = (1, 2)  # public and private VRAM
 FIRST_RDNA = 10
-SHARED = ("dev/kfd", "dev/mkfd")
+SHARED = ("kfd", "mkfd")
 MIB = 1 << 20
 LONGEST_NAME = 63
 _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
@@ -54,9 +54,9 @@ class KfdCards:
     def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
         """What all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
 
-        The runtime looks for them on the host, wherever the host's /dev is mounted for us.
+        The runtime looks for them on the host; we see the host's sysfs, not its /dev.
         """
-        shared = [name for name in SHARED if (self._root / name).exists()]
+        shared = [f"dev/{name}" for name in SHARED if any((self._root / "sys/class").glob(f"*/{name}"))]
         names = [*shared, *(f"dev/dri/renderD{card.render_minor}" for card in cards)]
         return [DeviceNode(f"/{name}", f"/{name}") for name in names]
 
