@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.testbed import images, layout, programs
+from hack.testbed import images, layout, previous, programs
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 
 OVERLAY = "manifests/overlays/simulated"
@@ -41,6 +41,8 @@ def main() -> int:
 def _on_own_cluster(tests: Sequence[str], *, keep: bool) -> int:
     found = programs.ensure()
     archives = images.build_all()
+    earlier = previous.prepare()
+    os.environ["VGPU_E2E_PREVIOUS"] = f"{earlier.source}:{earlier.archive}"
     cluster = Cluster(layout.here(), found)
     cluster.up(NODES, archives)
     try:

@@ -19,13 +19,14 @@ if os.environ.get("VGPU_E2E") != "true":
 
 @pytest.fixture
 def kubectl() -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test's own, which is gone, with all pods in it, when the test ends."""
+    """kubectl in a namespace of the test's own; all pods in it are gone when the test ends."""
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     Kubectl()("create", "namespace", namespace)
     made = Kubectl(namespace)
     assert eventually(lambda: made("get", "serviceaccount", "default", "--ignore-not-found"), 20)
     yield made
-    made("delete", "namespace", namespace, "--wait=true", "--timeout=120s")
+    Kubectl()("delete", "namespace", namespace, "--wait=false")  # with what makes new pods
+    made("wait", "--for=delete", "pod", "--all", "--timeout=120s")
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ class Kubectl:
         """`reason: message` of all events about the object, oldest first."""
         found = self.items("events", "--field-selector", f"involvedObject.name={name}")
         found.sort(key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
-        return [f"{event['reason']}: {event['message']}" for event in found]
+        return [f"{event['reason']}: {event.get('message', '')}" for event in found]
 
     def metrics(self, pod: str, port: int) -> str:
         """What the pod's /metrics says."""

@@ -114,7 +114,7 @@ def test_an_inventory_cannot_be_forged(jane: Kubectl) -> None:
     with pytest.raises(KubectlError, match=r"forbidden|cannot patch"):
         jane("annotate", "node", "n1", "--overwrite", "vgpu.io/cards={}")
     other = Kubectl(user="system:serviceaccount:vgpu-system:vgpu-node")
-    with pytest.raises(KubectlError, match="own node"):
+    with pytest.raises(KubectlError, match="only the vgpu agent on that node"):
         other("annotate", "node", "n1", "--overwrite", "vgpu.io/cards={}")
 
 

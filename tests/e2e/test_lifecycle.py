@@ -1,0 +1,109 @@
+"""The product is removed, installed again and upgraded while slices run."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.testbed.cluster import PROJECT
+from hack.testbed.previous import TAG
+from tests.e2e import service
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.machines import Machines
+from tests.e2e.slices import Held, check_disjoint, held, inventory
+from tests.e2e.test_restarts import life
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import slice_pod
+from tests.requirement import require
+
+OVERLAY = "manifests/overlays/simulated"
+NODES = ("n1", "n2", "n3")
+IMPORT = (
+    "ctr",
+    "--address",
+    "/run/containerd/containerd.sock",
+    "--namespace",
+    "k8s.io",
+    "images",
+    "import",
+    "--local",
+)
+
+
+def apply(source: Path = PROJECT, tag: str = "") -> None:
+    """Install what is in a checkout, with another tag of our image if one is named; return once it serves."""
+    text = Kubectl()("kustomize", str(source / OVERLAY))
+    if tag:
+        text = text.replace("image: vgpu.io/vgpu:0.1.0", f"image: vgpu.io/vgpu:{tag}")
+    Kubectl()("apply", "--filename", "-", given=text)
+    for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
+        service.SYSTEM("rollout", "status", workload, "--timeout=180s")
+    assert eventually(lambda: all(inventory(node).get("serving") for node in NODES), 30)
+
+
+@pytest.fixture
+def previous(machines: Machines) -> tuple[Path, str]:
+    """The checkout of the commit before this one, and the tag under which all nodes have its image."""
+    named = os.environ.get("VGPU_E2E_PREVIOUS")
+    require(named, "needs the image of the previous commit, which make e2e builds")
+    assert named
+    source, _, archive = named.partition(":")
+    for node in NODES:
+        machines.run(node, *IMPORT, archive)
+    return Path(source), TAG
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    """However the test ends, what is in this checkout is installed."""
+    yield
+    apply()
+
+
+def sitting(kubectl: Kubectl) -> dict[str, tuple[tuple[str, int], list[Held]]]:
+    """What holds for pods that must not notice anything: container, restarts, slices."""
+    names = [pod["metadata"]["name"] for pod in kubectl.items("pods")]
+    return {name: (life(kubectl, name), held(kubectl, name)) for name in names}
+
+
+def fill(kubectl: Kubectl, *names: str) -> None:
+    kubectl.create(*(slice_pod(name, mem=8, cores=30) for name in names))
+    kubectl.running(*names)
+
+
+def ledger_has(kubectl: Kubectl, *names: str) -> bool:
+    uids = {kubectl.pod(name)["metadata"]["uid"] for name in names}
+    return uids <= {uid for _, uid, _ in service.held(service.leader())}
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.timeout(420)
+def test_slices_outlive_the_product_and_are_taken_up_again(kubectl: Kubectl) -> None:
+    fill(kubectl, "a", "b", "c")
+    before = sitting(kubectl)
+    Kubectl()("delete", "--kustomize", str(PROJECT / OVERLAY), "--timeout=120s")
+    assert sitting(kubectl) == before
+    seen = json.loads(kubectl.inside("a", "vgpu-probe", "info").splitlines()[-1])
+    assert seen["total_mib"] == 8184, "the limit holds without us"
+    apply()
+    assert sitting(kubectl) == before
+    assert eventually(lambda: ledger_has(kubectl, "a", "b", "c"), 60)
+    fill(kubectl, "d")
+    check_disjoint([one for name in "abcd" for one in held(kubectl, name)])
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.timeout(420)
+def test_an_upgrade_leaves_running_slices_alone(kubectl: Kubectl, previous: tuple[Path, str]) -> None:
+    apply(*previous)
+    fill(kubectl, "a", "b", "c")
+    before = sitting(kubectl)
+    apply()
+    assert sitting(kubectl) == before
+    assert ledger_has(kubectl, "a", "b", "c")
+    fill(kubectl, "d")
+    check_disjoint([one for name in "abcd" for one in held(kubectl, name)])
+    kubectl.gone("a")
+    fill(kubectl, "e")
