@@ -26,7 +26,7 @@ def kubectl() -> Iterator[Kubectl]:
     assert eventually(lambda: made("get", "serviceaccount", "default", "--ignore-not-found"), 20)
     yield made
     Kubectl()("delete", "namespace", namespace, "--wait=false")  # with what makes new pods
-    made("wait", "--for=delete", "pod", "--all", "--timeout=120s")
+    made("delete", "pods", "--all", "--timeout=120s")
 
 
 @pytest.fixture(scope="session")

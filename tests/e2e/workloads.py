@@ -26,14 +26,14 @@ def container(name: str = "main", command: Sequence[str] = SLEEP, **fields: Any)
 
 
 def pod(name: str, *containers: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-    """A pod of `containers` (default: one that asks for nothing) that ends at once when it is told to."""
+    """A pod of `containers` (default: one that asks for nothing) that ends within a second when it is told to."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {
             "containers": list(containers) or [container()],
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "tolerations": [],
             **spec,
         },
