@@ -3,6 +3,7 @@
 The order matters: Allocate is called for pods that are then rejected, and nothing undoes it.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,9 +43,10 @@ def admit(
     for name, wanted in sorted(pod_spec.total_requests(pod).items()):
         taken = used.get(name, Fraction(0))
         if name in allocatable and taken + wanted > allocatable[name]:
+            unit = 1000 if name == "cpu" else 1  # the kubelet counts in thousandths of a CPU
+            asked, held, there = (math.ceil(unit * value) for value in (wanted, taken, allocatable[name]))
             return Rejection(
                 f"OutOf{name}",
-                f"Node didn't have enough resource: {name}, requested: {wanted}, used: {taken},"
-                f" capacity: {allocatable[name]}",
+                f"Node didn't have enough resource: {name}, requested: {asked}, used: {held}, capacity: {there}",
             )
     return None

@@ -8,24 +8,32 @@ from device_plugin.embedded.kubelet.reporter import now
 from device_plugin.embedded.kubelet.timing import Timing
 from device_plugin.embedded.runtime.containers import Container
 
+CREATING = ("ContainerCreating", "")
+
 
 @dataclass(slots=True)
 class ContainerLife:
-    """`policy` is Always, OnFailure or Never. Times are of the monotonic clock.
+    """`policy` is Always, OnFailure or Never; `pod` names its pod in messages. Times are of the monotonic clock.
 
     States: never started (no `container`), running, ended. `waiting` is (reason, message) of an attempt that failed.
     """
 
     view: ContainerView
     policy: str
+    pod: str = ""
     container: Container | None = None
     restarts: int = 0
-    waiting: tuple[str, str] = ("ContainerCreating", "")
+    waiting: tuple[str, str] = CREATING
     not_before: float = 0.0
     started: str = ""
     _ends: int = 0
     _seen_end: Container | None = None
     _last: dict[str, Any] | None = None
+
+    @property
+    def restarting(self) -> str:
+        """As messages about its restarts end."""
+        return f"restarting failed container={self.view.name} pod={self.pod}"
 
     @property
     def running(self) -> bool:
@@ -51,8 +59,9 @@ class ContainerLife:
         self._seen_end = container
         self._last = {"terminated": self._terminated(container)}
         if self._ends:
-            self.not_before = moment + min(timing.backoff * 2 ** (self._ends - 1), timing.backoff_limit)
-            self.waiting = ("CrashLoopBackOff", "back-off restarting failed container")
+            delay = min(timing.backoff * 2 ** (self._ends - 1), timing.backoff_limit)
+            self.not_before = moment + delay
+            self.waiting = ("CrashLoopBackOff", f"back-off {delay:g}s {self.restarting}")
         self._ends += 1
         return self._ends > 1
 
@@ -61,7 +70,7 @@ class ContainerLife:
         if self.container is not None:
             self.restarts += 1
         self.container = container
-        self.waiting = ("ContainerCreating", "")
+        self.waiting = CREATING
         self.started = now()
 
     def adopt(self, container: Container) -> None:
@@ -91,7 +100,7 @@ class ContainerLife:
             status["containerID"] = f"containerd://{container.id}"
             if container.exit_code is None:
                 status["state"] = {"running": {"startedAt": self.started}}
-            elif self.over or self.waiting[0] == "ContainerCreating":
+            elif self.over or self.waiting == CREATING:
                 status["state"] = {"terminated": self._terminated(container)}
         if self._last is not None and "terminated" not in status["state"]:
             status["lastState"] = self._last
@@ -106,9 +115,11 @@ class ContainerLife:
 
     def _terminated(self, container: Container) -> dict[str, Any]:
         code = container.exit_code
+        problem = {"message": container.problem} if container.problem else {}
         return {
             "exitCode": 137 if code is None else code,
-            "reason": "Completed" if code == 0 else "Error",
+            "reason": "StartError" if problem else "Completed" if code == 0 else "Error",
+            **problem,
             "startedAt": self.started,
             "finishedAt": now(),
             "containerID": f"containerd://{container.id}",

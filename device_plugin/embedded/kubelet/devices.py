@@ -23,8 +23,12 @@ class AllocationError(Exception):
 
 @dataclass(slots=True)
 class _Resource:
-    """One advertised resource. `endpoint` is None after a restart until its plugin registers again."""
+    """One advertised resource. `endpoint` is None after a restart until its plugin registers again.
 
+    `told_sick` are the devices that the plugin's last list had unhealthy; all are `unhealthy` while it is away.
+    """
+
+    told_sick: frozenset[str] = frozenset()
     healthy: set[str] = field(default_factory=set)
     unhealthy: set[str] = field(default_factory=set)
     endpoint: Endpoint | None = None
@@ -78,6 +82,7 @@ class DeviceManager:
             entry = self._resources.setdefault(resource, _Resource())
             entry.healthy = {name for name, healthy in health.items() if healthy}
             entry.unhealthy = set(health) - entry.healthy
+            entry.told_sick = frozenset(entry.unhealthy)
             self._save()
         self._changed()
 
@@ -142,14 +147,15 @@ class DeviceManager:
             if entry.endpoint is not None and entry.endpoint.pre_start_required:
                 if holding is None:
                     raise PluginError(
-                        f"no devices found allocated in local cache for pod {pod}, resource {resource}"
+                        f"no devices found allocated in local cache for pod {pod}, container {view.name},"
+                        f" resource {resource}"
                     )
                 entry.endpoint.pre_start(self._shuffled(holding.ids), self._timing.pre_start)
         held = self.holdings(pod, view.name)
         gone = [name for name in view.limits if name not in held and self._is_plugin_resource(name)]
         if gone:  # the pod was deleted meanwhile
             raise PluginError(
-                f"no devices found allocated in local cache for pod {pod}, resource {min(gone)}"
+                f"no devices found allocated in local cache for pod {pod}, container {view.name}, resource {min(gone)}"
             )
         for holding in held.values():
             env.update(holding.answer.env)
@@ -160,6 +166,20 @@ class DeviceManager:
         """The tickets of one container by resource."""
         with self._lock:
             return self._held.of(pod, container)
+
+    def health(self, pod: str, container: str) -> list[Json]:
+        """The allocatedResourcesStatus of one container: its tickets as their plugin last told of them."""
+        told: list[Json] = []
+        for name, holding in sorted(self.holdings(pod, container).items()):
+            with self._lock:
+                entry = self._resources.get(name)
+            sick = entry.told_sick if entry is not None else frozenset()
+            tickets = [
+                {"resourceID": ticket, "health": "Unhealthy" if ticket in sick else "Healthy"}
+                for ticket in sorted(holding.ids)
+            ]
+            told.append({"name": name, "resources": tickets})
+        return told
 
     def listed(self) -> None:
         """PodResources List was called."""

@@ -13,9 +13,10 @@ from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 10
 # grpc-go's default, which the kubelet does not change.
 MAX_MESSAGE = 4 * 1024 * 1024
+# How soon a plugin that does not serve yet is tried again.
+RETRY_MILLISECONDS = 100
 
 Answer = TypeVar("Answer")
 
@@ -41,14 +42,18 @@ class Endpoint:
         self.stopped_at: float | None = None
         # Own connection: by default, channels of one process to one address share it, and would reach a plugin
         # process that was already replaced.
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", MAX_MESSAGE)]
+        options = [
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_receive_message_length", MAX_MESSAGE),
+            ("grpc.initial_reconnect_backoff_ms", RETRY_MILLISECONDS),
+        ]
         self._channel = grpc.insecure_channel(f"unix://{socket}", options)
         self._stub = rpc.DevicePluginStub(self._channel)
 
-    def connect(self) -> None:
-        """Ask for the plugin's options. Raises PluginError."""
+    def connect(self, deadline: float) -> None:
+        """Ask for the plugin's options, once it serves. Raises PluginError."""
         try:
-            options = self._stub.GetDevicePluginOptions(pb.Empty(), timeout=CONNECT_SECONDS)
+            options = self._stub.GetDevicePluginOptions(pb.Empty(), timeout=deadline, wait_for_ready=True)
         except grpc.RpcError as error:
             raise PluginError(f"failed to get device plugin options: {_text(error)}") from None
         self.pre_start_required = options.pre_start_required

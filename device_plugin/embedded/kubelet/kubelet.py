@@ -78,11 +78,11 @@ class Kubelet:
                 self._cdi, groups, folder=self.root / "mnt", logs=self.logs, extra=self._image_mounts
             )
             self._runtime.check()
-        self._begin()
+        self.resume()
 
     def stop(self) -> None:
         """Stop, and end every container."""
-        self._finish()
+        self.halt()
         for part in (self._runtime, self._cdi, self._groups):
             if part is not None:
                 part.close()
@@ -90,17 +90,19 @@ class Kubelet:
 
     def restart(self) -> None:
         """Restart as `systemctl restart kubelet` does: plugin sockets are wiped, running containers survive."""
-        self._finish()
-        self._begin()
+        self.halt()
+        self.resume()
 
-    def _begin(self) -> None:
-        if self._runtime is None:
-            raise RuntimeError("the kubelet was not started")
-        self._session = Session(self._config, self._runtime, self._random)
-        self._session.start()
-
-    def _finish(self) -> None:
+    def halt(self) -> None:
+        """End the kubelet's process; running containers survive."""
         if self._session is not None:
             self._session.stop()
             self._counted += self._session.devices.during_allocate
             self._session = None
+
+    def resume(self) -> None:
+        """Start the kubelet's process again, beside the containers that live."""
+        if self._runtime is None:
+            raise RuntimeError("the kubelet was not started")
+        self._session = Session(self._config, self._runtime, self._random)
+        self._session.start()

@@ -35,6 +35,12 @@ def key(pod: Json) -> tuple[str, str]:
     return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
+def full_name(pod: Json) -> str:
+    """The pod as the kubelet names it in messages: name_namespace(uid)."""
+    namespace, name = key(pod)
+    return f"{name}_{namespace}({uid(pod)})"
+
+
 def deleting(pod: Json) -> bool:
     """True once somebody asked for the pod's deletion."""
     return bool(pod["metadata"].get("deletionTimestamp"))

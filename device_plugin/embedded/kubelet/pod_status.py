@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from device_plugin.embedded.kubelet.admission import Rejection
-from device_plugin.embedded.kubelet.container_life import ContainerLife
+from device_plugin.embedded.kubelet.container_life import CREATING, ContainerLife
 
 
 def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> str:
@@ -44,6 +44,9 @@ def pod_status(lives: Sequence[ContainerLife], phase_now: str, start_time: str) 
     }
     init = [entry for entry, life in zip(entries, lives, strict=True) if life.view.init]
     if init:
+        for entry in entries:
+            if entry["state"] == {"waiting": {"reason": CREATING[0], "message": ""}}:
+                entry["state"] = {"waiting": {"reason": "PodInitializing"}}
         status["initContainerStatuses"] = init
     return status
 

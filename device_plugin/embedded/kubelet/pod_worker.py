@@ -13,7 +13,13 @@ from device_plugin.embedded.kubelet.pod_spec import Json
 from device_plugin.embedded.kubelet.pod_status import phase, pod_status
 from device_plugin.embedded.kubelet.reporter import Reporter, now
 from device_plugin.embedded.kubelet.timing import Timing
-from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError, Runtime
+from device_plugin.embedded.runtime.containers import (
+    Container,
+    ContainerSpec,
+    CreateError,
+    Runtime,
+    StartError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,9 @@ class PodWorker:
         self._random = random.Random(seed)
         policy = pod["spec"].get("restartPolicy", "Always")
         self._lives = [
-            ContainerLife(view, _policy(policy, init=view.init, sidecar=view.sidecar))
+            ContainerLife(
+                view, _policy(policy, init=view.init, sidecar=view.sidecar), pod_spec.full_name(pod)
+            )
             for view in pod_spec.containers(pod)
         ]
         for container in adopted:
@@ -147,7 +155,7 @@ class PodWorker:
     def _try_start(self, life: ContainerLife) -> None:
         moment = time.monotonic()
         if life.note_end(moment, self._around.timing):
-            text = f"Back-off restarting failed container {life.view.name} in pod {self._pod['metadata']['name']}"
+            text = f"Back-off restarting failed container {life.view.name} in pod {life.pod}"
             self._around.reporter.event(self._pod, "BackOff", text)
         if moment < life.not_before or self._grace is not None:
             return
@@ -164,6 +172,9 @@ class PodWorker:
             life.begin(self._around.runtime.create(spec))
         except PluginError as error:
             self._fail(life, "CreateContainerConfigError", str(error), retry)
+        except StartError as error:
+            life.begin(error.container)
+            self._fail(life, error.reason, str(error), moment)  # the back-off comes with the next look
         except CreateError as error:
             self._fail(life, error.reason, str(error), retry)
 
@@ -200,6 +211,9 @@ class PodWorker:
 
     def _report(self, phase_now: str, *, delete: bool) -> None:
         status = pod_status(self._lives, phase_now, self._started)
+        for entry in status["containerStatuses"]:
+            if told := self._around.devices.health(self.uid, entry["name"]):
+                entry["allocatedResourcesStatus"] = told
         if delete or status != self._shown:
             self._around.reporter.status(self._pod, status, delete=delete)
             self._shown = status

@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 VERSION = "v1beta1"
 CHECKPOINT = "kubelet_internal_checkpoint"
 SOCKET = "kubelet.sock"
-_EXTENDED = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+# An extended resource: of a domain that is not Kubernetes' own, and not as quotas name it.
+_EXTENDED = re.compile(
+    r"(?!requests\.|[^/]*kubernetes\.io/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+)
 
 
 class Plugins(Protocol):
@@ -39,11 +42,15 @@ class Plugins(Protocol):
 
 
 class Registration(rpc.RegistrationServicer):
-    """Serves `<folder>/kubelet.sock`. Whatever else the folder holds is removed at start, as the kubelet does."""
+    """Serves `<folder>/kubelet.sock`. Whatever else the folder holds is removed at start, as the kubelet does.
 
-    def __init__(self, folder: Path, plugins: Plugins) -> None:
+    A plugin has `dial` seconds from its registration to serve.
+    """
+
+    def __init__(self, folder: Path, plugins: Plugins, dial: float) -> None:
         self._folder = folder
         self._plugins = plugins
+        self._dial = dial
         self._lock = threading.Lock()
         self._clients: dict[str, Endpoint] = {}
         self._open: set[Endpoint] = set()
@@ -78,18 +85,17 @@ class Registration(rpc.RegistrationServicer):
         if request.version != VERSION:
             context.abort(
                 grpc.StatusCode.UNKNOWN,
-                f"requested API version {request.version!r} is not supported by kubelet",
+                f'requested API version "{request.version}" is not supported by kubelet. Supported version is'
+                f' ["{VERSION}"]',
             )
         if not _EXTENDED.fullmatch(request.resource_name):
-            context.abort(
-                grpc.StatusCode.UNKNOWN, f"invalid name of device plugin socket: {request.resource_name!r}"
-            )
+            context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
         endpoint = Endpoint(request.resource_name, self._folder / request.endpoint)
         with self._lock:
             self._clients[endpoint.resource] = endpoint
             self._open.add(endpoint)
         try:
-            endpoint.connect()
+            endpoint.connect(self._dial)
         except PluginError as error:
             self._drop(endpoint.resource)
             context.abort(grpc.StatusCode.UNKNOWN, str(error))

@@ -58,9 +58,9 @@ class Session:
         plugins = config.kubelet_dir / "device-plugins"
         plugins.mkdir(parents=True, exist_ok=True)
         self.devices = DeviceManager(
-            plugins / CHECKPOINT, rng, timing, self._active_uids, lambda: self._node.changed()
+            plugins / CHECKPOINT, rng, timing, self._active_uids, self._devices_changed
         )
-        self._registration = Registration(plugins, self.devices)
+        self._registration = Registration(plugins, self.devices, timing.dial)
         self.pod_resources = PodResources(
             config.kubelet_dir / "pod-resources" / "kubelet.sock", self.devices, self._active_pods
         )
@@ -191,6 +191,11 @@ class Session:
             worker = self._worker(pod, mine)
             worker.remove(pod)
             worker.start()
+
+    def _devices_changed(self) -> None:
+        self._node.changed()
+        for worker in list(self._workers.values()):
+            worker.poke()  # the health of its tickets may have changed
 
     def _ended(self, container: Container) -> None:
         worker = self._workers.get(container.spec.pod_uid)

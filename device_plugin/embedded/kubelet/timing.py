@@ -12,7 +12,8 @@ class Timing:
     `endpoint_grace`: how long a stopped plugin's resource keeps its capacity [300]. `node_status`: at least so long
     between two writes of the node's status [10]. `cdi_lag`: the most by which the runtime's CDI cache is late.
     `create`: the most that the runtime works on a container before it looks its CDI devices up.
-    `api_retry`: between attempts to reach the API server.
+    `api_retry`: between attempts to reach the API server. `dial`: how long a plugin that
+    registered may take to serve [10].
     """
 
     retry: float = 0.1
@@ -24,3 +25,4 @@ class Timing:
     cdi_lag: float = 0.05
     create: float = 0.1
     api_retry: float = 0.2
+    dial: float = 10.0

@@ -116,7 +116,11 @@ class CdiCache:
         missing = [name for name in names if name not in devices]
         if missing:
             raise CdiError(f"CDI device injection failed: unresolvable CDI devices {', '.join(missing)}")
-        return sum((devices[name] for name in names), Edits())
+        edits = sum((devices[name] for name in names), Edits())
+        for source, _ in edits.devices:
+            if not Path(source).exists():
+                raise CdiError(f"CDI device injection failed: failed to stat CDI host device {source}")
+        return edits
 
     def _follow(self) -> None:
         while True:

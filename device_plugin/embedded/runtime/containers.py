@@ -1,23 +1,32 @@
 """What the kubelet stand-in needs of a runtime, and what both kinds of runtime share."""
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
 class CreateError(Exception):
-    """A container could not be made. `reason` is what the kubelet shows: CreateContainerError or RunContainerError."""
+    """A container could not be made, and there is none: `reason` is what the kubelet shows, and it tries again."""
 
-    def __init__(self, message: str, reason: str = "CreateContainerError") -> None:
-        super().__init__(message)
-        self.reason = reason
+    reason = "CreateContainerError"
+
+
+class StartError(CreateError):
+    """A container was made and did not start: an attempt that ended, and counts as one."""
+
+    reason = "RunContainerError"
+
+    def __init__(self, container: "Stillborn") -> None:
+        super().__init__(container.problem)
+        self.container = container
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
     """One container of a pod, ready to be made. `devices` are CDI names; `pod` is the pod object as JSON gives it.
 
-    `plugin_env` comes from Allocate; the container's own `env` overrides it and what CDI sets.
+    `plugin_env` comes from Allocate; the container's own `env` overrides it, and what CDI sets overrides both.
     """
 
     pod: Mapping[str, Any]
@@ -47,12 +56,30 @@ class Container(Protocol):
     id: str
     exit_code: int | None
     """None while it runs."""
+    problem: str
+    """Why it did not start; empty if it did."""
 
     def terminate(self) -> None:
         """SIGTERM to its first process."""
 
     def kill(self) -> None:
         """SIGKILL to all of it."""
+
+
+class Stillborn:
+    """A container that never started: to the kubelet it ended with 128."""
+
+    def __init__(self, spec: ContainerSpec, problem: str) -> None:
+        self.spec = spec
+        self.id = secrets.token_hex(16)
+        self.exit_code: int | None = 128
+        self.problem = problem
+
+    def terminate(self) -> None:
+        """Nothing runs."""
+
+    def kill(self) -> None:
+        """Nothing runs."""
 
 
 class Runtime(Protocol):
@@ -71,7 +98,7 @@ class Runtime(Protocol):
         """Call `on_exit`, on any thread, for every container that ends from now on; it replaces an earlier one."""
 
     def create(self, spec: ContainerSpec) -> Container:
-        """Make and start a container. Raises CreateError."""
+        """Make and start a container. Raises CreateError and StartError."""
 
     def containers(self) -> list[Container]:
         """The newest attempt of every container whose pod was not forgotten."""

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.embedded.runtime.cdi import CdiCache, CdiError
-from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError
+from device_plugin.embedded.runtime.containers import (
+    Container,
+    ContainerSpec,
+    CreateError,
+    StartError,
+    Stillborn,
+)
 from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.records import Records
 
@@ -31,6 +37,8 @@ def never(_: ContainerSpec) -> bool:
 
 class MinimalContainer:
     """A container that is only a record. It ends when it is told to."""
+
+    problem = ""
 
     def __init__(
         self, spec: ContainerSpec, on_end: Callable[["MinimalContainer", int], None], *, stubborn: bool
@@ -78,20 +86,23 @@ class MinimalRuntime:
         self._on_exit = on_exit
 
     def create(self, spec: ContainerSpec) -> Container:
-        """Resolve the CDI devices, read the mounted files, call `on_start`. Raises CreateError."""
+        """Resolve the CDI devices, read the mounted files, call `on_start`. Raises CreateError and StartError."""
         try:
             edits = self._cdi.resolve(spec.devices)
-            for source, _ in edits.devices:
-                Path(source).stat()
-            files = {mount.target: _content(Path(mount.source)) for mount in edits.mounts}
-        except (CdiError, OSError) as error:
+        except CdiError as error:
             raise CreateError(str(error)) from None
+        try:
+            files = {mount.target: _content(Path(mount.source)) for mount in edits.mounts}
+        except OSError as error:
+            stillborn = Stillborn(spec, str(error))
+            self._records.add(stillborn)
+            raise StartError(stillborn) from None
         container = MinimalContainer(spec, self._end, stubborn=self._stubborn(spec))
         with self._lock:
             self._live.add(container.id)
         self._groups.add(spec.pod_uid, container.id, self._groups.idle)
         self._records.add(container)
-        code = self._on_start(spec.pod, spec.name, files, {**edits.env, **spec.plugin_env, **spec.env})
+        code = self._on_start(spec.pod, spec.name, files, {**spec.plugin_env, **spec.env, **edits.env})
         if code is not None:
             self._end(container, code)
         return container

@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from device_plugin.embedded.runtime.cdi import CdiCache, CdiError, Edits
-from device_plugin.embedded.runtime.containers import Container, ContainerSpec, CreateError
+from device_plugin.embedded.runtime.containers import (
+    Container,
+    ContainerSpec,
+    CreateError,
+    StartError,
+    Stillborn,
+)
 from device_plugin.embedded.runtime.image import image_operations
 from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.records import Records
@@ -23,6 +29,8 @@ LAUNCHER = BUILD / "vgpu-container"
 
 class ProcessContainer:
     """One running launcher. Its process group stands for the container's cgroup."""
+
+    problem = ""
 
     def __init__(self, spec: ContainerSpec, process: "subprocess.Popen[bytes]") -> None:
         self.spec = spec
@@ -86,12 +94,17 @@ class ProcessRuntime:
         self._on_exit = on_exit
 
     def create(self, spec: ContainerSpec) -> Container:
-        """Resolve the CDI devices and start the program. Raises CreateError."""
+        """Resolve the CDI devices and start the program. Raises CreateError and StartError."""
         try:
             edits = self._cdi.resolve(spec.devices)
         except CdiError as error:
             raise CreateError(str(error)) from None
-        process = self._launch(spec, edits)
+        try:
+            process = self._launch(spec, edits)
+        except CreateError as error:
+            stillborn = Stillborn(spec, str(error))
+            self._records.add(stillborn)
+            raise StartError(stillborn) from None
         container = ProcessContainer(spec, process)
         self._groups.add(spec.pod_uid, container.id, process.pid)
         self._records.add(container)
@@ -139,8 +152,7 @@ class ProcessRuntime:
         if problem:
             process.wait()
             _close_lifeline(process)
-            stage, _, text = problem.partition(": ")
-            raise CreateError(text, "RunContainerError" if stage == "start" else "CreateContainerError")
+            raise CreateError(problem.partition(": ")[2])
         return process
 
     def _operations(self, spec: ContainerSpec, edits: Edits) -> list[str]:
@@ -150,7 +162,7 @@ class ProcessRuntime:
             operations += ["bind", source, target, "rw"]
         for mount in edits.mounts:
             operations += ["bind", mount.source, mount.target, ",".join(mount.options) or "rw"]
-        for name, value in {**edits.env, **spec.plugin_env, **spec.env}.items():
+        for name, value in {**spec.plugin_env, **spec.env, **edits.env}.items():
             operations += ["env", f"{name}={value}"]
         return operations
 

@@ -10,7 +10,7 @@ import urllib3
 
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.kubelet import Kubelet, Timing
-from tests.embedded.kubelet.late_plugin import LatePlugin
+from tests.contract.kubelet.late_plugin import Folders, LatePlugin
 
 MEM, CORES = "lab.io/dcu-mem", "lab.io/dcu-cores"
 FAST = Timing(retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05)
@@ -60,9 +60,9 @@ class OneNode:
 
     def plugin(self, resource: str, count: int) -> LatePlugin:
         """A plugin that serves, registered and counted."""
-        plugin = LatePlugin(
-            self.kubelet.kubelet_dir, self.kubelet.cdi_dir, self.root / "slices", resource, count
-        )
+        slices = self.root / "slices"
+        folders = Folders(self.kubelet.kubelet_dir, self.kubelet.cdi_dir, slices, slices)
+        plugin = LatePlugin(folders, resource, count)
         self.plugins.append(plugin)
         plugin.serve()
         until(
@@ -78,7 +78,9 @@ class OneNode:
         return response.json()
 
     def node(self) -> dict:
-        return {"status": {}} | self.call("GET", "/api/v1/nodes/n1")
+        """The Node, or one without capacity until the kubelet made it."""
+        found = self.call("GET", "/api/v1/nodes/n1")
+        return found if found["kind"] == "Node" else {"status": {}}
 
     def create(self, name: str, *containers: dict, **spec: object) -> dict:
         """A pod that is bound to the node."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from concurrent import futures
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -15,47 +16,76 @@ from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 from device_plugin.adapters.kubelet.pb import podresources_pb2 as pr
 from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as pr_rpc
 
-KIND = "vgpu.io/slice"
+KIND = "lab.io/slice"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a plugin finds what it needs of its node, from here; the node itself sees `slices` at `slices_there`."""
+
+    kubelet: Path
+    cdi: Path
+    slices: Path
+    slices_there: Path
+
+    @property
+    def plugins(self) -> Path:
+        return self.kubelet / "device-plugins"
+
+    @property
+    def pod_resources(self) -> str:
+        """The address of the service."""
+        return f"unix://{self.kubelet}/pod-resources/kubelet.sock"
 
 
 class LatePlugin(rpc.DevicePluginServicer):
     """Serves `resource` with `count` tickets; the container finds `pod=… tickets=…` in /etc/vgpu/vgpu.conf."""
 
-    def __init__(self, kubelet_dir: Path, cdi_dir: Path, folder: Path, resource: str, count: int) -> None:
+    def __init__(self, folders: Folders, resource: str, count: int) -> None:
         self.resource = resource
         self.tail = resource.split("/")[1]
+        self.part = self.tail.rsplit("-", 1)[1]  # mem or cores
         self.health = {f"{self.tail}-{i}": True for i in range(count)}
         self.allocated: list[frozenset[str]] = []
         self.started: list[frozenset[str]] = []
+        self.env: dict[str, str] = {}  # what Allocate sets, beside what CDI does
         self.on_allocate = lambda: None
         self.on_pre_start = lambda: None
         self.bind = True  # no regular init container could start: PodResources does not show them
-        self._kubelet_dir, self._cdi_dir, self._folder = kubelet_dir, cdi_dir, folder
+        self._folders = folders
         self._changed = threading.Condition()
         self._version = 0
         self._closed = False
         self._server: grpc.Server | None = None
-        self._channel = grpc.insecure_channel(f"unix://{kubelet_dir}/pod-resources/kubelet.sock")
+        self._channel = grpc.insecure_channel(folders.pod_resources)
         self._pods = pr_rpc.PodResourcesListerStub(self._channel)
         self.streams = 0
 
+    @property
+    def socket(self) -> str:
+        return f"{self.tail}.sock"
+
     def serve(self, socket: str = "") -> None:
-        """Serve and register."""
-        endpoint = socket or f"{self.tail}.sock"
-        path = self._kubelet_dir / "device-plugins" / endpoint
+        """Listen and register."""
+        self.listen(socket)
+        self.register(socket)
+
+    def listen(self, socket: str = "") -> None:
+        path = self._folders.plugins / (socket or self.socket)
         path.unlink(missing_ok=True)
         self._closed = False
         self._server = grpc.server(futures.ThreadPoolExecutor(64))
         rpc.add_DevicePluginServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix://{path}")
         self._server.start()
-        self.register(endpoint)
 
-    def register(self, endpoint: str) -> None:
-        with grpc.insecure_channel(f"unix://{self._kubelet_dir}/device-plugins/kubelet.sock") as channel:
+    def register(self, socket: str = "") -> None:
+        with grpc.insecure_channel(f"unix://{self._folders.plugins}/kubelet.sock") as channel:
             rpc.RegistrationStub(channel).Register(
-                pb.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=self.resource),
-                timeout=10,
+                pb.RegisterRequest(
+                    version="v1beta1", endpoint=socket or self.socket, resource_name=self.resource
+                ),
+                timeout=20,
             )
 
     def stop(self) -> None:
@@ -97,7 +127,9 @@ class LatePlugin(rpc.DevicePluginServicer):
         self.on_allocate()
         ids = frozenset(request.container_requests[0].devices_ids)
         self.allocated.append(ids)
-        answer = pb.ContainerAllocateResponse(cdi_devices=[pb.CDIDevice(name=f"{KIND}={self.name(ids)}")])
+        answer = pb.ContainerAllocateResponse(
+            envs=self.env, cdi_devices=[pb.CDIDevice(name=f"{KIND}={self.name(ids)}")]
+        )
         return pb.AllocateResponse(container_responses=[answer])
 
     def PreStartContainer(self, request, context):
@@ -127,23 +159,28 @@ class LatePlugin(rpc.DevicePluginServicer):
 
     def write(self, pod: str, ids: frozenset[str]) -> None:
         """Only one of several resources carries the config; the others an environment variable."""
-        edits: dict[str, object] = {"env": [f"TICKETS_{self.tail.replace('-', '_').upper()}={len(ids)}"]}
-        if self.tail.endswith("mem"):
-            for other in self._folder.glob(f"*/{self.name(ids)}"):
+        edits: dict[str, object] = {"env": [f"TICKETS_{self.part.upper()}={len(ids)}"]}
+        if self.part == "mem":
+            for other in self._folders.slices.glob(f"*/{self.name(ids)}"):
                 if other.parent.name != pod:
                     other.unlink()
-            config = self._folder / pod / self.name(ids)
+            place = Path(pod, self.name(ids))
+            config = self._folders.slices / place
             config.parent.mkdir(parents=True, exist_ok=True)
             config.write_text(f"pod={pod} tickets={len(ids)}\n")
             options = ["ro", "bind", "nosuid", "nodev"]
             edits["mounts"] = [
-                {"hostPath": str(config), "containerPath": "/etc/vgpu/vgpu.conf", "options": options}
+                {
+                    "hostPath": str(self._folders.slices_there / place),
+                    "containerPath": "/etc/vgpu/vgpu.conf",
+                    "options": options,
+                }
             ]
         spec = {
             "cdiVersion": "0.6.0",
             "kind": KIND,
             "devices": [{"name": self.name(ids), "containerEdits": edits}],
         }
-        partial = self._cdi_dir / f".{self.name(ids)}.tmp"
+        partial = self._folders.cdi / f".{self.name(ids)}.tmp"
         partial.write_text(json.dumps(spec))
-        partial.rename(self._cdi_dir / f"vgpu-{self.name(ids)}.json")
+        partial.rename(self._folders.cdi / f"lab-{self.name(ids)}.json")

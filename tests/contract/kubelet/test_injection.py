@@ -1,0 +1,58 @@
+"""What becomes of a container whose CDI devices cannot be injected: which failures are tried again, which count."""
+
+from tests.contract.kubelet.late_plugin import LatePlugin
+from tests.contract.kubelet.node import Node
+
+
+def test_a_device_that_no_spec_defines_is_tried_again_whatever_the_restart_policy(node: Node) -> None:
+    plugin = node.plugin(node.mem, 2)
+    write, plugin.write = plugin.write, lambda *_: None
+    node.create("one", node.container(mem=2), restartPolicy="Never")
+    node.until(lambda: node.waiting("one")[0] == "CreateContainerError")
+    device = f"lab.io/slice={plugin.name(plugin.allocated[0])}"
+    assert f"CDI device injection failed: unresolvable CDI devices {device}" in node.waiting("one")[1]
+    assert node.status("one")["phase"] == "Pending"
+    plugin.write = write
+    node.until_phase("one", "Running")
+    assert node.state("one")["restartCount"] == 0
+
+
+def without_source(node: Node, plugin: LatePlugin) -> None:
+    """From now on the file that is to be mounted is not there."""
+    write = plugin.write
+
+    def half(pod: str, ids: frozenset[str]) -> None:
+        write(pod, ids)
+        (node.folders.slices / pod / plugin.name(ids)).unlink()
+
+    plugin.write = half
+
+
+def test_a_mount_whose_source_is_gone_is_an_attempt_that_failed(node: Node) -> None:
+    plugin = node.plugin(node.mem, 2)
+    without_source(node, plugin)
+    node.create("one", node.container(mem=2))
+    # The first restart is at once, as after any end; it counts.
+    node.until(lambda: node.state("one")["restartCount"])
+    last = node.state("one")["lastState"]["terminated"]
+    assert (last["exitCode"], last["reason"]) == (128, "StartError")
+    assert "no such file or directory" in last["message"].lower()
+    assert node.waiting("one")[0] in ("RunContainerError", "CrashLoopBackOff")
+    assert node.status("one")["phase"] == "Running"
+
+
+def test_a_mount_whose_source_is_gone_ends_a_pod_that_never_restarts(node: Node) -> None:
+    plugin = node.plugin(node.mem, 2)
+    without_source(node, plugin)
+    node.create("one", node.container(mem=2), restartPolicy="Never")
+    node.until_phase("one", "Failed")
+    ended = node.state("one")["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+
+
+def test_a_program_that_does_not_exist(node: Node) -> None:
+    node.create("one", node.container(command=["/no/such/program"]), restartPolicy="Never")
+    node.until_phase("one", "Failed")
+    ended = node.state("one")["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert "/no/such/program" in ended["message"]

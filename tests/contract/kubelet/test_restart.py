@@ -1,0 +1,64 @@
+"""What survives a restart of the kubelet, and what does not."""
+
+from tests.contract.kubelet.node import Node
+
+
+def test_a_running_container_survives_and_keeps_its_tickets(node: Node) -> None:
+    plugin = node.plugin(node.mem, 4)
+    lost = node.plugin(node.cores, 3)
+    pod = node.create("one", node.container(mem=2))
+    node.until_phase("one", "Running")
+    before = node.live(pod)
+    node.machine.halt()
+    node.machine.resume()
+    assert not {f"{plugin.tail}.sock", f"{lost.tail}.sock"} & node.sockets()
+    plugin.stop()
+    plugin.serve()
+    node.until_offered(node.mem, (4, 4))
+    node.create("two", node.container(mem=2))
+    node.until_phase("two", "Running")
+    assert node.live(pod) == before
+    assert node.status("one")["phase"] == "Running"
+    assert node.state("one")["restartCount"] == 0
+    assert not plugin.allocated[0] & plugin.allocated[1]
+    # What did not register again has no capacity, and nothing is dropped silently.
+    assert node.offered(node.cores) == (0, 0)
+    node.create("three", node.container(cores=1))
+    assert node.refusal("three")[0] == "UnexpectedAdmissionError"
+
+
+def test_a_pod_whose_container_was_not_running_is_rejected_before_its_plugin_is_back(node: Node) -> None:
+    plugin = node.plugin(node.mem, 4)
+
+    def refuse() -> None:
+        raise RuntimeError("not yet")
+
+    plugin.on_pre_start = refuse
+    node.create("one", node.container(mem=2))
+    node.create("ends", node.container(mem=1, command=["true"]), restartPolicy="Never")
+    node.until(lambda: len(plugin.started) > 1)
+    node.machine.halt()
+    node.machine.resume()
+    assert node.refusal("one")[0] == "UnexpectedAdmissionError"
+
+
+def test_containers_that_ended_while_nobody_looked(node: Node) -> None:
+    """One starts again, one stays as it ended, and one is ended with its pod."""
+    node.create("again", node.container(command=["sh", "-c", "echo run; sleep 2; exit 1"]))
+    node.create("ended", node.container(command=["true"]), restartPolicy="Never")
+    deleted = node.create("deleted", node.container())
+    node.until_phase("deleted", "Running")
+    node.until_phase("ended", "Succeeded")
+    node.until_phase("again", "Running")
+    node.machine.halt()
+    node.delete("deleted", grace=0)
+    assert node.live(deleted)
+    again = node.pod("again")
+    node.until(lambda: len(node.live(again)) == 1, "only its sandbox lives")
+    node.machine.resume()
+    node.until(lambda: node.state("again")["restartCount"] == 1)
+    node.until(lambda: node.log("again").count("run") > 1)
+    node.until(lambda: not node.live(deleted))
+    assert node.status("ended")["phase"] == "Succeeded"
+    node.delete("ended")
+    node.until(lambda: node.gone("ended"))

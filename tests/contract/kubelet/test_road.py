@@ -1,0 +1,39 @@
+"""One pod through registration, Allocate, PreStartContainer, CDI and a container, and back."""
+
+from tests.contract.kubelet.node import Node
+
+
+def test_containers_find_the_config_that_was_written_for_their_pod(node: Node) -> None:
+    """Eight at once, of two resources each."""
+    plugins = [node.plugin(node.mem, 32), node.plugin(node.cores, 24)]
+    names = [f"pod-{i}" for i in range(8)]
+    # None ends while others are admitted: PodResources List would hand its tickets out twice (kubernetes#137534).
+    command = ["sh", "-c", "cat /etc/vgpu/vgpu.conf; sleep 1000"]
+    for name in names:
+        node.create(name, node.container(mem=4, cores=3, command=command))
+    for name in names:
+        node.until_phase(name, "Running")
+        node.until(lambda name=name: node.log(name))
+        assert node.log(name) == f"{node.config(name)}4\n"
+    assert [[len(ids) for ids in plugin.allocated] for plugin in plugins] == [[4] * 8, [3] * 8]
+
+
+def test_a_mount_that_is_read_only_cannot_be_written_or_unmounted(node: Node) -> None:
+    node.plugin(node.mem, 4)
+    script = "echo x > $F || echo denied; umount $F || echo held; rm $F".replace("$F", "/etc/vgpu/vgpu.conf")
+    node.create("one", node.container(mem=1, command=["sh", "-c", script]), restartPolicy="Never")
+    node.until_phase("one", "Failed")
+    assert "Read-only file system" in node.log("one")
+    assert "denied\n" in node.log("one")
+    assert "held\n" in node.log("one")
+    assert "Device or resource busy" in node.log("one")
+
+
+def test_whose_environment_wins(node: Node) -> None:
+    plugin = node.plugin(node.mem, 4)
+    plugin.env = {"FROM_ALLOCATE": "plugin", "ONLY_ALLOCATE": "plugin"}
+    own = [{"name": "TICKETS_MEM", "value": "pod"}, {"name": "FROM_ALLOCATE", "value": "pod"}]
+    node.create("one", node.container(mem=2, command=["env"], env=own), restartPolicy="Never")
+    node.until_phase("one", "Succeeded")
+    seen = set(node.log("one").splitlines())
+    assert {"ONLY_ALLOCATE=plugin", "FROM_ALLOCATE=pod", "TICKETS_MEM=2"} <= seen
