@@ -3,7 +3,7 @@
 Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,22 +11,19 @@ from celpy import celtypes
 
 from device_plugin.embedded.apiserver import cel, errors
 from device_plugin.embedded.apiserver.cel import Expression
-from device_plugin.embedded.apiserver.policies import Parameters, Policy, Validation
+from device_plugin.embedded.apiserver.policies import Policy, Validation
 from device_plugin.embedded.apiserver.registry import Write
 from device_plugin.embedded.apiserver.store import Object
 
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
-Lookup = Callable[[Parameters], Mapping[Any, Any] | None]
-
 
 class PolicyAdmission:
-    """Evaluates `policies`; `lookup` reads the ConfigMap that holds a policy's parameters, None if there is none."""
+    """Evaluates `policies`."""
 
-    def __init__(self, policies: Sequence[Policy], lookup: Lookup) -> None:
+    def __init__(self, policies: Sequence[Policy]) -> None:
         self._mutating = [policy for policy in policies if policy.patches]
         self._validating = [policy for policy in policies if policy.validations]
-        self._lookup = lookup
 
     def mutate(self, write: Write) -> Object:
         """Apply the patches of the policies that match."""
@@ -59,23 +56,15 @@ class PolicyAdmission:
                 yield policy, base
 
     def _scope(self, policy: Policy, base: "_Scope") -> "_Scope | None":
-        scope = base
-        if policy.parameters is not None:
-            parameters = self._lookup(policy.parameters)
-            if parameters is None:
-                if policy.parameters.required:
-                    raise cel.EvaluationError(f"no params found for policy binding {policy.binding}")
-                return None
-            scope = base.with_parameters(parameters)
-        if not all(scope.holds(condition) for condition in policy.conditions):
+        if not all(base.holds(condition) for condition in policy.conditions):
             return None
-        return scope.with_variables(policy.variables)
+        return base.with_variables(policy.variables)
 
 
 class _Scope:
     """The names that an expression sees. What a condition gave is kept: the policies share theirs."""
 
-    def __init__(self, names: dict[str, Any], conditions: dict[tuple[int, str], bool]) -> None:
+    def __init__(self, names: dict[str, Any], conditions: dict[str, bool]) -> None:
         self._names = names
         self._conditions = conditions
 
@@ -87,13 +76,9 @@ class _Scope:
         return (validation.message if expression is None else str(self.evaluate(expression))).strip()
 
     def holds(self, condition: Expression) -> bool:
-        key = (id(self._names.get("params")), condition.text)
-        if key not in self._conditions:
-            self._conditions[key] = bool(self.evaluate(condition))
-        return self._conditions[key]
-
-    def with_parameters(self, parameters: Mapping[Any, Any]) -> "_Scope":
-        return _Scope({**self._names, "params": parameters}, self._conditions)
+        if condition.text not in self._conditions:
+            self._conditions[condition.text] = bool(self.evaluate(condition))
+        return self._conditions[condition.text]
 
     def with_variables(self, variables: Sequence[tuple[str, Expression]]) -> "_Scope":
         values = cel.to_cel({})

@@ -44,21 +44,11 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
-    """The ConfigMap that a binding names; `required` says that without it every matching write is refused."""
-
-    namespace: str
-    name: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
     """A policy joined with its binding. It has `validations` or `patches`, according to its kind."""
 
     name: str
     binding: str
-    parameters: Parameters | None
     rules: tuple[Rule, ...]
     conditions: tuple[Expression, ...]
     variables: tuple[tuple[str, Expression], ...]
@@ -103,10 +93,11 @@ def _documents(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 
 def _policy(name: str, spec: Document, binding: Document) -> Policy:
+    if "paramKind" in spec:
+        raise ValueError(f"{name} has parameters, which are not served here")
     return Policy(
         name,
         binding["metadata"]["name"],
-        _parameters(binding["spec"].get("paramRef")),
         tuple(_rule(rule) for rule in spec["matchConstraints"]["resourceRules"]),
         tuple(Expression(item["expression"]) for item in spec.get("matchConditions", ())),
         tuple((item["name"], Expression(item["expression"])) for item in spec.get("variables", ())),
@@ -118,13 +109,6 @@ def _policy(name: str, spec: Document, binding: Document) -> Policy:
 
 def _rule(rule: Document) -> Rule:
     return Rule(frozenset(rule["apiGroups"]), frozenset(rule["operations"]), frozenset(rule["resources"]))
-
-
-def _parameters(reference: Document | None) -> Parameters | None:
-    if reference is None:
-        return None
-    required = reference["parameterNotFoundAction"] == "Deny"
-    return Parameters(reference["namespace"], reference["name"], required)
 
 
 def _validation(item: Document) -> Validation:

@@ -12,11 +12,10 @@ from typing import Any
 
 from device_plugin.embedded.apiserver import errors
 from device_plugin.embedded.apiserver.admission import PolicyAdmission
-from device_plugin.embedded.apiserver.cel import to_cel
 from device_plugin.embedded.apiserver.handler import Handler
-from device_plugin.embedded.apiserver.policies import Parameters, load
+from device_plugin.embedded.apiserver.policies import load
 from device_plugin.embedded.apiserver.registry import Registry
-from device_plugin.embedded.apiserver.resources import CONFIGMAPS, NAMESPACES, RESOURCES, Target
+from device_plugin.embedded.apiserver.resources import NAMESPACES, RESOURCES, Target
 from device_plugin.embedded.apiserver.store import DEFAULT_HISTORY, Object, Store
 
 ADMIN = "system:admin"
@@ -45,9 +44,8 @@ class EmbeddedApiServer:
     ) -> None:
         self.store = Store(history)
         manifests = load(policy_files() if policies is None else policies)
-        self.registry = Registry(self.store, PolicyAdmission(manifests.policies, self._parameters))
+        self.registry = Registry(self.store, PolicyAdmission(manifests.policies))
         self.bookmark_seconds = bookmark_seconds
-        self._parameters_seen: tuple[int, Mapping[Any, Any]] = (0, {})
         self._tokens = tokens
         self._port = port
         self._listener: Listener | None = None
@@ -117,17 +115,6 @@ class EmbeddedApiServer:
     def record(self, user: str, method: str, path: str) -> None:
         """Note a write request."""
         self._requests.append((user, method, path))
-
-    def _parameters(self, wanted: Parameters) -> Mapping[Any, Any] | None:
-        try:
-            stored = self.store.get(CONFIGMAPS, wanted.namespace, wanted.name)
-        except errors.ApiError:
-            return None
-        version, value = self._parameters_seen
-        if version != stored.version:
-            value = to_cel(stored.value)
-            self._parameters_seen = (stored.version, value)
-        return value
 
     def user(self, authorization: str | None) -> str:
         """Whose request it is. Raises ApiError 401 for an unknown token."""

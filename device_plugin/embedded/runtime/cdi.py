@@ -119,7 +119,10 @@ class CdiCache:
         edits = sum((devices[name] for name in names), Edits())
         for source, _ in edits.devices:
             if not Path(source).exists():
-                raise CdiError(f"CDI device injection failed: failed to stat CDI host device {source}")
+                raise CdiError(
+                    "CDI device injection failed: failed to inject devices: failed to stat CDI host device"
+                    f' "{source}": no such file or directory'
+                )
         return edits
 
     def _follow(self) -> None:

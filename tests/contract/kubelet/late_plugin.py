@@ -49,6 +49,7 @@ class LatePlugin(rpc.DevicePluginServicer):
         self.allocated: list[frozenset[str]] = []
         self.started: list[frozenset[str]] = []
         self.env: dict[str, str] = {}  # what Allocate sets, beside what CDI does
+        self.device = ""  # the host's path of the device node that a container gets
         self.on_allocate = lambda: None
         self.on_pre_start = lambda: None
         self.bind = True  # no regular init container could start: PodResources does not show them
@@ -176,6 +177,8 @@ class LatePlugin(rpc.DevicePluginServicer):
                     "options": options,
                 }
             ]
+        if self.device:
+            edits["deviceNodes"] = [{"path": "/dev/lab", "hostPath": self.device}]
         spec = {
             "cdiVersion": "0.6.0",
             "kind": KIND,

@@ -1,7 +1,7 @@
 """The node under test, as one test sees it: resources, pods and plugins of names that no other test uses."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.contract.cluster import PODS, Cluster, unique
@@ -38,6 +38,19 @@ class Node:
     def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Return once `condition` holds."""
         assert eventually(condition, self.machine.patience, self.machine.every), f"not in time: {what}"
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """The kubelet is down meanwhile."""
+        self.machine.halt()
+        try:
+            yield
+        finally:
+            self.machine.resume()
+
+    def restart_kubelet(self) -> None:
+        with self.halted():
+            pass
 
     # Plugins and what the node offers
 
@@ -153,7 +166,7 @@ class Node:
         return self.machine.live(pod["metadata"]["uid"])
 
     def sockets(self) -> set[str]:
-        return {path.name for path in Path(self.folders.plugins).glob("*.sock")}
+        return {path.name for path in self.folders.plugins.glob("*.sock")}
 
     def _path(self, name: str) -> str:
         return f"{PODS}/{self.full(name)}"

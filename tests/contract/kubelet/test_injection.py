@@ -1,5 +1,7 @@
 """What becomes of a container whose CDI devices cannot be injected: which failures are tried again, which count."""
 
+import os
+
 from tests.contract.kubelet.late_plugin import LatePlugin
 from tests.contract.kubelet.node import Node
 
@@ -48,6 +50,22 @@ def test_a_mount_whose_source_is_gone_ends_a_pod_that_never_restarts(node: Node)
     node.until_phase("one", "Failed")
     ended = node.state("one")["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+
+
+def test_a_device_node_that_is_gone_is_tried_again_whatever_the_restart_policy(node: Node) -> None:
+    """Unlike a mount's, its source is looked at before there is a container."""
+    plugin = node.plugin(node.mem, 2)
+    pipe = f"{node.prefix}.pipe"
+    plugin.device = str(node.folders.slices_there / pipe)
+    node.create("without", node.container(mem=1), restartPolicy="Never")
+    said = f'failed to stat CDI host device "{plugin.device}": no such file or directory'
+    node.until(lambda: said in node.waiting("without")[1], said)
+    assert node.waiting("without")[0] == "CreateContainerError"
+    assert node.status("without")["phase"] == "Pending"
+    os.mkfifo(node.folders.slices / pipe)
+    node.create("with", node.container(mem=1, command=["ls", "/dev/lab"]), restartPolicy="Never")
+    node.until_phase("with", "Succeeded")
+    (node.folders.slices / pipe).unlink()
 
 
 def test_a_program_that_does_not_exist(node: Node) -> None:
