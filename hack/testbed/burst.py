@@ -14,7 +14,7 @@ from typing import Any
 
 from hack.testbed import images, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
-from hack.testbed.e2e import install
+from hack.testbed.install import product
 
 PODS = 60
 # Four slices on each card: room for all of them.
@@ -45,7 +45,7 @@ def main() -> int:
             )
         cluster.up(1, images.build_all())
         try:
-            install(cluster, CARDS)
+            product(cluster, CARDS)
             again = [sys.executable, "-m", "hack.testbed.burst", "--inside", f"--rounds={arguments.rounds}"]
             return cluster.run(["env", f"PYTHONPATH={PROJECT}", *again])
         finally:

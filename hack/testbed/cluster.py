@@ -81,16 +81,29 @@ class Cluster:
             (path.parent.name for path in self.layout.root.glob("n*/kubelet.yaml")), key=lambda n: int(n[1:])
         )
 
-    def run(self, command: Sequence[str]) -> int:
+    def run(self, command: Sequence[str], **variables: str) -> int:
         """Run `command` in the control plane's namespaces, with its kubectl and $KUBECONFIG; the exit status."""
-        environment = {
+        return subprocess.run(
+            [*self._enter(), *command], env=self._environment() | variables, check=False
+        ).returncode
+
+    def output(self, command: Sequence[str], **variables: str) -> tuple[int, str]:
+        """The same, with what it prints."""
+        done = subprocess.run(
+            [*self._enter(), *command], env=self._environment() | variables, check=False, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {
             **os.environ,
             "KUBECONFIG": str(self.layout.kubeconfig),
             "KUBECACHEDIR": str(self.layout.root / "kubectl-cache"),
             "PATH": f"{self._programs.kubernetes}:{os.environ['PATH']}",
+            "VGPU_TESTBED": str(self.layout.root),
             INSIDE: "1",
         }
-        return subprocess.run([*self._enter(), *command], env=environment, check=False).returncode
 
     def _enter(self) -> list[str]:
         if os.environ.get(INSIDE):
@@ -129,20 +142,15 @@ class Cluster:
     def _ready(self, nodes: int) -> bool:
         """All nodes are Ready, and pods can be created."""
         try:
-            asked = self._output("kubectl", "get", "nodes", "--output=json")
-            self._output("kubectl", "get", "serviceaccount", "default")
-        except (subprocess.CalledProcessError, ClusterError, IndexError, FileNotFoundError):
+            account, _ = self.output(["kubectl", "get", "serviceaccount", "default"])
+            status, asked = self.output(["kubectl", "get", "nodes", "--output=json"])
+        except (ClusterError, IndexError, FileNotFoundError):
+            return False  # there is no process 1 yet
+        if account or status:
             return False
         conditions = (item["status"].get("conditions", []) for item in json.loads(asked)["items"])
         ready = [c for all_ in conditions for c in all_ if c["type"] == "Ready" and c["status"] == "True"]
         return len(ready) == nodes
-
-    def _output(self, *command: str) -> str:
-        environment = {**os.environ, "PATH": self._programs.path(), "KUBECONFIG": str(self.layout.kubeconfig)}
-        done = subprocess.run(
-            [*self._enter(), *command], env=environment, check=True, capture_output=True, text=True
-        )
-        return done.stdout
 
 
 def _started(pid: int) -> str:

@@ -1,77 +1,102 @@
-"""`make e2e`: build what is missing, start a cluster, install the project from its manifests, test, tear down.
+"""`make e2e`: build what is missing, start clusters, install the project from its manifests, test, tear down.
 
-With --kubeconfig the tests run on that cluster instead, which must have the overlay `simulated`.
+The tests run in lanes, each on a cluster of its own: much of them is waiting for Kubernetes. With arguments for pytest
+there is one lane, with those tests. With --kubeconfig the tests run on that cluster instead, which must have the
+overlay `simulated`.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from hack.testbed import images, layout, previous, programs
+from hack.testbed import images, layout, previous, programs, rbac
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
+from hack.testbed.install import admission, product
+from hack.testbed.layout import Layout
 
-OVERLAY = "manifests/overlays/simulated"
-NODES = 3
-SYSTEM = "--namespace=vgpu-system"
-SIMULATED = "vgpu-simulated-cards"
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
+AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Tests that follow each other on one cluster; `product` says whether ours is installed there."""
+
+    name: str
+    nodes: int
+    tests: tuple[str, ...]
+    product: bool = True
+
+
+# The longest first.
+LANES = (
+    Lane("disturbed", 3, ("tests/e2e", "-m", "disturbs")),
+    Lane("running", 3, ("tests/e2e", "-m", "not disturbs")),
+    Lane("contract", 1, ("tests/contract",), product=False),
+)
 
 
 def main() -> int:
-    """The exit status of the tests."""
+    """1 if a test failed, or could not be run."""
     parser = argparse.ArgumentParser(prog="make e2e", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, help="run on this cluster")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     arguments, rest = parser.parse_known_args()
-    tests = [sys.executable, "-m", "pytest", "tests/e2e", *rest]
     os.environ["VGPU_E2E"] = "true"
     if arguments.kubeconfig:
         environment = {**os.environ, "KUBECONFIG": str(arguments.kubeconfig.resolve())}
-        return subprocess.run(tests, env=environment, cwd=PROJECT, check=False).returncode
+        command = [*PYTEST, *(rest or ["tests/e2e"])]
+        return subprocess.run(command, env=environment, cwd=PROJECT, check=False).returncode
     try:
-        return _on_own_cluster(tests, keep=arguments.keep)
-    except (programs.MissingError, ClusterError) as error:
+        found = programs.ensure()
+        archives = images.build_all()
+        earlier = previous.prepare()
+    except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
-
-
-def _on_own_cluster(tests: Sequence[str], *, keep: bool) -> int:
-    found = programs.ensure()
-    archives = images.build_all()
-    earlier = previous.prepare()
     os.environ["VGPU_E2E_PREVIOUS"] = f"{earlier.source}:{earlier.archive}"
-    cluster = Cluster(layout.here(), found)
-    cluster.up(NODES, archives)
+    if rest or arguments.keep:
+        chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
+        return _run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep)
+    return _all_lanes(found, archives)
+
+
+def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
+    clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = pool.map(lambda lane, cluster: _run(lane, cluster, archives), LANES, clusters)
+        failed = any(list(results))
+    differences = rbac.check([cluster.layout.audit for cluster in clusters])
+    print("\n".join(differences) or "RBAC: every permission is used, and every use is permitted")
+    return 1 if failed or differences else 0
+
+
+def _run(lane: Lane, cluster: Cluster, archives: Sequence[Path], *, keep: bool = False) -> int:
+    """Run one lane on its cluster, and print what pytest said once it is through; its exit status."""
+    begin = time.monotonic()
     try:
-        install(cluster)
-        return cluster.run(tests)
+        cluster.up(lane.nodes, archives)
+        (product if lane.product else admission)(cluster)
+        where = {"VGPU_CONTRACT_KUBECONFIG": str(cluster.layout.kubeconfig)}
+        status, output = cluster.output([*PYTEST, *lane.tests], **where)
+    except ClusterError as error:
+        status, output = 1, f"{error}\n"
     finally:
-        if keep:
-            print("the cluster is left up: hack/cluster kubectl get pods -A; hack/cluster down")
-        else:
+        if not keep:
             cluster.down()
-
-
-def install(cluster: Cluster, cards: str = "") -> None:
-    """Do what the README tells a platform engineer to do; `cards` replaces the simulated cards of every node.
-
-    Raises ClusterError if it does not come up.
-    """
-    _kubectl(cluster, "apply", "--kustomize", str(PROJECT / OVERLAY))
-    if cards:
-        change = json.dumps({"data": {"cards.yaml": cards}})
-        _kubectl(cluster, "patch", "configmap", SIMULATED, "--type=merge", f"--patch={change}", SYSTEM)
-    _kubectl(cluster, "label", "nodes", "--all", "vgpu.io/node=true")
-    for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
-        _kubectl(cluster, "rollout", "status", workload, SYSTEM, "--timeout=120s")
-
-
-def _kubectl(cluster: Cluster, *arguments: str) -> None:
-    if cluster.run(["kubectl", *arguments]):
-        raise ClusterError(f"kubectl {' '.join(arguments)} failed; see hack/cluster logs")
+    print(
+        f"{output}{lane.name}: {'failed' if status else 'passed'}, {time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    if keep:
+        print("the cluster is left up: hack/cluster kubectl get pods -A; hack/cluster down")
+    return status
 
 
 if __name__ == "__main__":

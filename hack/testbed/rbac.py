@@ -5,7 +5,7 @@ Run after the end-to-end tests: `hack/rbac` compares the roles in manifests/ wit
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import yaml
 from hack.testbed import audit, layout
 from hack.testbed.audit import Call
 from hack.testbed.cluster import PROJECT
+from hack.testbed.layout import Layout
 from hack.testbed.programs import installed
 
 OVERLAY = PROJECT / "manifests/overlays/default"
@@ -81,20 +82,21 @@ def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
     ]
 
 
-def check(log: Path) -> list[str]:
-    """The differences between manifests/ and what is in the audit log."""
+def check(logs: Sequence[Path]) -> list[str]:
+    """The differences between manifests/ and what is in these audit logs together."""
     kubectl = installed().kubernetes / "kubectl"
     rendered = subprocess.run([kubectl, "kustomize", OVERLAY], capture_output=True, check=True, text=True)
     permissions = granted([o for o in yaml.safe_load_all(rendered.stdout) if o])
-    calls = list(audit.calls(log))
+    calls = [call for log in logs if log.exists() for call in audit.calls(log)]
     if not calls:
-        return [f"{log} holds no call of our services: run the end-to-end tests first"]
+        return [f"no call of our services in {', '.join(map(str, logs))}: run the end-to-end tests first"]
     return differences(permissions, calls)
 
 
 def main() -> int:
     """Print the differences; 1 if there is any."""
-    found = check(layout.here().audit)
+    root = layout.here().root
+    found = check([Layout(folder).audit for folder in (root, *root.iterdir())])
     print("\n".join(found) or "every permission is used, and every use is permitted")
     return 1 if found else 0
 

@@ -13,11 +13,12 @@ class KubectlError(Exception):
 
 
 class Kubectl:
-    """kubectl in one namespace, by $KUBECONFIG; `user` impersonates somebody."""
+    """kubectl in one namespace (empty: where the objects say), by $KUBECONFIG; `user` impersonates somebody."""
 
     def __init__(self, namespace: str = "default", user: str = "") -> None:
         self.namespace = namespace
-        self._command = ["kubectl", "--namespace", namespace, *(["--as", user] if user else [])]
+        where = ["--namespace", namespace] if namespace else []
+        self._command = ["kubectl", *where, *(["--as", user] if user else [])]
 
     def __call__(self, *arguments: str, given: str | None = None) -> str:
         """What `kubectl ARGUMENTS` prints, with `given` on its standard input. Raises KubectlError."""

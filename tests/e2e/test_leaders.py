@@ -15,6 +15,7 @@ from tests.e2e.test_burst import fitting, settled, slices_of
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
+pytestmark = pytest.mark.disturbs
 PODS = 30
 SIZES = ((1, 4), (2, 8), (4, 15), (8, 30))
 CONTROL_PLANE = "control-plane"

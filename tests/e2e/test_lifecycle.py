@@ -18,7 +18,9 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 from tests.requirement import require
 
+pytestmark = pytest.mark.disturbs
 OVERLAY = "manifests/overlays/simulated"
+ANYWHERE = Kubectl("")
 NODES = ("n1", "n2", "n3")
 IMPORT = (
     "ctr",
@@ -34,10 +36,10 @@ IMPORT = (
 
 def apply(source: Path = PROJECT, tag: str = "") -> None:
     """Install what is in a checkout, with another tag of our image if one is named; return once it serves."""
-    text = Kubectl()("kustomize", str(source / OVERLAY))
+    text = ANYWHERE("kustomize", str(source / OVERLAY))
     if tag:
         text = text.replace("image: vgpu.io/vgpu:0.1.0", f"image: vgpu.io/vgpu:{tag}")
-    Kubectl()("apply", "--filename", "-", given=text)
+    ANYWHERE("apply", "--filename", "-", given=text)
     for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
         service.SYSTEM("rollout", "status", workload, "--timeout=180s")
     assert eventually(lambda: all(inventory(node).get("serving") for node in NODES), 30)
@@ -83,7 +85,7 @@ def ledger_has(kubectl: Kubectl, *names: str) -> bool:
 def test_slices_outlive_the_product_and_are_taken_up_again(kubectl: Kubectl) -> None:
     fill(kubectl, "a", "b", "c")
     before = sitting(kubectl)
-    Kubectl()("delete", "--kustomize", str(PROJECT / OVERLAY), "--timeout=120s")
+    ANYWHERE("delete", "--kustomize", str(PROJECT / OVERLAY), "--timeout=120s")
     assert sitting(kubectl) == before
     seen = json.loads(kubectl.inside("a", "vgpu-probe", "info").splitlines()[-1])
     assert seen["total_mib"] == 8184, "the limit holds without us"

@@ -8,6 +8,7 @@ from tests.e2e.slices import check_disjoint, held, inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
+pytestmark = pytest.mark.disturbs
 NODE = "n2"
 # They wait for the node as long as it takes, where the default is to be evicted.
 STAY = [{"operator": "Exists", "effect": "NoExecute"}, {"operator": "Exists", "effect": "NoSchedule"}]

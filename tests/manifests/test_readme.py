@@ -41,4 +41,3 @@ def test_the_default_scheduler(tmp_path: Path) -> None:
     role = theirs.one("Role", "vgpu-scheduler")
     assert role["metadata"]["namespace"] == environment["VGPU_LEASE_NAMESPACE"]["value"]
     assert role["rules"][0]["resourceNames"] == [environment["VGPU_LEASE_NAME"]["value"]]
-    assert theirs.one("ConfigMap", "vgpu-admission")["data"]["schedulerName"] == "default-scheduler"

@@ -10,34 +10,28 @@ from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.apiserver.errors import ApiError
 from device_plugin.embedded.apiserver.policies import load
-from device_plugin.embedded.apiserver.resources import CONFIGMAPS, PODS, Resource, Target
+from device_plugin.embedded.apiserver.resources import PODS, Resource, Target
 from device_plugin.embedded.apiserver.server import policy_files
 
 
-def policy(
-    tmp_path: Path, expression: str, *, params: str = "", resources: str = "[pods]", extra: str = ""
-) -> list[Path]:
-    """One validating policy with one validation; `params` is the parameterNotFoundAction of its binding."""
-    kind = "paramKind: {apiVersion: v1, kind: ConfigMap}" if params else ""
-    where = f"paramRef: {{name: c, namespace: default, parameterNotFoundAction: {params}}}" if params else ""
+def policy(tmp_path: Path, expression: str, *, resources: str = "[pods]", extra: str = "") -> list[Path]:
+    """One validating policy with one validation."""
     text = dedent(f"""\
         kind: ValidatingAdmissionPolicy
         metadata: {{name: p}}
         spec:
-          {kind}
           matchConstraints:
             resourceRules:
             - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: {resources}}}
           validations: [{{expression: {expression!r}, message: "no"}}]
         """)
     text += indent(extra, "  ")
-    text += dedent(f"""\
+    text += dedent("""\
         ---
         kind: ValidatingAdmissionPolicyBinding
-        metadata: {{name: b}}
+        metadata: {name: b}
         spec:
           policyName: p
-          {where}
         """)
     (tmp_path / "policy.yaml").write_text(text)
     return [tmp_path / "policy.yaml"]
@@ -84,37 +78,6 @@ def test_with_failure_policy_ignore_it_lets_pass(tmp_path: Path) -> None:
     assert create(server) == "ok"
 
 
-def test_parameters_are_read_at_every_write(tmp_path: Path) -> None:
-    server = EmbeddedApiServer(policy(tmp_path, "object.metadata.name in params.data", params="Deny"))
-    assert "no params found" in create(server)
-    config = {"metadata": {"name": "c", "namespace": "default"}, "data": {"y": ""}}
-    server.registry.create("jane", Target(CONFIGMAPS, "default"), config)
-    assert create(server) == DENIED + "no"
-    change = {"metadata": {"name": "c"}, "data": {"x": ""}}
-    server.registry.update("jane", Target(CONFIGMAPS, "default", "c"), lambda _: change)
-    assert create(server) == "ok"
-
-
-def test_without_its_parameters_an_allowing_policy_does_nothing(tmp_path: Path) -> None:
-    server = EmbeddedApiServer(policy(tmp_path, "false", params="Allow"))
-    assert create(server) == "ok"
-
-
-@pytest.mark.parametrize("left", [{}, {"prefixes": "hygon.com/dcu"}, None])
-def test_losing_our_parameters_stops_nobody_and_still_guards_grants(left: dict[str, str] | None) -> None:
-    server = EmbeddedApiServer()
-    config = {"metadata": {"name": "vgpu-admission"}, **({} if left is None else {"data": left})}
-    target = Target(CONFIGMAPS, "vgpu-system", "vgpu-admission")
-    server.registry.update("system:admin", target, lambda _: config)
-    assert create(server) == "ok"
-    forged = {
-        "metadata": {"name": "f", "annotations": {"vgpu.io/grant": "{}"}},
-        "spec": {"containers": [{"name": "main"}]},
-    }
-    with pytest.raises(ApiError, match="vgpu-grants"):
-        server.registry.create("jane", Target(PODS, "default"), forged)
-
-
 def test_the_prefixes_of_admission_are_those_of_the_allocator() -> None:
     (config,) = (item for item in load(policy_files()).objects if item["kind"] == "ConfigMap")
     assert config["data"]["prefixes"].split(",") == list(DEFAULT_PREFIXES)
@@ -137,6 +100,12 @@ def test_every_policy_has_a_binding_and_fails_closed() -> None:
             "spec: {matchConstraints: {resourceRules: []}, validations: [{expression: 'a ++'}]}\n"
             "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
             "does not compile",
+        ),
+        (
+            "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: []}, paramKind: {apiVersion: v1, kind: ConfigMap}}\n"
+            "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "has parameters",
         ),
         (
             "kind: MutatingAdmissionPolicy\nmetadata: {name: p}\n"

@@ -1,0 +1,66 @@
+"""The comparison of roles with an audit log, in both directions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hack.testbed import audit
+from hack.testbed.rbac import check, differences, granted
+
+ROLES: list[dict[str, Any]] = [
+    {
+        "kind": "ClusterRole",
+        "metadata": {"name": "agent"},
+        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}],
+    },
+    {
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"kind": "ClusterRole", "name": "agent"},
+        "subjects": [{"kind": "ServiceAccount", "name": "vgpu-node", "namespace": "vgpu-system"}],
+    },
+]
+
+
+def event(verb: str, resource: str, code: int = 200, agent: str = "vgpu-node", **more: str) -> str:
+    return json.dumps({
+        "stage": "ResponseComplete", "verb": verb, "userAgent": agent, "responseStatus": {"code": code},
+        "user": {"username": "system:serviceaccount:vgpu-system:vgpu-node"},
+        "objectRef": {"resource": resource, **more},
+    })  # fmt: skip
+
+
+def compare(tmp_path: Path, *events: str) -> list[str]:
+    log = tmp_path / "audit.log"
+    log.write_text("".join(f"{line}\n" for line in events))
+    return differences(granted(ROLES), list(audit.calls(log)))
+
+
+def test_roles_that_fit_what_is_used_differ_in_nothing(tmp_path: Path) -> None:
+    assert compare(tmp_path, event("get", "nodes", name="n1"), event("patch", "nodes", name="n1")) == []
+
+
+def test_a_permission_that_nobody_uses_is_named(tmp_path: Path) -> None:
+    assert compare(tmp_path, event("get", "nodes")) == ["granted and not used: vgpu-node: patch nodes"]
+
+
+def test_a_use_that_no_role_of_ours_covers_is_named(tmp_path: Path) -> None:
+    used = (event("get", "nodes"), event("patch", "nodes"))
+    (line,) = compare(tmp_path, *used, event("patch", "nodes", subresource="status"))
+    assert line.startswith("used and not granted by us: vgpu-node: patch nodes/status")
+    lines = compare(tmp_path, *used, event("list", "pods", code=403))
+    assert "refused: vgpu-node: list pods (vgpu-node)" in lines
+
+
+def test_what_kube_scheduler_does_with_the_same_account_is_its_own_roles_matter(tmp_path: Path) -> None:
+    used = (event("get", "nodes"), event("patch", "nodes"))
+    assert compare(tmp_path, *used, event("list", "services", agent="kube-scheduler/v1.36.3")) == []
+
+
+def test_a_log_without_calls_is_no_proof(tmp_path: Path) -> None:
+    assert "run the end-to-end tests first" in check([tmp_path / "none"])[0]
+
+
+def test_reads_are_not_writes(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    log.write_text("\n".join(event(verb, "pods") for verb in ("get", "list", "watch", "create", "delete")))
+    assert [call.verb for call in audit.calls(log) if call.writes] == ["create", "delete"]
