@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.embedded.runtime.cdi import CdiCache
-from device_plugin.embedded.runtime.containers import ContainerSpec, CreateError
+from device_plugin.embedded.runtime.containers import ContainerSpec, CreateError, StartError
 from device_plugin.embedded.runtime.process_groups import ProcessGroups
 from device_plugin.embedded.runtime.processes import LAUNCHER, ProcessRuntime
 from tests.requirement import require
@@ -139,25 +139,37 @@ def test_the_root_is_a_containers(machine: Machine) -> None:
     assert output.endswith("writable\n")
 
 
-def test_a_pods_own_environment_wins(machine: Machine) -> None:
-    machine.define(env=["A=device", "B=device", "C=device"])
-    output = machine.run("echo $A $B $C", env={"A": "pod"}, plugin_env={"A": "plugin", "B": "plugin"})
-    assert output == "pod plugin device\n"
+def test_cdi_overrides_a_pods_own_environment_which_overrides_a_plugins(machine: Machine) -> None:
+    machine.define(env=["A=device"])
+    output = machine.run(
+        "echo $A $B $C",
+        env={"A": "pod", "B": "pod"},
+        plugin_env={"A": "plugin", "B": "plugin", "C": "plugin"},
+    )
+    assert output == "device pod plugin\n"
 
 
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
         ({"mounts": [mount(Path("/no/such/file"), "/x", "ro")]}, "failed to stat /no/such/file"),
-        ({"deviceNodes": [{"path": "/dev/kfd", "hostPath": "/no/kfd"}]}, "failed to stat /no/kfd"),
         ({"mounts": [mount(Path("/etc/hosts"), "/x", "odd")]}, "mount option odd is not known"),
     ],
 )
-def test_what_cannot_be_mounted_fails_the_creation(machine: Machine, edits: dict, message: str) -> None:
+def test_what_cannot_be_mounted_fails_the_start(machine: Machine, edits: dict, message: str) -> None:
     machine.define(**edits)
-    with pytest.raises(CreateError, match=message) as caught:
+    with pytest.raises(StartError, match=message) as caught:
+        machine.run("true")
+    assert caught.value.reason == "RunContainerError"
+    assert machine.runtime.containers() == [caught.value.container]
+
+
+def test_a_device_node_that_is_not_there_fails_the_creation(machine: Machine) -> None:
+    machine.define(deviceNodes=[{"path": "/dev/kfd", "hostPath": "/no/kfd"}])
+    with pytest.raises(CreateError, match='failed to stat CDI host device "/no/kfd"') as caught:
         machine.run("true")
     assert caught.value.reason == "CreateContainerError"
+    assert not machine.runtime.containers()
 
 
 def test_an_unresolvable_device_fails_the_creation(machine: Machine) -> None:
@@ -166,9 +178,9 @@ def test_an_unresolvable_device_fails_the_creation(machine: Machine) -> None:
 
 
 def test_a_program_that_cannot_be_executed_fails_the_start(machine: Machine) -> None:
-    with pytest.raises(CreateError, match='exec: "/etc": Permission denied') as caught:
+    with pytest.raises(StartError, match='exec: "/etc": Permission denied') as caught:
         machine.runtime.create(container("/etc"))
-    assert caught.value.reason == "RunContainerError"
+    assert caught.value.container.exit_code == 128
 
 
 def test_exit_codes_are_those_of_the_program(machine: Machine) -> None:
