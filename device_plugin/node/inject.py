@@ -2,7 +2,9 @@
 
 CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each name (two files with one
 device cancel each other), written by rename. Every mount source lies in the folder of the container that it is for, so
-a stale spec of a reused name points at nothing and creation fails.
+a stale spec of a reused name points at nothing. Each spec names a device node there as well: the runtime looks for that
+one before there is a container, and the kubelet tries again, whereas a mount that fails counts as a failed start, after
+which a pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
 """
 
 import filecmp
@@ -11,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from device_plugin.core.masks import unit_mask
@@ -24,6 +27,8 @@ CDI_VERSION = "0.6.0"
 READ_ONLY = ["ro", "bind", "nosuid", "nodev"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 COUNTS = "/etc/vgpu"
+# A FIFO that nobody opens: the one kind of device node that needs no privilege to make.
+PRESENT = "present"
 CONFIG = "vgpu.conf"
 MIB = 1 << 20
 
@@ -86,7 +91,7 @@ class Injector:
         ]
         devices = self._cards.devices([locals_[s.card].found for s in record.slices])
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
-        self._write_spec(name, {"mounts": mounts, "deviceNodes": nodes})
+        self._write_spec(name, record, mounts, nodes)
 
     def carried(self, key: tuple[str, str]) -> bool:
         """True if the files of the container of this key were written before."""
@@ -101,7 +106,7 @@ class Injector:
         tail = resource.rpartition("/")[2]
         path = self._records.folder(*record.key) / f"{tail}.count"
         write_file(path, f"{len(record.tickets[resource])}\n")
-        self._write_spec(name, {"mounts": [_mount(path, f"{COUNTS}/{path.name}")]})
+        self._write_spec(name, record, [_mount(path, f"{COUNTS}/{path.name}")], [])
 
     def withdraw(self, names: Collection[str]) -> None:
         """Remove the specs of these CDI devices."""
@@ -136,7 +141,18 @@ class Injector:
     def _spec(self, name: str) -> Path:
         return self._cdi / f"vgpu-{name}.json"
 
-    def _write_spec(self, name: str, edits: Mapping[str, object]) -> None:
+    def _write_spec(
+        self,
+        name: str,
+        record: Record,
+        mounts: Sequence[Mapping[str, object]],
+        nodes: Sequence[Mapping[str, object]],
+    ) -> None:
+        present = self._records.folder(*record.key) / PRESENT
+        with suppress(FileExistsError):
+            os.mkfifo(present)
+        guard = {"path": f"/dev/vgpu/{name}", "hostPath": str(present), "permissions": "r"}
+        edits = {"mounts": mounts, "deviceNodes": [*nodes, guard]}
         spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": [{"name": name, "containerEdits": edits}]}
         write_file(self._spec(name), json.dumps(spec))
 

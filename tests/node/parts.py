@@ -65,6 +65,7 @@ class Parts:
         self.machine, self.state, self.cdi = folder / "machine", folder / "state", folder / "cdi"
         if not self.machine.exists():
             sim.build(sim.parse(cards), self.machine)
+            sim.add_driver(self.machine)
         library = folder / "libvgpu.so"
         library.write_text("the library\n")
         self.peer = peer

@@ -49,7 +49,21 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     assert (card.uuid, card.mem_bytes >> 20, card.mask) == (parts.uuids[1], 4092, 0b111)
     assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
     minor = parts.inventory()[parts.uuids[1]].found.render_minor
-    assert [target for _, target in parts.spec(MEM, T4).devices] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
+    *cards, (_, guard) = parts.spec(MEM, T4).devices
+    assert [target for _, target in cards] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
+    assert guard.startswith("/dev/vgpu/")
+
+
+def test_every_spec_names_a_device_node_in_the_containers_own_folder(parts: Parts) -> None:
+    """The runtime misses it before there is a container: then even a pod that never restarts is tried again."""
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
+    tickets = {MEM: T4, CORES: C3}
+    parts.hold(pod, tickets)
+    for resource in tickets:
+        parts.allocator.pre_start(resource, tickets[resource])
+        source, _ = parts.spec(resource, tickets[resource]).devices[-1]
+        assert Path(source).is_fifo()
+        assert f"/slices/{pod.uid}/main/" in source
 
 
 def test_every_file_is_mounted_read_only_but_the_region(parts: Parts) -> None:
