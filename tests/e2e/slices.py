@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from vgpu_runtime import config
 
@@ -27,9 +28,8 @@ def inventory(node: str) -> dict[str, Any]:
 
 def cards() -> dict[str, dict[str, Any]]:
     """Every card of the cluster by uuid, with its node's name under `node`."""
-    nodes = [node["metadata"]["name"] for node in Kubectl().items("nodes")]
     return {
-        card["uuid"]: {**card, "node": node} for node in nodes for card in inventory(node).get("cards", [])
+        card["uuid"]: {**card, "node": node} for node in nodes.names() for card in inventory(node)["cards"]
     }
 
 

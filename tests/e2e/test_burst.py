@@ -10,7 +10,7 @@ from tests.e2e.slices import Held, cards, check_disjoint, held
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
-PODS = 120
+PODS_PER_CARD = 10
 MIB = 1 << 20
 # What the allocator says, or kube-scheduler itself where a node's tickets do not suffice.
 WHY = r"lack (memory|core groups)|hold their most slices|Insufficient hygon.com/dcu"
@@ -62,7 +62,7 @@ def fitting(waiting: list[Any], slices: list[Held]) -> list[str]:
 
 
 def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Random) -> None:
-    sizes = [rng.choice(SIZES) for _ in range(PODS)]
+    sizes = [rng.choice(SIZES) for _ in range(PODS_PER_CARD * len(cards()))]
     kubectl.create(*(slice_pod(f"p{i}", mem, cores) for i, (mem, cores) in enumerate(sizes)))
     found = eventually(lambda: settled(kubectl), 180)
     assert found, kubectl("get", "pods")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e import service
+from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.slices import held
@@ -13,7 +13,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import pod, slice_pod
 
 NODE = "n1"
-HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
+HERE = nodes.on(NODE)
 WHOLE_NODE = 4 * 16
 DEAF = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"]
 

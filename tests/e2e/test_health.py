@@ -2,20 +2,18 @@
 
 from typing import Any
 
-from tests.e2e import service
+from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import held, inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
 
-NODE = "n1"
-HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}}
 MEM = "hygon.com/dcu-mem"
 
 
 def simulate(verb: str, uuid: str) -> None:
     service.SYSTEM.inside(
-        service.agent(NODE),
+        service.agent(nodes.first()),
         "vgpu",
         "simulate",
         verb,
@@ -34,33 +32,34 @@ def health(kubectl: Kubectl, pod: str) -> set[str]:
 
 
 def units() -> int:
-    return int(Kubectl().json("get", "node", NODE)["status"]["allocatable"][MEM])
+    return int(Kubectl().json("get", "node", nodes.first())["status"]["allocatable"][MEM])
 
 
 def healthy_metric(uuid: str) -> str:
-    lines = service.SYSTEM.metrics(service.agent(NODE), service.AGENT_PORT).splitlines()
+    lines = service.SYSTEM.metrics(service.agent(nodes.first()), service.AGENT_PORT).splitlines()
     (line,) = (line for line in lines if line.startswith("vgpu_card_healthy") and uuid in line)
     return line.split()[-1]
 
 
 def test_a_sick_card_shows_everywhere_and_recovers(kubectl: Kubectl) -> None:
-    first, second = [card["uuid"] for card in inventory(NODE)["cards"]][:2]
+    sick, well = inventory(nodes.first())["cards"][:2]
+    first, second = sick["uuid"], well["uuid"]
     for name, card in (("on-sick", first), ("on-well", second)):
-        body = slice_pod(name, mem=4, cores=15, **HERE)
+        body = slice_pod(name, mem=4, cores=15, **nodes.on(nodes.first()))
         body["metadata"]["annotations"] = {"vgpu.io/card-uuid": card}
         kubectl.create(body)
     kubectl.running("on-sick", "on-well")
     full = units()
     simulate("sick", first)
     try:
-        assert eventually(lambda: units() == full - 16, 60), units()
-        assert [card["healthy"] for card in inventory(NODE)["cards"]].count(False) == 1
+        assert eventually(lambda: units() == full - sick["units"], 60), units()
+        assert [card["healthy"] for card in inventory(nodes.first())["cards"]].count(False) == 1
         assert healthy_metric(first) == "0.0"
         assert healthy_metric(second) == "1.0"
-        assert eventually(lambda: any(first in event for event in Kubectl().events(NODE)), 30)
+        assert eventually(lambda: any(first in event for event in Kubectl().events(nodes.first())), 30)
         assert eventually(lambda: "Unhealthy" in health(kubectl, "on-sick"), 60)
         assert "Unhealthy" not in health(kubectl, "on-well")
-        refused = slice_pod("refused", mem=4, cores=15, **HERE)
+        refused = slice_pod("refused", mem=4, cores=15, **nodes.on(nodes.first()))
         refused["metadata"]["annotations"] = {"vgpu.io/card-uuid": first}
         kubectl.create(refused)
         assert eventually(lambda: any("unhealthy" in event for event in kubectl.events("refused")), 30)

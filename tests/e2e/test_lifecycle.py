@@ -9,7 +9,7 @@ import pytest
 
 from hack.testbed.cluster import PROJECT
 from hack.testbed.previous import TAG
-from tests.e2e import service
+from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.slices import Held, check_disjoint, held, inventory
@@ -21,7 +21,6 @@ from tests.requirement import require
 pytestmark = pytest.mark.disturbs
 OVERLAY = "manifests/overlays/simulated"
 ANYWHERE = Kubectl("")
-NODES = ("n1", "n2", "n3")
 IMPORT = (
     "ctr",
     "--address",
@@ -42,7 +41,7 @@ def apply(source: Path = PROJECT, tag: str = "") -> None:
     ANYWHERE("apply", "--filename", "-", given=text)
     for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
         service.SYSTEM("rollout", "status", workload, "--timeout=180s")
-    assert eventually(lambda: all(inventory(node).get("serving") for node in NODES), 30)
+    assert eventually(lambda: all(inventory(node).get("serving") for node in nodes.names()), 30)
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def previous(machines: Machines) -> tuple[Path, str]:
     require(named, "needs the image of the previous commit, which make e2e builds")
     assert named
     source, _, archive = named.partition(":")
-    for node in NODES:
+    for node in nodes.names():
         machines.run(node, *IMPORT, archive)
     return Path(source), TAG
 
@@ -82,7 +81,8 @@ def ledger_has(kubectl: Kubectl, *names: str) -> bool:
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.timeout(420)
-def test_slices_outlive_the_product_and_are_taken_up_again(kubectl: Kubectl) -> None:
+def test_slices_outlive_the_product_and_are_taken_up_again(kubectl: Kubectl, machines: Machines) -> None:
+    assert machines, "nobody else's cluster is to lose the product"
     fill(kubectl, "a", "b", "c")
     before = sitting(kubectl)
     ANYWHERE("delete", "--kustomize", str(PROJECT / OVERLAY), "--timeout=120s")

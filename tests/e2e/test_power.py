@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import check_disjoint, held, inventory
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.disturbs
 NODE = "n2"
 # They wait for the node as long as it takes, where the default is to be evicted.
 STAY = [{"operator": "Exists", "effect": "NoExecute"}, {"operator": "Exists", "effect": "NoSchedule"}]
-HERE = {"nodeSelector": {"kubernetes.io/hostname": NODE}, "tolerations": STAY}
+HERE = {**nodes.on(NODE), "tolerations": STAY}
 
 
 @pytest.mark.timeout(420)

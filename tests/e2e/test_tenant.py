@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import service
+from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
 from tests.e2e.slices import grant, held, inventory
@@ -38,8 +38,9 @@ def jane(kubectl: Kubectl) -> Iterator[Kubectl]:
     kubectl.running("bystander")
 
 
-def forged(uid: str, node: str = "n1") -> str:
+def forged(uid: str) -> str:
     """A grant of all of a card."""
+    node = nodes.first()
     card = inventory(node)["cards"][0]
     slices = [{"card": card["uuid"], "memMiB": card["memMiB"], "cores": list(range(card["coreGroups"]))}]
     return json.dumps({"v": 1, "gen": 1, "pod": uid, "node": node, "containers": {"main": slices}})
@@ -58,7 +59,7 @@ def binding(name: str, kind_path: str, uid: str) -> tuple[str, str]:
     body = {
         "apiVersion": "v1", "kind": "Binding",
         "metadata": {"name": name, "annotations": {"vgpu.io/grant": forged(uid)}},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": nodes.first()},
     }  # fmt: skip
     return kind_path, json.dumps(body)
 
@@ -89,7 +90,7 @@ def test_a_binding_without_a_grant_starts_nothing(jane: Kubectl) -> None:
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": "waits"},
-        "target": {"kind": "Node", "name": "n1"},
+        "target": {"kind": "Node", "name": nodes.first()},
     }
     path = f"/api/v1/namespaces/{jane.namespace}/pods/waits/binding"
     try:
@@ -112,10 +113,10 @@ def test_a_grant_cannot_be_edited_after_binding(jane: Kubectl, kubectl: Kubectl)
 
 def test_an_inventory_cannot_be_forged(jane: Kubectl) -> None:
     with pytest.raises(KubectlError, match=r"forbidden|cannot patch"):
-        jane("annotate", "node", "n1", "--overwrite", "vgpu.io/cards={}")
+        jane("annotate", "node", nodes.first(), "--overwrite", "vgpu.io/cards={}")
     other = Kubectl(user="system:serviceaccount:vgpu-system:vgpu-node")
     with pytest.raises(KubectlError, match="only the vgpu agent on that node"):
-        other("annotate", "node", "n1", "--overwrite", "vgpu.io/cards={}")
+        other("annotate", "node", nodes.first(), "--overwrite", "vgpu.io/cards={}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,23 @@
+"""The nodes with cards, whatever they are called."""
+
+from functools import cache
+from typing import Any
+
+from tests.e2e.kubectl import Kubectl
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All of them, in order."""
+    found = Kubectl().items("nodes", "--selector=vgpu.io/node=true")
+    return tuple(sorted(node["metadata"]["name"] for node in found))
+
+
+def first() -> str:
+    """The one that a test uses when any will do."""
+    return names()[0]
+
+
+def on(node: str) -> dict[str, Any]:
+    """The part of a pod's spec that sends it there."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
