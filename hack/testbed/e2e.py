@@ -21,7 +21,7 @@ from hack.testbed.install import admission, product
 from hack.testbed.layout import Layout
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
-AT_ONCE = 2
+AT_ONCE = 3
 
 
 @dataclass(frozen=True)

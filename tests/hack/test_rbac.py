@@ -51,6 +51,11 @@ def test_a_use_that_no_role_of_ours_covers_is_named(tmp_path: Path) -> None:
     assert "refused: vgpu-node: list pods (vgpu-node)" in lines
 
 
+def test_what_is_refused_while_the_product_is_removed_is_no_difference(tmp_path: Path) -> None:
+    used = (event("get", "nodes"), event("patch", "nodes"))
+    assert compare(tmp_path, *used, event("patch", "nodes", code=403)) == []
+
+
 def test_what_kube_scheduler_does_with_the_same_account_is_its_own_roles_matter(tmp_path: Path) -> None:
     used = (event("get", "nodes"), event("patch", "nodes"))
     assert compare(tmp_path, *used, event("list", "services", agent="kube-scheduler/v1.36.3")) == []
