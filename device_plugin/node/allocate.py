@@ -107,17 +107,27 @@ class Allocator:
 
     def _try(self, resource: str, tickets: frozenset[str]) -> None:
         holder = self._holder(resource, tickets)
-        claim = self._claim(holder, resource, tickets)
-        carried = resource == claim.carrier
+        carrier = claims.carrying(resource, holder.tickets)
+        if resource == carrier:
+            self._carry(holder, carrier)
+        # Otherwise there is nothing to do: the kubelet calls for the carrier as well before each start of the
+        # container, and that call writes what belongs to all of its resources.
+        for ticket in tickets:
+            self._given.get(resource, {}).pop(ticket, None)
+
+    def _carry(self, holder: Holder, carrier: str) -> None:
+        claim = self._claim(holder, carrier, holder.tickets[carrier])
+        if claim.carrier != carrier:
+            raise NotNowError(f"the kubelet does not show its {claim.carrier} yet", waiting=True)
         with self.lock:
-            record = self._admit(claim, resource, tickets)
-            if carried:
-                pipes = self._choose_pipes(record, claim.slices)
-                record = replace(record, slices=claim.slices, pipes=pipes)
+            record = self._admit(claim, holder)
+            record = replace(record, slices=claim.slices, pipes=self._choose_pipes(record, claim.slices))
             try:
-                self._write(record, resource, carried=carried)
+                self._records.put(record)
+                self._injector.carry(record, carrier, self._cards())
             except (OSError, ConfigError) as error:
                 raise NotNowError(f"its files cannot be written: {error}") from error
+        log.info("%s gets %s", _who(record), _shown(record.slices))
 
     def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
         """What the holder may have: what the API server says now, or what we remember while that is silent."""
@@ -136,16 +146,6 @@ class Allocator:
         if known is None or not self._peers.processes.live(known.pod):
             return None
         return known if self._injector.carried(known.key) else None
-
-    def _write(self, record: Record, resource: str, *, carried: bool) -> None:
-        self._records.put(record)
-        for ticket in record.tickets[resource]:
-            self._given.get(resource, {}).pop(ticket, None)
-        if carried:
-            self._injector.carry(record, record.names[resource], self._cards())
-            log.info("%s gets %s", _who(record), _shown(record.slices))
-        else:
-            self._injector.mark(record, record.names[resource], resource)
 
     def _holder(self, resource: str, tickets: frozenset[str]) -> Holder:
         """The one container that holds exactly these tickets."""
@@ -167,26 +167,26 @@ class Allocator:
             self._peers.api.node_event("DuplicateTickets", text)
         raise NotNowError(text)
 
-    def _admit(self, claim: Claim, resource: str, tickets: frozenset[str]) -> Record:
-        """The container's record with these tickets, once nobody is in its way. The lock is held."""
+    def _admit(self, claim: Claim, holder: Holder) -> Record:
+        """The container's record with the tickets that it holds, once nobody is in its way. The lock is held."""
         cards = {uuid: local.card for uuid, local in self._known(claim.pod_slices).items()}
         standing = rival(claim.pod, claim.pod_slices, cards, self._records.all(), self._alive)
         if standing is not None:
             raise NotNowError(
                 f"its slice is still held by {_who(standing)}: waiting until that is gone", waiting=True
             )
-        name = cdi_name(resource, tickets)
-        self._evict(*claim.key, name)
+        tickets = claims.of_family(claim.carrier, holder.tickets)
+        names = {resource: cdi_name(resource, held) for resource, held in tickets.items()}
+        for name in names.values():
+            self._evict(*claim.key, name)
         before = self._records.get(*claim.key)
-        if before is not None and before.names.get(resource, name) != name:
-            # A kubelet that lost its checkpoint gives other tickets: nothing may be left under the old name.
+        if before is not None and before.names != names:
+            # A kubelet that lost its checkpoint gives other tickets: nothing may be left under the old names.
             self._remove(before)
             before = None
-        record = before or Record(claim.pod, claim.namespace, claim.pod_name, claim.container, claim.slices)
+        record = before or Record(claim.pod, claim.namespace, claim.pod_name, claim.container)
         return replace(
-            record,
-            names={**record.names, resource: name},
-            tickets={**record.tickets, resource: tuple(sorted(tickets))},
+            record, names=names, tickets={resource: tuple(sorted(held)) for resource, held in tickets.items()}
         )
 
     def _evict(self, pod: str, container: str, name: str) -> None:

@@ -1,6 +1,6 @@
 """Claims: what the holder of some tickets may have, from its pod's grant, or from our own record of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from device_plugin.core.errors import AnnotationError, VgpuError
@@ -97,10 +97,19 @@ def from_records(
     )
 
 
-def carrying(resource: str, asked: Mapping[str, str]) -> str:
+def carrying(resource: str, asked: Container[str]) -> str:
     """Of the resources that a container has `asked`, the first of (whole, mem, cores): it carries the slices."""
+    return next((each for each in _family(resource) if each in asked), resource)
+
+
+def of_family(resource: str, tickets: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
+    """The tickets of this resource and of those that go with it; a container may hold other plugins' as well."""
+    return {each: tickets[each] for each in _family(resource) if each in tickets}
+
+
+def _family(resource: str) -> Iterable[str]:
     prefix = resource.removesuffix("-mem").removesuffix("-cores")
-    return next((prefix + suffix for suffix in suffixes() if prefix + suffix in asked), resource)
+    return (prefix + suffix for suffix in suffixes())
 
 
 def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[Slice, ...]:

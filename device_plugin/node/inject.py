@@ -1,10 +1,11 @@
 """Inject: the files of a grant, and the CDI spec through which the runtime brings them into the container.
 
-CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each name (two files with one
-device cancel each other), written by rename. Every mount source lies in the folder of the container that it is for, so
-a stale spec of a reused name points at nothing. Each spec names a device node there as well: the runtime looks for that
-one before there is a container, and the kubelet tries again, whereas a mount that fails counts as a failed start, after
-which a pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
+CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each container, with a device for
+each of its names (two files with one device cancel each other), written by rename: after each change a runtime reads
+every file of the folder again, so there are as few as can be. Every mount source lies in the folder of the container
+that it is for, so a stale spec of a reused name points at nothing. Each device names a device node there as well: the
+runtime looks for that one before there is a container, and the kubelet tries again. A mount that fails counts as a
+failed start, after which a pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
 """
 
 import filecmp
@@ -64,8 +65,13 @@ class Injector:
             fresh.chmod(0o755)
             fresh.replace(self._copy)
 
-    def carry(self, record: Record, name: str, locals_: Mapping[str, LocalCard]) -> None:
-        """Write the container's files, then the spec that mounts them under the CDI device `name`."""
+    def carry(self, record: Record, carrier: str, locals_: Mapping[str, LocalCard]) -> None:
+        """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
+
+        The devices of its other resources tell how many tickets it holds. They mount a file too, though a variable
+        would do: were such a name the next holder's carrier, a stale spec without a mount would let that container
+        start without its slice.
+        """
         folder = self._records.folder(*record.key)
         limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
         write_file(
@@ -91,22 +97,19 @@ class Injector:
         ]
         devices = self._cards.devices([locals_[s.card].found for s in record.slices])
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
-        self._write_spec(name, record, mounts, nodes)
+        with suppress(FileExistsError):
+            os.mkfifo(folder / PRESENT)
+        edits = {record.names[carrier]: self._guarded(record, carrier, mounts, nodes)}
+        for resource in record.names.keys() - {carrier}:
+            counts = folder / f"{resource.rpartition('/')[2]}.count"
+            write_file(counts, f"{len(record.tickets[resource])}\n")
+            mount = _mount(counts, f"{COUNTS}/{counts.name}")
+            edits[record.names[resource]] = self._guarded(record, resource, [mount], [])
+        self._publish(record.names[carrier], edits)
 
     def carried(self, key: tuple[str, str]) -> bool:
         """True if the files of the container of this key were written before."""
         return (self._records.folder(*key) / CONFIG).exists()
-
-    def mark(self, record: Record, name: str, resource: str) -> None:
-        """Write the spec of a resource that carries nothing: how many tickets of it the container holds.
-
-        A file, though a variable would do: were the name the next holder's carrier, a stale spec without a mount
-        would let that container start without its slice.
-        """
-        tail = resource.rpartition("/")[2]
-        path = self._records.folder(*record.key) / f"{tail}.count"
-        write_file(path, f"{len(record.tickets[resource])}\n")
-        self._write_spec(name, record, [_mount(path, f"{COUNTS}/{path.name}")], [])
 
     def withdraw(self, names: Collection[str]) -> None:
         """Remove the specs of these CDI devices."""
@@ -141,20 +144,24 @@ class Injector:
     def _spec(self, name: str) -> Path:
         return self._cdi / f"vgpu-{name}.json"
 
-    def _write_spec(
+    def _guarded(
         self,
-        name: str,
         record: Record,
+        resource: str,
         mounts: Sequence[Mapping[str, object]],
         nodes: Sequence[Mapping[str, object]],
-    ) -> None:
+    ) -> Mapping[str, object]:
         present = self._records.folder(*record.key) / PRESENT
-        with suppress(FileExistsError):
-            os.mkfifo(present)
-        guard = {"path": f"/dev/vgpu/{name}", "hostPath": str(present), "permissions": "r"}
-        edits = {"mounts": mounts, "deviceNodes": [*nodes, guard]}
-        spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": [{"name": name, "containerEdits": edits}]}
-        write_file(self._spec(name), json.dumps(spec))
+        guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present), "permissions": "r"}
+        return {"mounts": mounts, "deviceNodes": [*nodes, guard]}
+
+    def _publish(self, name: str, edits: Mapping[str, Mapping[str, object]]) -> None:
+        devices = [{"name": each, "containerEdits": edit} for each, edit in sorted(edits.items())]
+        text = json.dumps({"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices})
+        # What an agent of before wrote for one of the other names alone would cancel the device out.
+        self.withdraw(edits.keys() - {name})
+        if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
+            write_file(self._spec(name), text)
 
 
 def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:

@@ -116,8 +116,10 @@ class Parts:
 
     def spec(self, resource: str, tickets: Sequence[str]) -> Edits:
         """What a runtime reads for these tickets, now."""
-        name = cdi_name(resource, tickets)
-        return read_spec((self.cdi / f"vgpu-{name}.json").read_text())[f"vgpu.io/slice={name}"]
+        name = f"vgpu.io/slice={cdi_name(resource, tickets)}"
+        specs = (read_spec(path.read_text()) for path in self.cdi.glob("vgpu-*.json"))
+        (found,) = (spec[name] for spec in specs if name in spec)
+        return found
 
     def left(self) -> list[Path]:
         """Every file of a slice or a spec that is on the disk."""

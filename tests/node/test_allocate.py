@@ -54,6 +54,15 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     assert guard.startswith("/dev/vgpu/")
 
 
+def test_nothing_is_written_until_the_kubelet_shows_the_resource_that_carries_the_slice(parts: Parts) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
+    parts.hold(pod, {CORES: C3})
+    parts.allocator.stop()
+    with pytest.raises(NotNowError, match=r"does not show its hygon\.com/dcu-mem yet"):
+        parts.allocator.pre_start(CORES, C3)
+    assert parts.left() == []
+
+
 def test_every_spec_names_a_device_node_in_the_containers_own_folder(parts: Parts) -> None:
     """The runtime misses it before there is a container: then even a pod that never restarts is tried again."""
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
@@ -182,7 +191,7 @@ def test_a_container_that_comes_back_with_other_tickets_leaves_no_spec_of_the_ol
         parts.hold(pod, tickets)
         for resource, ids in tickets.items():
             parts.allocator.pre_start(resource, ids)
-    assert len(list(parts.cdi.glob("vgpu-*.json"))) == 2
+    assert len(list(parts.cdi.glob("vgpu-*.json"))) == 1
     assert all(sources_exist(parts.spec(resource, ids)) for resource, ids in new.items())
     parts.end(pod)
     parts.reclaimer.sweep()
