@@ -25,19 +25,21 @@ def rival(
     clash if they share a core group, or if all slices of a card exceed its memory or its slice count.
     """
     others = [record for record in records if record.pod != pod]
-    living = {uid: alive(uid) for uid in {r.pod for r in others if _same_card(r, wanted)}}
     for uuid in sorted({s.card for s in wanted}):
         own = [s for s in wanted if s.card == uuid]
-        beside = [(r, s) for r in others if living.get(r.pod) for s in r.slices if s.card == uuid]
+        beside = [(r, s) for r in others for s in r.slices if s.card == uuid]
         cores = core_mask(core for s in own for core in s.cores)
         for record, held in beside:
-            if core_mask(held.cores) & cores:
+            if core_mask(held.cores) & cores and alive(record.pod):
                 return record
-        memory = sum(s.mem_mib for s in own) + sum(held.mem_mib for _, held in beside)
-        if beside and (memory > cards[uuid].mem_mib or len(own) + len(beside) > cards[uuid].max_slices):
-            return beside[-1][0]
+        # To ask who lives is to look through cgroups: only where it makes a difference.
+        if _exceeds(cards[uuid], own, beside):
+            beside = [(r, s) for r, s in beside if alive(r.pod)]
+            if beside and _exceeds(cards[uuid], own, beside):
+                return beside[-1][0]
     return None
 
 
-def _same_card(record: Record, wanted: Sequence[Slice]) -> bool:
-    return bool({s.card for s in record.slices} & {s.card for s in wanted})
+def _exceeds(card: Card, own: Sequence[Slice], beside: Sequence[tuple[Record, Slice]]) -> bool:
+    memory = sum(s.mem_mib for s in own) + sum(held.mem_mib for _, held in beside)
+    return memory > card.mem_mib or len(own) + len(beside) > card.max_slices
