@@ -81,6 +81,9 @@ def _submit(api: Api) -> list[Object]:
     pods = list(yaml.safe_load_all(text))
     for pod in pods:
         api.create(pod)
+        name = pod["metadata"]["name"]
+        if name in FITTING:  # one after another: who shares a card with whom is part of the story
+            _until(f"{name} to be placed", partial(_granted, api, name))
     return pods
 
 
@@ -118,8 +121,13 @@ def _running(api: Api, name: str) -> Grant | None:
     pod = api.pod(name)
     if pod is None or pod["status"].get("phase") == "Failed":
         raise BrokenPromiseError(f"{name} failed: {(pod or {}).get('status')}")
+    return _granted(api, name) if pod["status"].get("phase") == "Running" else None
+
+
+def _granted(api: Api, name: str) -> Grant | None:
+    pod = api.pod(name) or {"metadata": {}}
     text = pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
-    return Grant.decode(text) if text and pod["status"].get("phase") == "Running" else None
+    return Grant.decode(text) if text else None
 
 
 def _slice(grant: Grant) -> Slice:

@@ -9,6 +9,7 @@ only pods that may have failed are those that the kubelet admitted while an agen
 """
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -117,10 +118,10 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
     for node in NODES:
         known = {path.parent.name for path in _slices(cluster, node)}
         found += [f"node {node}: files of pod {uid} are left" for uid in sorted(known - live)]
-        specs = len(list(cluster.kubelets[node].cdi_dir.glob("vgpu-*.json")))
+        devices = sum(map(_devices, cluster.kubelets[node].cdi_dir.glob("vgpu-*.json")))
         names = sum(len(_asked(pod)) for pod in pods if pod["spec"].get("nodeName") == node)
-        if specs != names:
-            found.append(f"node {node}: {specs} CDI specs for {names} resources of running containers")
+        if devices != names:
+            found.append(f"node {node}: {devices} CDI devices for {names} resources of running containers")
     ledgers = [_ledger(replica.service.addresses["extender"]) for replica in cluster.replicas]
     held = {pod["metadata"]["uid"] for pod in pods}
     for replica, ledger in zip(cluster.replicas, ledgers, strict=True):
@@ -152,6 +153,13 @@ def _grants(pods: Sequence[Object]) -> list[str]:
     return found + [
         f"core group {core} of {card} is granted {n} times" for (card, core), n in masks.items() if n > 1
     ]
+
+
+def _devices(spec: Path) -> int:
+    try:
+        return len(json.loads(spec.read_text())["devices"])
+    except FileNotFoundError:  # withdrawn just now
+        return 0
 
 
 def _asked(pod: Object) -> list[str]:
