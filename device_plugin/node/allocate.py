@@ -77,6 +77,12 @@ class Allocator:
         since = time.monotonic() - seconds
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
+    def remove(self, record: Record) -> None:
+        """Take back all that a container was given; it is gone. The caller holds the lock."""
+        self._injector.withdraw(record.names.values())
+        self._records.forget(*record.key)
+        self._pipes.left(record.pipes)
+
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
         wanted = frozenset(tickets)
@@ -182,7 +188,7 @@ class Allocator:
         before = self._records.get(*claim.key)
         if before is not None and before.names != names:
             # A kubelet that lost its checkpoint gives other tickets: nothing may be left under the old names.
-            self._remove(before)
+            self.remove(before)
             before = None
         record = before or Record(claim.pod, claim.namespace, claim.pod_name, claim.container)
         return replace(
@@ -195,11 +201,7 @@ class Allocator:
             if name in other.names.values() and other.key != (pod, container):
                 if other.pod != pod and self._alive(other.pod):
                     raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
-                self._remove(other)
-
-    def _remove(self, record: Record) -> None:
-        self._injector.withdraw(record.names.values())
-        self._records.forget(*record.key)
+                self.remove(other)
 
     def _known(self, wanted: Sequence[Slice]) -> Mapping[str, LocalCard]:
         cards = self._cards()

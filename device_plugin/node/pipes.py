@@ -4,7 +4,7 @@ The driver needs about a second to let go of a pipe, so one that a slice has lef
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from vgpu_runtime import vdev
 
@@ -17,8 +17,11 @@ class Pipes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: dict[str, int] = {}
-        self._left: dict[tuple[str, int], float | None] = {}
-        """When a pipe was first seen without its slice; None while it has one."""
+        self._left: dict[tuple[str, int], float] = {}
+
+    def left(self, pipes: Mapping[str, int]) -> None:
+        """A slice has just left these pipes, by card."""
+        self._left.update(dict.fromkeys(pipes.items(), self._clock()))
 
     def take(self, card: str, live: Collection[int], previous: int | None = None) -> int | None:
         """A pipe that no slice of the card has now or had a second ago; None if there is none at this moment.
@@ -27,20 +30,12 @@ class Pipes:
         """
         now = self._clock()
         if previous is not None:
-            self._left.setdefault((card, previous), None)
-        for pipe in range(vdev.MAX_SLICES):
-            key = card, pipe
-            if pipe in live:
-                self._left[key] = None
-            elif key in self._left and self._left[key] is None:
-                self._left[key] = now
+            self._left.setdefault((card, previous), now)
         resting = [
-            pipe
-            for (on, pipe), since in self._left.items()
-            if on == card and since is not None and now - since < REST_SECONDS
+            pipe for (on, pipe), since in self._left.items() if on == card and now - since < REST_SECONDS
         ]
         taken = vdev.free_pipe([*live, *resting], self._last.get(card))
         if taken is not None:
             self._last[card] = taken
-            self._left[card, taken] = None
+            self._left.pop((card, taken), None)
         return taken

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from device_plugin.core.pods import Pod
+from device_plugin.node.allocate import Allocator
 from device_plugin.node.inject import Injector
 from device_plugin.node.ports import Processes
 from device_plugin.node.records import Records
@@ -43,7 +44,7 @@ class ActivePods:
 
 
 class Reclaimer:
-    """Removes what belongs to pods that have ended and whose processes are gone. `lock` is the allocator's."""
+    """Removes what belongs to pods that have ended and whose processes are gone."""
 
     def __init__(
         self,
@@ -51,13 +52,13 @@ class Reclaimer:
         injector: Injector,
         pods: ActivePods,
         processes: Processes,
-        lock: threading.Lock,
+        allocator: Allocator,
     ) -> None:
         self._records = records
         self._injector = injector
         self._pods = pods
         self._processes = processes
-        self._lock = lock
+        self._allocator = allocator
 
     def sweep(self) -> int:
         """Remove all that can go now; returns how many containers that were. Does nothing before the first list."""
@@ -66,14 +67,13 @@ class Reclaimer:
         ended = [r for r in self._records.all() if not self._counts(r.pod)]
         removed = 0
         for record in ended:
-            with self._lock:
+            with self._allocator.lock:
                 # A container that was prepared meanwhile is another one, whatever its tickets.
                 if self._counts(record.pod):
                     continue
                 now = self._records.get(*record.key)
                 if now is not None:
-                    self._injector.withdraw(now.names.values())
-                    self._records.forget(*now.key)
+                    self._allocator.remove(now)
                     removed += 1
                     log.info(
                         "pod %s/%s container %s is gone, so are its files",
@@ -92,7 +92,7 @@ class Reclaimer:
 
     def sweep_strays(self) -> None:
         """Remove specs of ours that no record names."""
-        with self._lock:
+        with self._allocator.lock:
             self._injector.withdraw(self._injector.strays())
 
     def _counts(self, pod: str) -> bool:

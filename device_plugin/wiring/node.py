@@ -75,7 +75,7 @@ class Service:
         self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
         self._plugins = kubelet / "device-plugins"
         advertiser = Advertiser(self._plugin, self._plugins / "kubelet.sock", self._records, self._allocator)
-        reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator.lock)
+        reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator)
         self._preflight = Preflight(self._api, Path(settings.cdi_dir), state, kubelet, processes.problem)
         self._agent = Agent(
             self._inventory, advertiser, Publisher(self._api), reclaimer,

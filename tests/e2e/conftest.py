@@ -4,17 +4,44 @@ The cluster has the overlay `simulated`. What a test does to the machines themse
 """
 
 import os
+import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
 from tests.e2e.waiting import eventually
 
 if os.environ.get("VGPU_E2E") != "true":
     collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the cluster looked like goes with each failure: the cluster is gone when it is read."""
+    report = yield
+    made = item.funcargs.get("kubectl") if isinstance(item, pytest.Function) else None
+    if report.failed and isinstance(made, Kubectl):
+        for title, command in (
+            ("pods", ("get", "pods", "--output", "wide")),
+            ("events", ("get", "events", "--sort-by=.lastTimestamp")),
+        ):
+            for looked in (made, Kubectl("vgpu-system")):
+                report.sections.append((f"{title} of {looked.namespace}", _told(looked, *command)))
+        for part in ("node", "cluster"):
+            label = f"--selector=app.kubernetes.io/component={part}"
+            logs = _told(Kubectl("vgpu-system"), "logs", label, "--all-containers", "--prefix", "--tail=60")
+            report.sections.append((f"logs of the {part} service", logs))
+    return report
+
+
+def _told(kubectl: Kubectl, *command: str) -> str:
+    try:
+        return kubectl(*command)
+    except (KubectlError, subprocess.TimeoutExpired) as error:
+        return str(error)
 
 
 @pytest.fixture

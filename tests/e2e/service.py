@@ -22,6 +22,12 @@ def agent(node: str) -> str:
     return str(pod["metadata"]["name"])
 
 
+def restarts(node: str) -> int:
+    """How often the agent on a node was started again, if it is Ready; -1 if it is not."""
+    (status,) = SYSTEM.pod(agent(node))["status"]["containerStatuses"]
+    return int(status["restartCount"]) if status["ready"] else -1
+
+
 def replicas() -> list[str]:
     """The pods of the cluster service that are not on their way out."""
     pods = SYSTEM.items("pods", "--selector=app.kubernetes.io/component=cluster")
