@@ -25,9 +25,9 @@ from vgpu_runtime import config, paths, region, vdev
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
-READ_ONLY = ["ro", "bind", "nosuid", "nodev"]
+# Only what a tenant can write needs more; every word counts, because a runtime reads all specs after each change.
+READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
-COUNTS = "/etc/vgpu"
 # A FIFO that nobody opens: the one kind of device node that needs no privilege to make.
 PRESENT = "present"
 CONFIG = "vgpu.conf"
@@ -68,9 +68,7 @@ class Injector:
     def carry(self, record: Record, carrier: str, locals_: Mapping[str, LocalCard]) -> None:
         """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
 
-        The devices of its other resources tell how many tickets it holds. They mount a file too, though a variable
-        would do: were such a name the next holder's carrier, a stale spec without a mount would let that container
-        start without its slice.
+        The devices of its other resources bring nothing along but their guard, for an edit cannot be empty.
         """
         folder = self._records.folder(*record.key)
         limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
@@ -99,12 +97,11 @@ class Injector:
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         with suppress(FileExistsError):
             os.mkfifo(folder / PRESENT)
-        edits = {record.names[carrier]: self._guarded(record, carrier, mounts, nodes)}
-        for resource in record.names.keys() - {carrier}:
-            counts = folder / f"{resource.rpartition('/')[2]}.count"
-            write_file(counts, f"{len(record.tickets[resource])}\n")
-            mount = _mount(counts, f"{COUNTS}/{counts.name}")
-            edits[record.names[resource]] = self._guarded(record, resource, [mount], [])
+        edits = {
+            record.names[resource]: self._guarded(record, resource)
+            for resource in record.names.keys() - {carrier}
+        }
+        edits[record.names[carrier]] = {"mounts": mounts, **self._guarded(record, carrier, nodes)}
         self._publish(record.names[carrier], edits)
 
     def carried(self, key: tuple[str, str]) -> bool:
@@ -145,15 +142,11 @@ class Injector:
         return self._cdi / f"vgpu-{name}.json"
 
     def _guarded(
-        self,
-        record: Record,
-        resource: str,
-        mounts: Sequence[Mapping[str, object]],
-        nodes: Sequence[Mapping[str, object]],
+        self, record: Record, resource: str, nodes: Sequence[Mapping[str, object]] = ()
     ) -> Mapping[str, object]:
         present = self._records.folder(*record.key) / PRESENT
         guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present), "permissions": "r"}
-        return {"mounts": mounts, "deviceNodes": [*nodes, guard]}
+        return {"deviceNodes": [*nodes, guard]}
 
     def _publish(self, name: str, edits: Mapping[str, Mapping[str, object]]) -> None:
         devices = [{"name": each, "containerEdits": edit} for each, edit in sorted(edits.items())]

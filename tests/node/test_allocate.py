@@ -33,7 +33,8 @@ def mib(edits: Edits) -> list[int]:
 
 
 def sources_exist(edits: Edits) -> bool:
-    return all(Path(mount.source).exists() for mount in edits.mounts)
+    sources = [mount.source for mount in edits.mounts] + [host for host, _ in edits.devices]
+    return all(Path(source).exists() for source in sources)
 
 
 @pytest.mark.parametrize("order", [(MEM, CORES), (CORES, MEM)])
@@ -85,7 +86,7 @@ def test_every_file_is_mounted_read_only_but_the_region(parts: Parts) -> None:
     }
     assert "/etc/vdev/docker/vdev0.conf" in mounts
     for mount in mounts.values():
-        assert {"bind", "nosuid", "nodev"} <= set(mount.options)
+        assert "ro" in mount.options or {"nosuid", "nodev", "noexec"} <= set(mount.options)
         assert Path(mount.source).is_file()
         assert f"/slices/{pod.uid}/main/" in mount.source
         assert Path(mount.source).stat().st_mode & 0o022 == (0o022 if mount.target.endswith("usage") else 0)

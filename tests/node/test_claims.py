@@ -54,9 +54,7 @@ def test_a_container_restarts_with_its_own_slice(parts: Parts, order: tuple[str,
         parts.allocator.pre_start(resource, TICKETS[resource])
     (card,) = config.parse(config_of(parts.spec(MEM, TICKETS[MEM]))).cards
     assert (card.uuid, card.mem_bytes, card.mask) == (parts.uuids[0], 2046 << 20, 0b11000)
-    assert [mount.target for mount in parts.spec(CORES, TICKETS[CORES]).mounts] == [
-        "/etc/vgpu/dcu-cores.count"
-    ]
+    assert not parts.spec(CORES, TICKETS[CORES]).mounts
 
 
 def refused(parts: Parts, tickets: list[str] = TICKETS[MEM]) -> None:

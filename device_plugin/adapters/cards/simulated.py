@@ -28,10 +28,9 @@ class SimulatedCards(KfdCards):
         return [DeviceNode(node.path, os.devnull) for node in super().devices(cards)]
 
     def extras(self) -> Sequence[Mount]:
-        """The driver, its description of the cards, their sysfs, and the memory account that all processes share."""
-        read_only = ("sys", "driver.conf", DRIVER)
-        mounts = [Mount(str(self._folder / name), f"{INSIDE}/{name}") for name in read_only]
-        return [*mounts, Mount(str(self._folder / "state"), f"{INSIDE}/state", read_only=False)]
+        """The machine, which the driver reads, and in it the memory account that all processes share."""
+        state = Mount(str(self._folder / "state"), f"{INSIDE}/state", read_only=False)
+        return [Mount(str(self._folder), INSIDE), state]
 
     def preloads(self) -> Sequence[str]:
         """The simulated driver."""
