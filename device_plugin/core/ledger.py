@@ -10,6 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.changes import Changes
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.masks import core_mask
 
@@ -67,9 +68,7 @@ class Ledger:
         self._inventories: dict[str, Inventory] = {}
         self._grants: dict[str, Grant] = {}
         self._held: dict[CardKey, dict[str, tuple[Slice, ...]]] = {}
-        # Newest change last, so that an index can catch up by reading from the end.
-        self._changed: dict[str, int] = {}
-        self._version = 0
+        self._changes = Changes()
         self._undo: list[Grant | str] = []
         self._checkpoints = 0
 
@@ -88,25 +87,22 @@ class Ledger:
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._version
+        return self._changes.version
 
     def changed_since(self, version: int) -> Iterator[str]:
         """Nodes that changed after `version`, newest first."""
-        for name in reversed(self._changed):
-            if self._changed[name] <= version:
-                return
-            yield name
+        return self._changes.since(version)
 
     def set_node(self, name: str, inventory: Inventory) -> None:
         """Take a node's inventory; does nothing if it is the same as before."""
         if self._inventories.get(name) != inventory:
             self._inventories[name] = inventory
-            self._touch(name)
+            self._changes.touch(name)
 
     def drop_node(self, name: str) -> None:
         """Forget a node's inventory; grants on it stay held."""
         if self._inventories.pop(name, None) is not None:
-            self._touch(name)
+            self._changes.touch(name)
 
     def nodes(self) -> tuple[str, ...]:
         """Names of the nodes with an inventory, in order."""
@@ -192,7 +188,7 @@ class Ledger:
         for s in grant.slices():
             held = self._held.setdefault((grant.node, s.card), {})
             held[grant.pod] = (*held.get(grant.pod, ()), s)
-        self._touch(grant.node)
+        self._changes.touch(grant.node)
 
     def _take_off(self, grant: Grant) -> None:
         del self._grants[grant.pod]
@@ -201,12 +197,7 @@ class Ledger:
             del held[grant.pod]
             if not held:
                 del self._held[(grant.node, uuid)]
-        self._touch(grant.node)
-
-    def _touch(self, node: str) -> None:
-        self._version += 1
-        self._changed.pop(node, None)
-        self._changed[node] = self._version
+        self._changes.touch(grant.node)
 
     def _state(self, node: str, card: Card) -> CardState:
         slices = [s for held in self._held.get((node, card.uuid), {}).values() for s in held]

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
+from device_plugin.core.hosts import Room
 from device_plugin.core.pods import ContainerKind, Pod
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
@@ -68,13 +69,17 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards."""
+    """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards.
+
+    `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
+    """
 
     pod: str
     containers: tuple[tuple[str, Request], ...]
     models: Selector = Selector()
     uuids: Selector = Selector()
     policy: str = ""
+    host: Room = Room()
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:

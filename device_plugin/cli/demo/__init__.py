@@ -33,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("pod", metavar="POD")
     delete.set_defaults(action=commands.delete)
     actions.add_parser("end", help="end the cluster").set_defaults(action=commands.end)
-    serve = actions.add_parser("serve", help=argparse.SUPPRESS)
-    serve.add_argument("root", type=Path)
-    serve.set_defaults(action=commands.serve)
 
 
 def run(args: argparse.Namespace) -> int:

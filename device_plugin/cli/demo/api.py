@@ -1,6 +1,5 @@
 """The demo's cluster, as a person with kubectl, curl and a browser sees it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import urllib3
@@ -38,13 +37,22 @@ class Api(Person):
         return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def manifests(file: Path) -> Iterator[Object]:
-    """The pods of a YAML file. Raises ApiServerError that names the file."""
+def manifests(file: Path) -> list[Object]:
+    """The pods of a YAML file. Raises ApiServerError that names the file, before the first of them."""
     try:
         documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d is not None]
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ApiServerError(f"{file}: {error}") from None
+    except OSError as error:
+        raise ApiServerError(f"{file}: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ApiServerError(f"{file}: not YAML: {line}{error.problem}") from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise ApiServerError(f"{file}: not YAML: it is no text") from None
+    if not documents:
+        raise ApiServerError(f"{file}: no pod in it")
     for document in documents:
         if not isinstance(document, dict) or document.get("kind") != "Pod":
             raise ApiServerError(f"{file}: the demo cluster runs pods: every document needs `kind: Pod`")
-        yield document
+        if not isinstance(document.get("metadata"), dict) or not isinstance(document.get("spec"), dict):
+            raise ApiServerError(f"{file}: a pod needs `metadata` and `spec`")
+    return documents

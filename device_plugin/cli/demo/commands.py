@@ -10,11 +10,13 @@ from device_plugin.cli.demo import session
 from device_plugin.cli.demo.api import Api, manifests
 from device_plugin.cli.demo.show import Page
 from device_plugin.cli.demo.story import BrokenPromiseError, tell
+from device_plugin.embedded.person import ApiServerError
 from vgpu_runtime.sim import hip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the story on a new cluster; 1 if a promise was broken."""
+    """Tell the story on a new cluster; 1 if a promise was broken. Raises SessionError if one runs already."""
+    session.forbid()
     page = Page(Console())
     page.runtime(_runtime())
     started = time.monotonic()
@@ -51,7 +53,11 @@ def status(_: argparse.Namespace) -> int:
 
 def logs(args: argparse.Namespace) -> int:
     """Print what a pod's containers printed."""
-    sys.stdout.write(Api(session.require()).logs(args.pod))
+    api = Api(session.require())
+    printed = api.logs(args.pod)
+    if not printed and api.pod(args.pod) is None:
+        raise ApiServerError(f"no pod {args.pod}; there are: {_names(api)}")
+    sys.stdout.write(printed)
     return 0
 
 
@@ -68,11 +74,8 @@ def end(_: argparse.Namespace) -> int:
     return 0
 
 
-def serve(args: argparse.Namespace) -> int:
-    """Be the cluster (started by `run`)."""
-    from device_plugin.cli.demo.serve import serve as serve_cluster
-
-    return serve_cluster(args.root)
+def _names(api: Api) -> str:
+    return ", ".join(pod["metadata"]["name"] for pod in api.pods()) or "none"
 
 
 def _runtime() -> str:

@@ -1,4 +1,7 @@
-"""The process behind the demo: an embedded cluster of one node with two simulated cards, until SIGTERM."""
+"""The process behind the demo: an embedded cluster of one node with two simulated cards, until SIGTERM.
+
+Started by session.py: python -m device_plugin.cli.demo.serve ROOT
+"""
 
 import os
 import shutil
@@ -56,3 +59,7 @@ def _image(root: Path) -> list[tuple[Path, str]]:
     except hip.HipUnavailableError as error:
         print(f"{error}; the pods use a small program that asks the driver itself", file=sys.stderr)
     return mounts
+
+
+if __name__ == "__main__":
+    sys.exit(serve(Path(sys.argv[1])))

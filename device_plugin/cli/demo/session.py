@@ -85,14 +85,23 @@ def require() -> Session:
     return session
 
 
+def forbid() -> None:
+    """Raise SessionError if a cluster runs: pods of somebody's own may be on it."""
+    if current() is not None:
+        raise SessionError(
+            "a demo cluster is running already: end it and its pods with `.venv/bin/vgpu demo end`,"
+            " or look at it with `.venv/bin/vgpu demo status`"
+        )
+
+
 def start() -> Session:
-    """Start a cluster in the background, ending an earlier one first. Raises SessionError with the log's end."""
-    end()
+    """Start a cluster in the background. Raises SessionError: one runs already, or with the log's end."""
+    forbid()
     root = Path(tempfile.mkdtemp(prefix="vgpu-"))
     log = root / "demo.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "device_plugin", "demo", "serve", str(root)],
+            [sys.executable, "-m", "device_plugin.cli.demo.serve", str(root)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     deadline = time.monotonic() + START_SECONDS

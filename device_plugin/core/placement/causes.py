@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from device_plugin.core.placement.index import Index, Numbers, Rows
+from device_plugin.core.placement.columns import Numbers, Rows
+from device_plugin.core.placement.index import Index
 from device_plugin.core.placement.need import Need
-from device_plugin.core.placement.refusal import ORDER, Refusal
+from device_plugin.core.placement.refusal import ORDER, Refusal, gib, largest
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
@@ -24,18 +25,18 @@ def refusal(index: Index, request: PodRequest, nodes: Sequence[str] | None) -> R
         if hit.any():
             cards[reason] = int(hit.sum())
             ranks[hit] = ORDER.index(reason)
-            if detail := need.detail(reason, hit):
+            if detail := _detail(index, asked, reason, hit):
                 details[reason] = detail
             left &= ~rows
-    foremost = {name: _foremost(index, ranks, name) for name in names}
+    foremost = _foremost(index, ranks, names)
     silent = sum(1 for reason in foremost.values() if reason is Reason.NO_INVENTORY)
     return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, details, foremost)
 
 
 def _causes(index: Index, request: PodRequest, family: str, need: Need) -> Iterator[tuple[Reason, Rows]]:
     yield Reason.FAMILY, ~index.of_family(family)
-    yield Reason.MODEL, ~index.accepted(request.models, index.models)
-    yield Reason.UUID, ~index.accepted(request.uuids, index.uuids)
+    yield Reason.MODEL, ~index.of_model(request.models)
+    yield Reason.UUID, ~index.named(request.uuids)
     yield Reason.TOO_LARGE, need.small
     yield Reason.NOT_SERVING, ~index.serving
     yield Reason.UNHEALTHY, ~index.usable
@@ -49,6 +50,26 @@ def _hardest(index: Index, request: PodRequest) -> tuple[str, Need]:
     return min(needs, key=lambda item: int((item[1].fits() & index.of_family(item[0])).sum()))
 
 
-def _foremost(index: Index, ranks: Numbers, name: str) -> Reason:
-    first, after = index.rows(name)
-    return ORDER[ranks[first:after].min()] if after > first else Reason.NO_INVENTORY
+def _foremost(index: Index, ranks: Numbers, names: Sequence[str]) -> dict[str, Reason]:
+    """Of each node the reason that is easiest to cure."""
+    padded = np.append(ranks, len(ORDER))[index.grid]
+    least = padded.min(axis=1, initial=len(ORDER)).tolist()
+    reasons = [*ORDER, Reason.NO_INVENTORY]
+    position = index.position
+    return {
+        name: reasons[least[position[name]]] if name in position else Reason.NO_INVENTORY for name in names
+    }
+
+
+def _detail(index: Index, family: str, reason: Reason, rows: Rows) -> str:
+    """A number that helps with the reason, over `rows`; empty if there is none."""
+    if reason is Reason.MEMORY:
+        return f"largest free {gib(int(index.free_mib[rows].max()))}"
+    if reason is Reason.CORES:
+        return f"most free core groups {int(index.free_cores[rows].max())}"
+    if reason is Reason.TOO_LARGE:
+        units, groups = largest(
+            (index.cards[r].card.units, index.cards[r].card.core_groups) for r in np.flatnonzero(rows)
+        )
+        return f"at most {family}-mem: {units}, {family}-cores: {groups}"
+    return ""

@@ -1,78 +1,79 @@
 """A structure of arrays over all cards, kept up to date with a ledger: one row per card, in the fixed order.
 
 The fixed order is by node name, then card uuid. A decision reads whole columns at once instead of walking thousands
-of objects; after a change only the rows of that node are written again.
+of objects; after a change only the rows of that node are written again, and `stamp` says which nodes those are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import CardState, Ledger
+from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows
 from device_plugin.core.requests import Selector
 
-Rows = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
+class Index(Columns):
+    """Columns of shape (cards,), and of each node, of shape (nodes,), `stamp`, `cpu` (milli) and `memory` (MiB) free.
 
-class Index:
-    """Columns, each of shape (cards,): free_mib, free_cores (a count), free_slices, and the card's own sizes.
-
-    `cards`, `names` (of nodes), `models` and `uuids` are lists of the same length.
-    `usable` is true where the card is healthy and its node serves; `slack` is what its whole node has free, in
-    millionths of cards, memory and core groups added.
+    `cards`, `names` (of nodes) and `uuids` are lists of the length of a column. `grid` has shape (nodes, most cards of
+    a node): the rows of each node's cards, then -1. `layout` changes when rows are given to other cards.
     """
 
-    free_mib: Numbers
-    free_cores: Numbers
-    free_slices: Numbers
-    mib: Numbers
-    units: Numbers
-    groups: Numbers
-    most: Numbers
-    slack: Numbers
-
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, hosts: Hosts | None = None) -> None:
         self._ledger = ledger
-        self._version = -1
-        self.nodes: tuple[str, ...] = ()
-        self._codes: dict[str, int] = {}
+        self._hosts = hosts
+        self._seen = self._hosts_seen = -1
+        self.layout = 0
+        self.now = 0
+        """Grows with every change; `stamp` holds each node's newest."""
         self._load()
 
     def refresh(self) -> None:
-        """Catch up with the ledger."""
-        if self._version == self._ledger.version:
-            return
-        for name in self._ledger.changed_since(self._version):
-            if not self._update(name):
-                self._load()
-                return
-        self._version = self._ledger.version
+        """Catch up with the ledger and the hosts."""
+        if self._seen != self._ledger.version:
+            for name in self._ledger.changed_since(self._seen):
+                if not self._update(name):
+                    self._load()
+                    break
+            self._seen = self._ledger.version
+        if self._hosts is not None and self._hosts_seen != self._hosts.version:
+            for name in self._hosts.changed_since(self._hosts_seen):
+                if name in self.position:
+                    self._update_host(self._hosts, name)
+            self._hosts_seen = self._hosts.version
 
     def rows(self, node: str) -> tuple[int, int]:
         """First row and the row after the last of a node's cards."""
-        position = self._position.get(node)
+        position = self.position.get(node)
         if position is None:
             return 0, 0
         return int(self._bounds[position]), int(self._bounds[position + 1])
 
+    def chosen(self, nodes: Iterable[str]) -> Rows:
+        """Which of the nodes are among `nodes`; shape (nodes,)."""
+        chosen = np.zeros(len(self.nodes), dtype=bool)
+        chosen[[self.position[name] for name in nodes if name in self.position]] = True
+        return chosen
+
     def on(self, nodes: Iterable[str]) -> Rows:
         """Rows of the cards on `nodes`."""
-        chosen = np.zeros(len(self.nodes), dtype=bool)
-        chosen[[self._position[name] for name in nodes if name in self._position]] = True
-        return np.repeat(chosen, np.diff(self._bounds))
+        return np.repeat(self.chosen(nodes), np.diff(self._bounds))
 
     def of_family(self, family: str) -> Rows:
         """Rows of the cards of a family."""
-        rows: Rows = self._family == self._codes.get(family, -1)
-        return rows
+        return self._of_kind(lambda kind: kind.family == family)
 
-    def accepted(self, selector: Selector, values: Sequence[str]) -> Rows:
-        """Rows whose value (of `models` or `uuids`) the selector accepts."""
-        if selector == Selector():
-            return np.ones(len(values), dtype=bool)
-        return np.fromiter((selector.accepts(value) for value in values), dtype=bool, count=len(values))
+    def of_model(self, models: Selector) -> Rows:
+        """Rows whose model the selector accepts."""
+        return self._of_kind(lambda kind: models.accepts(kind.model))
+
+    def named(self, uuids: Selector) -> Rows:
+        """Rows whose uuid the selector accepts."""
+        if uuids == Selector():
+            return np.ones(len(self.uuids), dtype=bool)
+        return np.fromiter((uuids.accepts(uuid) for uuid in self.uuids), dtype=bool, count=len(self.uuids))
 
     def by_node(self, values: Numbers) -> Numbers:
         """Sums of a column over each of `nodes`."""
@@ -80,49 +81,81 @@ class Index:
         sums: Numbers = before[self._bounds[1:]] - before[self._bounds[:-1]]
         return sums
 
+    def _of_kind(self, accepts: Callable[[Kind], bool]) -> Rows:
+        accepted = np.fromiter(map(accepts, self.kinds), dtype=bool, count=len(self.kinds))
+        rows: Rows = accepted[self.kind] if len(self.cards) else np.zeros(0, dtype=bool)
+        return rows
+
     def _update(self, name: str) -> bool:
         """Write a node's rows again; False if its cards are not the ones that the rows are for."""
         state = self._ledger.node(name)
         if state is None:
-            return name not in self._position
+            return name not in self.position
         first, after = self.rows(name)
         known = [card.card.uuid for card in self.cards[first:after]]
-        if name not in self._position or [card.card.uuid for card in state.cards] != known:
+        if name not in self.position or [card.card.uuid for card in state.cards] != known:
             return False
-        slack = 0
-        for row, card in enumerate(state.cards, first):
-            slack += self._write(row, card, serving=state.serving)
-        self.slack[first:after] = slack
+        self.cards[first:after] = state.cards
+        self.table[:, first:after] = self._written(state.cards, serving=state.serving)
+        self._stamp(name)
         return True
 
+    def _update_host(self, hosts: Hosts, name: str) -> None:
+        room = hosts.room(name)
+        position = self.position[name]
+        self.cpu[position], self.memory[position] = room.cpu_milli, room.memory_mib
+        self._stamp(name)
+
+    def _stamp(self, name: str) -> None:
+        self.now += 1
+        self.stamp[self.position[name]] = self.now
+
     def _load(self) -> None:
+        self.layout += 1
+        self.kinds: dict[Kind, int] = {}
         self.nodes = self._ledger.nodes()
         states = [state for name in self.nodes if (state := self._ledger.node(name)) is not None]
+        self.position = {name: i for i, name in enumerate(self.nodes)}
         self.cards: list[CardState] = [card for state in states for card in state.cards]
         self.names = [state.name for state in states for _ in state.cards]
-        self.models = [card.card.model for card in self.cards]
         self.uuids = [card.card.uuid for card in self.cards]
-        for column in ("free_mib", "free_cores", "free_slices", "mib", "units", "groups", "most", "slack"):
-            setattr(self, column, np.zeros(len(self.cards), dtype=np.int64))
-        self.serving: Rows = np.zeros(len(self.cards), dtype=bool)
-        self.usable: Rows = np.zeros(len(self.cards), dtype=bool)
-        self._family = np.zeros(len(self.cards), dtype=np.int64)
-        self._bounds = np.cumsum([0, *(len(state.cards) for state in states)])
-        self._position = {name: i for i, name in enumerate(self.nodes)}
+        sizes = [len(state.cards) for state in states]
+        self._bounds = np.cumsum([0, *sizes])
+        self.grid = np.full((len(states), max(sizes, default=0)), -1, dtype=np.int64)
+        for position, size in enumerate(sizes):
+            self.grid[position, :size] = np.arange(self._bounds[position], self._bounds[position + 1])
+        super().__init__(np.zeros((len(COUNTS), len(self.cards)), dtype=np.int64))
+        self.stamp = np.zeros(len(states), dtype=np.int64)
+        self.cpu = np.zeros(len(states), dtype=np.int64)
+        self.memory = np.zeros(len(states), dtype=np.int64)
         for state in states:
             self._update(state.name)
-        self._version = self._ledger.version
+            if self._hosts is not None:
+                self._update_host(self._hosts, state.name)
+        self._seen = self._ledger.version
 
-    def _write(self, row: int, state: CardState, *, serving: bool) -> int:
-        card = state.card
-        self.cards[row], self.models[row] = state, card.model
-        self.free_mib[row] = state.free_mib
-        self.free_cores[row] = state.free_cores.bit_count()
-        self.free_slices[row] = state.free_slices
-        self.mib[row], self.units[row] = card.mem_mib, card.units
-        self.groups[row], self.most[row] = card.core_groups, card.max_slices
-        self._family[row] = self._codes.setdefault(card.family, len(self._codes))
-        self.serving[row], self.usable[row] = serving, serving and card.healthy
-        return (
-            state.free_mib * 10**6 // card.mem_mib + state.free_cores.bit_count() * 10**6 // card.core_groups
-        )
+    def _written(self, states: Sequence[CardState], *, serving: bool) -> Numbers:
+        columns = [
+            (
+                state.free_mib, state.free_cores.bit_count(), state.free_slices,
+                state.card.mem_mib, state.card.units, state.card.core_groups, state.card.max_slices,
+                self.kinds.setdefault(Kind.of(state.card), len(self.kinds)),
+                serving, serving and state.card.healthy,
+            )
+            for state in states
+        ]  # fmt: skip
+        return np.array(columns, dtype=np.int64).reshape(-1, len(COUNTS)).T
+
+
+class View(Columns):
+    """Some nodes of an index. Columns have the shape (nodes, most cards of a node); where `there` is false is no card.
+
+    `rows` are the index's, `cpu` and `memory` have the shape (nodes,).
+    """
+
+    def __init__(self, index: Index, positions: Numbers) -> None:
+        self.rows = index.grid[positions]
+        self.there: Rows = self.rows >= 0
+        super().__init__(index.table[:, self.rows])
+        self.cpu: Numbers = index.cpu[positions]
+        self.memory: Numbers = index.memory[positions]

@@ -1,37 +1,26 @@
-"""Placement policies: which of the cards that fit is taken. Feasibility is never theirs to decide.
+"""Placement policies: which of the cards that fit is taken. Feasibility is never theirs to decide."""
 
-A policy gives keys, each of shape (candidates,); the least wins, key by key, and what is still equal is decided by the
-fixed order of the cards.
-"""
+from typing import Protocol
 
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
-
-from device_plugin.core.placement.index import Numbers
-
-Policy = Callable[[Numbers, Numbers], Sequence[Numbers]]
-"""From what would remain of each card, and the slack of its node, to keys."""
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.columns import Rows, Values
+from device_plugin.core.placement.index import View
+from device_plugin.core.placement.need import Need
 
 
-def pack(leftover: Numbers, slack: Numbers) -> Sequence[Numbers]:
-    """Best fit on the card, then the fullest node."""
-    return leftover, slack
+class Policy(Protocol):
+    """Scores nodes; the highest wins, of equal ones the first in the fixed order of the nodes.
 
+    A score may depend on nothing but the node itself, the ask, and tables that change with `epoch`: that is why scores
+    can be kept until the node changes.
+    """
 
-def spread(leftover: Numbers, slack: Numbers) -> Sequence[Numbers]:
-    """The emptiest node, then the emptiest card."""
-    return -slack, -leftover
+    @property
+    def epoch(self) -> int:
+        """Grows when all scores of before are void."""
 
+    def slices(self, view: View, need: Need, ask: Ask, /) -> Values:
+        """The score of each card for a slice; shape (nodes, cards). Looked at only where the ask fits."""
 
-POLICIES: Mapping[str, Policy] = {"pack": pack, "spread": spread}
-DEFAULT = "pack"
-
-
-def least(keys: Sequence[Numbers]) -> int:
-    """Position of the least candidate; of equal ones the first."""
-    left = np.arange(len(keys[0]))
-    for key in keys:
-        values = key[left]
-        left = left[values == values.min()]
-    return int(left[0])
+    def whole(self, view: View, taken: Rows, ask: Ask, /) -> Values:
+        """The score of each node for the whole cards `taken` of shape (nodes, cards); shape (nodes,)."""

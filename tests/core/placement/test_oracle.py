@@ -10,12 +10,15 @@ import pytest
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
-from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement import POLICIES, Placer, Refusal
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.target import Target
 from device_plugin.core.requests import PodRequest, Request, Selector
 
 FAMILIES = ("hygon.com/dcu", "amd.com/gpu")
 NODES = ("a", "b", "c")
 EVENTS = 1500
+REPEATABLE = ["", *(policy for policy in POLICIES if policy != "random")]
 
 
 def mixed_card(rng: random.Random, uuid: str) -> Card:
@@ -43,7 +46,7 @@ def mixed_request(rng: random.Random, pod: str) -> PodRequest:
         containers.append((f"c{i}", asked))
     models = rng.choice([Selector()] * 3 + [Selector.parse("X"), Selector.parse("!X")])
     uuids = rng.choice([Selector()] * 3 + [Selector.parse("!a-0,!b-0")])
-    return PodRequest(pod, tuple(containers), models, uuids, rng.choice(["", "pack", "spread"]))
+    return PodRequest(pod, tuple(containers), models, uuids, rng.choice(REPEATABLE))
 
 
 class Rest:
@@ -136,7 +139,7 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
     ledger, placer, known = Ledger(), None, {name: mixed_node(rng, name) for name in NODES}
     for name, cards in known.items():
         ledger.set_node(name, cards)
-    placer = Placer(ledger)
+    placer, target = Placer(ledger, offered=POLICIES), Target(half_life=100)
     answers = {Grant: 0, Refusal: 0}
     for i in range(EVENTS):
         event = rng.random()
@@ -144,6 +147,8 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
             request, nodes = mixed_request(rng, f"p{i}"), rng.choice([None, None, ("a", "b"), ("c", "ghost")])
             answer = placer.place(request, nodes)
             answers[type(answer)] += 1
+            if (ask := Ask.of(request)) is not None:
+                target.add(ask)
             assert placer.place(request, nodes) == answer, "the same question has the same answer"
             feasible = {
                 name
@@ -159,6 +164,8 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
                 looked_at = [name for name in known if name in (nodes or NODES)]
                 assert sum(answer.cards.values()) == sum(len(known[name].cards) for name in looked_at)
                 assert set(answer.by_node) == set(looked_at if nodes is None else nodes)
+        elif event < 0.61:
+            placer.adopt(placer.tables(target.frequent()[:12]))
         elif event < 0.88:
             if ledger.grants():
                 ledger.release(rng.choice(sorted(ledger.grants())))

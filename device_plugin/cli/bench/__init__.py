@@ -1,0 +1,26 @@
+"""`vgpu bench`: measure the product's own parts, with data of yours or without."""
+
+import argparse
+
+from device_plugin.cli.bench import placement
+from device_plugin.cli.extender_bench import command as extender
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench`."""
+    kinds = parser.add_subparsers(metavar="WHAT", required=True)
+    for name, text, module in (
+        ("placement", "how full the cards get, by policy, and how long a decision takes", placement),
+        ("extender", "pods per second through /filter and /bind of the real service", extender),
+    ):
+        parser = kinds.add_parser(
+            name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(parser)
+        parser.set_defaults(bench=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark that was asked for."""
+    status: int = args.bench(args)
+    return status

@@ -1,0 +1,107 @@
+"""How full the cards get, by placement policy, and how long a decision takes.
+
+    vgpu bench placement --nodes nodes.csv --pods pods.csv --policy fragmentation,fgd --seeds 42-51
+
+The files have the columns of Alibaba's openb trace (cluster-trace-gpu-v2023). Without them a workload is made up, whose
+pods ask for memory and core groups in different proportions. The pods arrive in random order, one at a time, until 1.3
+times the capacity was asked for; nothing leaves and nothing is tried again: the protocol of FGD (USENIX ATC'23), which
+gives FGD the list of pods beforehand. The other policies see each pod when it comes.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from device_plugin.cli.bench import report
+from device_plugin.cli.bench.replay import Outcome, replay
+from device_plugin.cli.bench.synthetic import synthetic
+from device_plugin.cli.bench.workload import Workload, read
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.placement import POLICIES
+
+DEFAULT = "random,best-fit,fgd,fragmentation"
+SEEDS = "42-44"
+
+
+class BenchError(VgpuError):
+    """The benchmark cannot be run as asked."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench placement`."""
+    parser.add_argument(
+        "--nodes", type=Path, metavar="FILE", help="CSV: sn, cpu_milli, memory_mib, gpu, model"
+    )
+    parser.add_argument(
+        "--pods",
+        type=Path,
+        metavar="FILE",
+        help="CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec",
+    )
+    parser.add_argument(
+        "--policy", default=DEFAULT, metavar="P,P", help=f"any of {', '.join(POLICIES)} (default: {DEFAULT})"
+    )
+    parser.add_argument(
+        "--seeds", default=SEEDS, metavar="A-B", help=f"orders of arrival: 42-51 or 1,2,7 (default: {SEEDS})"
+    )
+    parser.add_argument("--processes", type=int, default=0, help="at a time (default: one for each CPU)")
+    parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
+    policies, seeds = _policies(args.policy), _seeds(args.seeds)
+    if (args.nodes is None) != (args.pods is None):
+        raise BenchError("write --nodes and --pods, or neither")
+    workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
+    outcomes: dict[str, list[Outcome]] = {policy: [] for policy in policies}
+    for policy, outcome in _all(workload, policies, seeds, args.processes or None):
+        outcomes[policy].append(outcome)
+    figures = {policy: report.figures(found) for policy, found in outcomes.items()}
+    if args.json:
+        print(json.dumps({"policies": figures}, indent=1))
+    else:
+        cards = (
+            f"{len(workload.nodes)} nodes, {workload.capacity:g} cards, {len(workload.jobs)} pods in the list"
+        )
+        print(f"{cards}; mean of seeds {args.seeds}")
+        print(report.table(figures))
+    return 0
+
+
+def _all(
+    workload: Workload, policies: Sequence[str], seeds: Sequence[int], processes: int | None
+) -> Iterator[tuple[str, Outcome]]:
+    """Every policy on every seed, and how far that is on standard error."""
+    runs = [(policy, seed) for seed in seeds for policy in policies]
+    with ProcessPoolExecutor(processes) as pool:
+        pending = [(policy, pool.submit(replay, workload, policy, seed)) for policy, seed in runs]
+        for number, (policy, future) in enumerate(pending, 1):
+            yield policy, future.result()
+            if sys.stderr.isatty():
+                print(
+                    f"\r{number} of {len(runs)} replays",
+                    end="\n" if number == len(runs) else "",
+                    file=sys.stderr,
+                )
+
+
+def _policies(text: str) -> Sequence[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in POLICIES]:
+        raise BenchError(f"no placement policy {unknown[0]!r}: write {', '.join(POLICIES)}")
+    return names
+
+
+def _seeds(text: str) -> Sequence[int]:
+    try:
+        first, dash, last = text.partition("-")
+        seeds = range(int(first), int(last) + 1) if dash else [int(word) for word in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise BenchError(f"--seeds {text}: write 42-51 or 1,2,7")
+    return seeds

@@ -1,0 +1,109 @@
+"""A workload: nodes with cards, and pods to place on them; read from a trace in the format of Alibaba's openb."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.hosts import Room
+from device_plugin.core.requests import PodRequest, Request, Selector
+
+T = TypeVar("T")
+
+FAMILY = "bench.io/card"
+# A trace knows one dimension, in thousandths of a card: memory units stand for them, and slices take no core groups.
+MILLI = 1000
+
+
+class WorkloadError(VgpuError):
+    """A file is not a list of nodes or pods; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its cards, in the order of the file."""
+
+    name: str
+    room: Room
+    inventory: Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pod that wants to run: the memory and the core groups that it takes, each in cards."""
+
+    name: str
+    request: PodRequest
+    memory: float
+    cores: float = 0.0
+
+
+class Workload:
+    """Nodes, and pods in the order of their names. `capacity` is the cards of all nodes."""
+
+    def __init__(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> None:
+        self.nodes = nodes
+        self.jobs = jobs
+        self.capacity = float(sum(len(node.inventory.cards) for node in nodes))
+        self._by_memory = sum(job.memory for job in jobs) >= sum(job.cores for job in jobs)
+
+    def cards(self, job: Job) -> float:
+        """What a pod takes of the dimension that is scarcer in this workload, in cards."""
+        return job.memory if self._by_memory else job.cores
+
+
+def read(nodes: Path, pods: Path) -> Workload:
+    """A workload from two CSV files. Raises WorkloadError."""
+    found = list(_parsed(nodes, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), _node))
+    jobs = sorted(_parsed(pods, ("name", "cpu_milli", "num_gpu", "gpu_milli"), _job), key=_name)
+    if not any(node.inventory.cards for node in found) or not any(job.memory for job in jobs):
+        raise WorkloadError(f"{nodes} has no card, or {pods} no pod that asks for one")
+    return Workload([node for node in found if node.inventory.cards], jobs)
+
+
+def _parsed(path: Path, columns: Iterable[str], parse: Callable[[Mapping[str, str]], T]) -> Iterator[T]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if missing := set(columns) - set(reader.fieldnames or ()):
+                raise WorkloadError(f"{path} has no column {', '.join(sorted(missing))}")
+            for row in reader:
+                try:
+                    yield parse(row)
+                except (ValueError, TypeError) as error:
+                    raise WorkloadError(f"{path}, line {reader.line_num}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+def _name(job: Job) -> str:
+    return job.name
+
+
+def _node(row: Mapping[str, str]) -> Node:
+    cards = tuple(
+        Card(
+            f"{row['sn']}-{i}", FAMILY, row["model"], "", mem_mib=MILLI, units=MILLI, compute_units=1,
+            core_groups=1, group_units=1, max_slices=MILLI,
+        )
+        for i in range(int(row["gpu"]))
+    )  # fmt: skip
+    return Node(row["sn"], Room(int(row["cpu_milli"]), int(row["memory_mib"])), Inventory(cards))
+
+
+def _job(row: Mapping[str, str]) -> Job:
+    count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
+    room = Room(int(row["cpu_milli"]), int(row.get("memory_mib") or 0))
+    containers: tuple[tuple[str, Request], ...] = ()
+    if count and milli == MILLI:
+        containers = (("main", Request(FAMILY, whole=count)),)
+    elif count == 1 and milli:
+        containers = (("main", Request(FAMILY, mem=milli, cores=0)),)
+    elif count:
+        raise ValueError(f"{row['name']} asks for parts of {count} cards: only whole cards come in numbers")
+    models = Selector(frozenset((row.get("gpu_spec") or "").split("|")) - {""})
+    request = PodRequest(row["name"], containers, models, host=room)
+    return Job(row["name"], request, count * milli / MILLI)

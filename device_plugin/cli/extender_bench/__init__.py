@@ -1,0 +1,1 @@
+"""`vgpu bench extender`: the cluster service itself, between a stub API server and the load of a scheduler."""

@@ -1,0 +1,109 @@
+"""The cluster that is measured: its nodes and cards, who holds slices beforehand, and what later pods ask for."""
+
+import random
+from dataclasses import dataclass
+
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from device_plugin.core.requests import PodRequest, Request
+
+FAMILY = "hygon.com/dcu"
+CONTAINER = "main"
+CARD_MIB, CARD_UNITS, CARD_GROUPS, CARD_SLICES = 16368, 16, 60, 4
+# Pod n asks for what entry n modulo this says, so that all three processes know it without a word between them.
+KINDS = 4096
+# Filling thousands of nodes at once costs minutes, because a decision looks at all of them.
+BLOCK = 100
+
+
+class ExtenderBenchError(VgpuError):
+    """The measurement cannot be made as asked, or what was measured did not work."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What to measure: `fill` is the share of all memory that is granted beforehand, `seconds` the time measured."""
+
+    nodes: int
+    cards: int
+    fill: float
+    seconds: float
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Raise ExtenderBenchError if it cannot be made."""
+        if self.nodes < 1 or not 1 <= self.cards <= 64 or not 0 <= self.fill <= 0.9 or not self.seconds > 0:
+            raise ExtenderBenchError(
+                "write --nodes of at least 1, --cards from 1 to 64, --fill from 0 to 0.9, --seconds above 0"
+            )
+
+    def names(self) -> list[str]:
+        """The nodes' names."""
+        return [f"node-{n:05}" for n in range(self.nodes)]
+
+    def inventory(self, node: str) -> Inventory:
+        """The cards of one node."""
+        return Inventory(tuple(_card(f"{node}-{i:02}", i) for i in range(self.cards)))
+
+    def requests(self) -> list[Request]:
+        """What pods ask for: half memory alone, a quarter core groups alone, a quarter both."""
+        rng = random.Random(self.seed)
+        return [_request(rng) for _ in range(KINDS)]
+
+    def grants(self) -> list[Grant]:
+        """The grants of pods 0, 1, 2, … that hold slices beforehand, made by the real placement.
+
+        Raises ExtenderBenchError if the cluster is full before that share.
+        """
+        names, requests = self.names(), self.requests()
+        grants: list[Grant] = []
+        for start in range(0, self.nodes, BLOCK):
+            self._fill(names[start : start + BLOCK], requests, grants)
+        return grants
+
+    def _fill(self, names: list[str], requests: list[Request], grants: list[Grant]) -> None:
+        ledger = Ledger()
+        for name in names:
+            ledger.set_node(name, self.inventory(name))
+        placer = Placer(ledger)
+        missing = self.fill * len(names) * self.cards * CARD_MIB
+        while missing > 0:
+            asked = ((CONTAINER, requests[len(grants) % KINDS]),)
+            grant = placer.place(PodRequest(uid(len(grants)), asked), names)
+            if not isinstance(grant, Grant):
+                raise ExtenderBenchError(
+                    f"the cluster is full before that share: {grant.text}; write a smaller --fill"
+                )
+            ledger.hold(grant)
+            grants.append(grant)
+            missing -= sum(s.mem_mib for s in grant.slices())
+
+
+def uid(number: int) -> str:
+    """The UID of pod `number`."""
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def _request(rng: random.Random) -> Request:
+    mem, cores, kind = rng.randint(1, 8), rng.randint(4, 30), rng.random()
+    return Request(FAMILY, 0, mem if kind < 0.75 else None, cores if kind >= 0.5 else None)
+
+
+def _card(uuid: str, slot: int) -> Card:
+    pci = f"0000:{slot + 1:02x}:00.0"
+    return Card(
+        uuid,
+        FAMILY,
+        "Z100",
+        pci,
+        CARD_MIB,
+        CARD_UNITS,
+        CARD_GROUPS,
+        CARD_GROUPS,
+        1,
+        CARD_SLICES,
+        slot * 2 // 8,
+    )

@@ -1,0 +1,85 @@
+"""`vgpu bench extender`: pods per second through the real cluster service, and what it costs.
+
+    vgpu bench extender --nodes 1213 --fill 0.5
+
+The service runs as `vgpu cluster` runs it, a process of its own that speaks HTTP with a stub API server and a stub
+kube-scheduler, which are processes too. Cards are filled to the given share first; then, for each pod that is bound, a
+random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from device_plugin.cli.extender_bench.cluster_model import Workload
+from device_plugin.cli.extender_bench.measurement import Figures, measure
+from device_plugin.core.errors import VgpuError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench extender`."""
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--cards", type=int, default=8, help="cards of each node")
+    parser.add_argument(
+        "--fill", type=float, default=0.5, help="share of all memory that is granted beforehand"
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure, after a warm-up")
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--json", action="store_true")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print the figures. Raises ExtenderBenchError."""
+    workload = Workload(args.nodes, args.cards, args.fill, args.seconds, args.seed)
+    with _terminated_as_interrupted():
+        figures = measure(workload)
+    print(json.dumps(asdict(figures)) if args.json else _table(figures))
+    return 0
+
+
+def _table(figures: Figures) -> str:
+    heads = ("nodes", "cards", "slices held", "pods/s", "filter p50", "p99", "service RSS")
+    cells = (
+        f"{figures.nodes}", f"{figures.cards}", f"{figures.slices}", f"{figures.pods_per_s:.0f}",
+        f"{figures.filter_p50_ms:.2f} ms", f"{figures.filter_p99_ms:.2f} ms", f"{figures.rss_mib:.0f} MiB",
+    )  # fmt: skip
+    widths = [max(len(head), len(cell)) for head, cell in zip(heads, cells, strict=True)]
+    rows = [
+        "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
+        for row in (heads, cells)
+    ]
+    note = [f"{figures.refused} pods fit nowhere"] if figures.refused else []
+    return "\n".join([*rows, *note])
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends us as Ctrl-C does: through everything that is to be ended or removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main() -> int:
+    """Run it without the rest of `vgpu`; the exit status is 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="vgpu bench extender")
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args())
+    except VgpuError as error:
+        print(f"vgpu: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

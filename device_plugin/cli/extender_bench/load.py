@@ -1,0 +1,120 @@
+"""Plays kube-scheduler, in a process of its own: one filter after another, and Bindings beside them."""
+
+import json
+import queue
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from device_plugin.cli.extender_bench.api_objects import PodTexts
+from device_plugin.cli.extender_bench.api_server import SWITCH_SECONDS
+from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError, Workload, uid
+from device_plugin.cli.extender_bench.kept_call import CallError, KeptCall
+from device_plugin.cli.extender_bench.timing import Notes, Timing
+
+# Pods that have a node and are not bound yet, at most. kube-scheduler knows no limit, but a growing queue says nothing.
+# With the filter's, these are as many connections as the service keeps open.
+BINDERS = 8
+# kube-scheduler gives an extender 5 s; a leader lists thousands of pods before its first place.
+CALL_SECONDS, LEADER_SECONDS = 5.0, 120.0
+ASK_AGAIN_SECONDS = 0.05
+# A leader that took too long to list the pods notices within a second that its Lease is too old by now.
+STEADY_SECONDS = 1.5
+
+
+def drive(control: Connection, workload: Workload, first: int, host: str, port: int) -> None:
+    """Send the parent the Timing of pods `first`, `first` + 1, …; or a text, if it cannot be had."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    outcome: Timing | str
+    try:
+        outcome = _Scheduler(workload, first, (host, port)).run()
+    except (ExtenderBenchError, CallError, ValueError) as error:
+        outcome = str(error)
+    with suppress(OSError):  # the parent is gone, and we go too
+        control.send(outcome)
+
+
+class _Scheduler:
+    def __init__(self, workload: Workload, first: int, address: tuple[str, int]) -> None:
+        self._seconds = workload.seconds
+        self._texts = PodTexts(workload)
+        self._nodes = json.dumps(workload.names()).encode()
+        self._number = first
+        self._address = address
+        self._filter = KeptCall(*address, CALL_SECONDS)
+        self._slots = threading.Semaphore(BINDERS)
+        self._chosen: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
+        self._notes = Notes()
+        self._failures: list[str] = []
+
+    def run(self) -> Timing:
+        """Wait for the service to lead, warm up for a fifth of the time, then measure."""
+        self._await_leader()
+        binders = [threading.Thread(target=self._bind_all) for _ in range(BINDERS)]
+        for thread in binders:
+            thread.start()
+        end = (start := time.perf_counter() + self._seconds / 5) + self._seconds
+        try:
+            while time.perf_counter() < end and not self._failures:
+                self._next()
+        finally:
+            for _ in binders:
+                self._chosen.put(None)
+            for thread in binders:
+                thread.join()
+            self._filter.close()
+        if self._failures:
+            raise ExtenderBenchError(self._failures[0])
+        return self._notes.timing(start, end)
+
+    def _await_leader(self) -> None:
+        now = refused_at = time.monotonic()
+        end = now + LEADER_SECONDS
+        while now - refused_at < STEADY_SECONDS:
+            try:
+                error = self._ask(self._number)["Error"]
+            except CallError as failure:
+                self._filter.close()
+                error = str(failure)
+            now = time.monotonic()
+            refused_at = now if error else refused_at
+            if now > end:
+                raise ExtenderBenchError(f"the service does not lead after {LEADER_SECONDS:.0f} s: {error}")
+            time.sleep(ASK_AGAIN_SECONDS)
+
+    def _next(self) -> None:
+        self._slots.acquire()
+        number, self._number = self._number, self._number + 1
+        start = time.perf_counter()
+        result = self._ask(number)
+        end = time.perf_counter()
+        if result["Error"]:
+            raise ExtenderBenchError(f"/filter: {result['Error']}")
+        self._notes.filters.append((end, end - start))
+        if result["NodeNames"]:
+            self._chosen.put((number, result["NodeNames"][0]))
+        else:
+            self._notes.refusals.append(end)
+            self._slots.release()
+
+    def _ask(self, number: int) -> Any:
+        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (self._texts.pod(number, 1, None), self._nodes)
+        return json.loads(self._filter.post("/filter", body))
+
+    def _bind_all(self) -> None:
+        call = KeptCall(*self._address, CALL_SECONDS)
+        while (chosen := self._chosen.get()) is not None:
+            number, node = chosen
+            pod = {"PodName": f"pod-{number}", "PodNamespace": "default", "PodUID": uid(number)}
+            try:
+                result = json.loads(call.post("/bind", json.dumps({**pod, "Node": node}).encode()))
+                if result["Error"]:
+                    self._failures.append(f"/bind: {result['Error']}")
+            except (CallError, ValueError) as failure:
+                self._failures.append(str(failure))
+            self._notes.bindings.append(time.perf_counter())
+            self._slots.release()
+        call.close()

@@ -1,0 +1,96 @@
+"""Three processes, one measurement: the stub API server, the cluster service itself, and the load."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from device_plugin.cli.extender_bench import api_server, load
+from device_plugin.cli.extender_bench.child import Child
+from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError, Workload
+from device_plugin.cli.extender_bench.timing import Timing
+from device_plugin.core.grants import Grant
+from device_plugin.embedded.services import Service, ServiceError
+
+# The stub makes the objects of thousands of nodes before it serves, and judges every Binding at the end.
+STUB_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured; `slices` are those held beforehand, `rss_mib` is the service's memory after the load."""
+
+    nodes: int
+    cards: int
+    slices: int
+    pods_per_s: float
+    filter_p50_ms: float
+    filter_p99_ms: float
+    rss_mib: float
+    refused: int
+
+
+def measure(workload: Workload) -> Figures:
+    """Run all of it and end all of it. Raises ExtenderBenchError, also if two pods were given the same."""
+    grants = workload.grants()
+    with running(workload, grants) as (api, service, scheduler):
+        patience = load.LEADER_SECONDS + 2 * workload.seconds + STUB_SECONDS
+        timing = scheduler.hear(patience, lambda: check(service))
+        if not isinstance(timing, Timing):
+            raise ExtenderBenchError(f"{timing}; the service's log ends with:\n{service.log_tail()}")
+        rss = _rss_mib(service.pid)
+        if wrongs := api.ask("wrongs", STUB_SECONDS):
+            raise ExtenderBenchError(f"{len(wrongs)} calls or grants were wrong: {'; '.join(wrongs[:5])}")
+    filters = timing.filters_ms
+    return Figures(
+        workload.nodes, workload.nodes * workload.cards, len(grants), round(timing.pods_per_s, 1),
+        round(filters[len(filters) // 2], 3), round(filters[len(filters) * 99 // 100], 3), round(rss, 1),
+        timing.refused,
+    )  # fmt: skip
+
+
+@contextmanager
+def running(workload: Workload, grants: list[Grant]) -> Iterator[tuple[Child, Service, Child]]:
+    """Stub API server, service and load, of which nothing is left afterwards. Raises ExtenderBenchError."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vgpu-bench-"))
+        api = stack.enter_context(Child("stub API server", api_server.serve, workload, grants))
+        service = _service(api.hear(STUB_SECONDS), Path(folder) / "service.log")
+        stack.callback(service.kill)
+        host, port = _started(service).rsplit(":", 1)
+        scheduler = Child("load", load.drive, workload, len(grants), host, int(port))
+        yield api, service, stack.enter_context(scheduler)
+
+
+def check(service: Service) -> None:
+    """Raise ExtenderBenchError if the service ended."""
+    if not service.running:
+        raise ExtenderBenchError(f"the cluster service ended; its log ends with:\n{service.log_tail()}")
+
+
+def _service(api_port: int, log: Path) -> Service:
+    flags = {
+        "pod-name": api_server.POD_NAME, "kube-server": f"http://127.0.0.1:{api_port}",
+        "extender-listen": "127.0.0.1:0", "http-listen": "127.0.0.1:0",
+        # Flags beat the environment of whoever measures, which may name a real cluster.
+        "kube-kubeconfig": "", "kube-token-file": "", "kube-ca-file": "",
+    }  # fmt: skip
+    words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
+    return Service("cluster service", ["cluster", *words], log, {"VGPU_CONFIG": ""})
+
+
+def _started(service: Service) -> str:
+    """Where it listens for kube-scheduler's calls."""
+    try:
+        service.start()
+        service.wait()
+    except ServiceError as error:
+        raise ExtenderBenchError(str(error)) from None
+    return service.addresses["extender"]
+
+
+def _rss_mib(pid: int) -> float:
+    """VmRSS of proc_pid_status(5), which counts in KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))

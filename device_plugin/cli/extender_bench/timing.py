@@ -1,0 +1,31 @@
+"""What the load notes as it goes, and what that comes to."""
+
+from dataclasses import dataclass, field
+
+from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of each filter, sorted; pods bound per second; and how many pods fit nowhere."""
+
+    filters_ms: list[float]
+    pods_per_s: float
+    refused: int
+
+
+@dataclass
+class Notes:
+    """When each call ended, in seconds of one clock. Each list has one kind of writer, and threads may append."""
+
+    filters: list[tuple[float, float]] = field(default_factory=list)
+    refusals: list[float] = field(default_factory=list)
+    bindings: list[float] = field(default_factory=list)
+
+    def timing(self, start: float, end: float) -> Timing:
+        """Of what ended between `start` and `end`. Raises ExtenderBenchError if no pod was bound."""
+        filters = sorted(1000 * took for at, took in self.filters if start <= at <= end)
+        bound, refused = (sum(start <= at <= end for at in times) for times in (self.bindings, self.refusals))
+        if not filters or not bound:
+            raise ExtenderBenchError(f"no pod was placed, {refused} fit nowhere: write more --seconds")
+        return Timing(filters, bound / (end - start), refused)

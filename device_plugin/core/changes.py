@@ -1,0 +1,26 @@
+"""What changed since somebody last looked: names with the version of their newest change."""
+
+from collections.abc import Iterator
+
+
+class Changes:
+    """A log with one entry for each name, so that it never grows beyond the names."""
+
+    def __init__(self) -> None:
+        # Newest change last, so that a reader catches up from the end.
+        self._changed: dict[str, int] = {}
+        self.version = 0
+        """Grows with every change."""
+
+    def touch(self, name: str) -> None:
+        """Note a change."""
+        self.version += 1
+        self._changed.pop(name, None)
+        self._changed[name] = self.version
+
+    def since(self, version: int) -> Iterator[str]:
+        """Names that changed after `version`, newest first."""
+        for name in reversed(self._changed):
+            if self._changed[name] <= version:
+                return
+            yield name

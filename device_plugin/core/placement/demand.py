@@ -1,0 +1,45 @@
+"""The target workload against the kinds of cards: what each ask would take of a card of each kind, as shares."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from device_plugin.core.placement.columns import Columns, Kind, Numbers, Rows, Values
+from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.target import Weighted
+
+
+class Demand:
+    """Arrays of shape (kinds, asks): `mib`, `cores`, and `allowed`; of shape (asks,): `whole`, `cpu`, `count`.
+
+    `whole` is 0 for a slice. An ask is allowed on a kind that its family and models accept and that it fits when empty.
+    """
+
+    def __init__(self, kinds: Sequence[Kind], asks: Sequence[Weighted]) -> None:
+        self.kinds = tuple(kinds)
+        shape = len(kinds), len(asks)
+        self.mib: Numbers = np.zeros(shape, dtype=np.int64)
+        self.cores: Numbers = np.zeros(shape, dtype=np.int64)
+        self.allowed: Rows = np.zeros(shape, dtype=bool)
+        self.whole: Numbers = np.array([w.ask.request.whole for w in asks], dtype=np.int64)
+        self.slice: Rows = np.array([w.ask.is_slice for w in asks], dtype=bool)
+        self.cpu: Numbers = np.array([w.ask.host.cpu_milli for w in asks], dtype=np.int64)
+        self.count: Values = np.array([w.count for w in asks], dtype=np.float64)
+        empty = _empty(kinds)
+        for number, weighted in enumerate(asks):
+            ask = weighted.ask
+            if not (ask.is_slice or ask.request.whole):
+                continue
+            need = Need(empty, ask.request)
+            self.mib[:, number], self.cores[:, number] = need.mib, need.cores
+            accepted = [k.family == ask.request.family and ask.models.accepts(k.model) for k in kinds]
+            self.allowed[:, number] = need.fits() & np.array(accepted, dtype=bool)
+
+
+def _empty(kinds: Sequence[Kind]) -> Columns:
+    """One free card of each kind."""
+    columns = [
+        (k.mem_mib, k.groups, k.slices, k.mem_mib, k.units, k.groups, k.slices, number, 1, 1)
+        for number, k in enumerate(kinds)
+    ]
+    return Columns(np.array(columns, dtype=np.int64).reshape(-1, 10).T)

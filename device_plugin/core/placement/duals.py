@@ -1,0 +1,89 @@
+"""Duals: what one more slice of each size costs, in cards, when cards are cut in the best mix of patterns.
+
+The covering problem of cutting stock by column generation (Gilmore and Gomory, Operations Research 9, 1961), each
+size a vector of levels. Space that only few slices could use comes out nearly worthless; a size
+that pairs well is dear.
+"""
+
+import functools
+
+import numpy as np
+
+from device_plugin.core.placement.columns import Numbers, Values
+
+ROUNDS = 400
+# Many problems have many optimal duals. Their mean over a few slightly different demands lies in the middle of them.
+DRAWS, NOISE = 8, 0.1
+
+
+def central_duals(sizes: Numbers, demand: Values, card: tuple[int, int]) -> Values:
+    """Cards that one more slice of each size costs. `sizes` has shape (sizes, 2), `card` are a free card's levels."""
+    return _central(sizes.astype(np.int64).tobytes(), demand.astype(np.float64).tobytes(), card)
+
+
+# A new kind of card in the cluster changes nothing for the others.
+@functools.lru_cache(maxsize=64)
+def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Values:
+    sizes, demand = np.frombuffer(sizes_, dtype=np.int64).reshape(-1, 2), np.frombuffer(demand_)
+    # Seeded, so that the same workload always gives the same prices.
+    rng = np.random.default_rng(0)
+    noise = np.exp(NOISE * rng.normal(size=(DRAWS, len(sizes))))
+    means: Values = np.mean([_duals(sizes, demand * draw, card) for draw in noise], axis=0)
+    return means
+
+
+def _duals(sizes: Numbers, demand: Values, card: tuple[int, int]) -> Values:
+    """Revised simplex: a pattern enters while the best cut of one card is worth more than the card."""
+    copies = _copies(sizes, card)
+    basis, cost, amount = np.diag(copies.astype(float)), np.ones(len(sizes)), demand / copies
+    duals: Values = cost.copy()
+    for _ in range(ROUNDS):
+        duals = np.asarray(np.linalg.solve(basis.T, cost), dtype=np.float64)
+        if duals.min() < -1e-9:  # more is cut of a size than is asked for
+            column, price = -np.eye(len(sizes))[int(duals.argmin())], 0.0
+        else:
+            value, column = best_cut(duals, sizes, card)
+            price = 1.0
+            if value <= 1 + 1e-9:
+                break
+        step = np.linalg.solve(basis, column)
+        growing = step > 1e-9
+        ratios = np.where(growing, amount / np.where(growing, step, 1), np.inf)
+        leaving = int(ratios.argmin())
+        amount = np.maximum(amount - ratios[leaving] * step, 0)
+        amount[leaving], basis[:, leaving], cost[leaving] = ratios[leaving], column, price
+    return np.maximum(duals, 0)
+
+
+def best_cut(values: Values, sizes: Numbers, card: tuple[int, int]) -> tuple[float, Values]:
+    """The most that slices cut from one card are worth together, and how many of each size that takes."""
+    best = np.zeros((card[0] + 1, card[1] + 1))
+    for value, (mem, cores), times in zip(values, sizes, _copies(sizes, card), strict=True):
+        for _ in range(times):
+            shifted = best[: best.shape[0] - mem, : best.shape[1] - cores] + value
+            if not (shifted > best[mem:, cores:] + 1e-12).any():
+                break
+            best[mem:, cores:] = np.maximum(best[mem:, cores:], shifted)
+    return float(best[card]), _taken(best, values, sizes, card)
+
+
+def _taken(best: Values, values: Values, sizes: Numbers, card: tuple[int, int]) -> Values:
+    numbers = np.zeros(len(sizes))
+    left = np.array(card)
+    while True:
+        fits = np.flatnonzero((sizes <= left).all(axis=1))
+        before = left - sizes[fits]
+        worth = best[before[:, 0], before[:, 1]] + values[fits]
+        exact = np.flatnonzero((worth >= best[left[0], left[1]] - 1e-9) & (values[fits] > 1e-12))
+        if not len(exact):
+            return numbers
+        chosen = int(fits[exact[0]])
+        numbers[chosen] += 1
+        left = left - sizes[chosen]
+
+
+def _copies(sizes: Numbers, card: tuple[int, int]) -> Numbers:
+    """How often each size alone fits a free card."""
+    times: Numbers = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
+    least: Numbers = np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)
+    return least

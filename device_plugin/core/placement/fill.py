@@ -1,0 +1,110 @@
+"""Expected fill: what the rest of a card will probably be worth to the pods that are still to come."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
+from device_plugin.core.placement.demand import Demand
+from device_plugin.core.placement.duals import central_duals
+from device_plugin.core.placement.grid import Grid
+from device_plugin.core.placement.target import Weighted
+
+FREE_CARD = 1000.0
+# Prices of CPU that are tried, as multiples of what an average pod of the workload is worth per unit of its CPU.
+CPU_PRICES = (0, .05, .1, .15, .2, .25, .3, .35, .4, .5, .6, .7, .85, 1.0, 1.3, 1.8, 3.0)  # fmt: skip
+# A card meets a random stream of pods but need not take each: the better half of those that fit.
+CHOOSY = 0.5
+# What an untouched card is worth beyond its fill: breaks ties, so that no card is opened without need.
+UNTOUCHED = 10.0
+# A kind is scarce when the pods confined to it would fill more than this share of it.
+SCARCE = 0.25
+
+
+class Fill:
+    """The worth of what is left of cards, in thousandths of a free card.
+
+    `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
+    is what a whole card of a kind costs beyond its fill, because others depend on it.
+    """
+
+    def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> None:
+        demand = Demand(kinds, asks)
+        self.grid = Grid.for_demand(demand)
+        self._known: dict[tuple[bytes, ...], Values] = {}
+        mass = demand.count * np.maximum(demand.whole, 1) * (demand.slice | (demand.whole > 0))
+        cpu = demand.cpu / np.maximum(demand.whole, 1)
+        sizes = [self.grid.sizes(kind, demand.mib[k], demand.cores[k]) for k, kind in enumerate(kinds)]
+        values = [FREE_CARD * self._duals(size, demand.slice, mass) for size in sizes]
+        value = np.mean(values, axis=0) if values else np.zeros(len(asks))
+        spent = float((mass * cpu).sum())
+        self.cpu: Values = np.array(CPU_PRICES) * (float((mass * value).sum()) / spent if spent else 0.0)
+        rows, columns = self.grid.shape
+        self.worth: Values = np.zeros((len(kinds), len(self.cpu), rows * columns))
+        for k in range(len(kinds)):
+            allowed = demand.allowed[k] & (mass > 0)
+            gain = values[k][allowed, None] - np.outer(cpu[allowed], self.cpu)
+            self.worth[k] = self._card(sizes[k][allowed], gain, mass[allowed])
+        self.worth *= FREE_CARD / np.maximum(self.worth[:, :1, -1:], 1e-9)
+        self.worth[:, :, -1] += UNTOUCHED
+        self.price: Values = FREE_CARD * np.maximum(0.0, _scarcity(demand, np.asarray(supply), mass) - SCARCE)
+
+    def _duals(self, sizes: Numbers, slices: Rows, mass: Values) -> Values:
+        """What each ask costs of a card of one kind, in cards; 1 for a whole card."""
+        card = self.grid.mem, self.grid.cores
+        parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
+        costs: Values = np.ones(len(sizes))
+        if parts.any():
+            distinct, which = np.unique(sizes[parts], axis=0, return_inverse=True)
+            which = which.reshape(-1)
+            demand = np.bincount(which, mass[parts]).astype(np.float64)
+            costs[parts] = central_duals(distinct, demand, card)[which]
+        return costs
+
+    def _card(self, sizes: Numbers, gain: Values, mass: Values) -> Values:
+        """The worth of every level of a card, for every CPU price; shape (CPU prices, levels)."""
+        key = sizes.tobytes(), gain.tobytes(), mass.tobytes()
+        if key not in self._known:
+            self._known[key] = _expected(self.grid.shape, sizes, gain, mass)
+        return self._known[key]
+
+
+def _expected(shape: tuple[int, int], sizes: Numbers, gain: Values, mass: Values) -> Values:
+    """By recursion: the mean over the better half of the asks that fit, of what such a pod is worth and what it leaves.
+
+    And never less than the same space in two parts. The shape is (CPU prices, levels).
+    """
+    worth = np.zeros((*shape, gain.shape[1]))
+    for i, j in np.ndindex(shape):
+        fits = (sizes <= (i, j)).all(axis=1)
+        if fits.any():
+            left = np.array((i, j)) - sizes[fits]
+            worth[i, j] = _better_half(gain[fits] + worth[left[:, 0], left[:, 1]], mass[fits])
+        parts = worth[: i + 1, : j + 1]
+        worth[i, j] = np.maximum(worth[i, j], (parts + parts[::-1, ::-1]).max(axis=(0, 1)))
+    return worth.reshape(-1, gain.shape[1]).T
+
+
+def _better_half(values: Values, mass: Values) -> Values:
+    order = np.argsort(-values, axis=0)
+    values, mass = np.take_along_axis(values, order, 0), mass[order]
+    half = CHOOSY * mass[:, 0].sum()
+    taken = np.clip(half - (np.cumsum(mass, axis=0) - mass), 0, mass)
+    mean: Values = (taken * np.maximum(values, 0)).sum(axis=0) / half
+    return mean
+
+
+def _scarcity(demand: Demand, supply: Values, mass: Values) -> Values:
+    """Of each kind: demand confined to some kinds over the supply of those, all demand scaled to all supply."""
+    scarcity = np.zeros(len(supply))
+    if not len(supply) or not mass.sum():
+        return scarcity
+    cards = np.array([[kind.mem_mib, kind.groups] for kind in demand.kinds])
+    share = np.maximum(demand.mib / cards[:, :1], demand.cores / cards[:, 1:]).max(axis=0)
+    wanted = mass * share
+    wanted = wanted * supply.sum() / max(float(wanted.sum()), 1e-9)
+    patterns, which = np.unique(demand.allowed, axis=1, return_inverse=True)
+    for number, allowed in enumerate(patterns.T):
+        if 0 < supply[allowed].sum() < supply.sum():
+            scarcity[allowed] += wanted[which.reshape(-1) == number].sum() / supply[allowed].sum()
+    return scarcity

@@ -1,0 +1,79 @@
+"""Scores: what a policy thinks of every node for one ask, kept, and renewed only where something changed."""
+
+import numpy as np
+
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.columns import Numbers, Rows, Values
+from device_plugin.core.placement.index import Index, View
+from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.policy import Policy
+from device_plugin.core.requests import Selector
+
+# Beyond this many nodes at once the arrays leave the processor's cache.
+BATCH = 512
+
+
+class Scores:
+    """`value` of shape (nodes,), minus infinity where the ask does not fit; `card` is the best card's place there."""
+
+    def __init__(self, index: Index, ask: Ask, policy: Policy) -> None:
+        self._index = index
+        self._ask = ask
+        self._policy = policy
+        self._layout = self._epoch = -1
+        self._seen = 0
+        self.value: Values = np.zeros(0)
+        self.card: Numbers = np.zeros(0, dtype=np.int64)
+
+    def refresh(self) -> None:
+        """Score what changed since the last time."""
+        index = self._index
+        if (self._layout, self._epoch) != (index.layout, self._policy.epoch):
+            self._layout, self._epoch, self._seen = index.layout, self._policy.epoch, -1
+            self.value = np.full(len(index.nodes), -np.inf)
+            self.card = np.zeros(len(index.nodes), dtype=np.int64)
+        changed = np.flatnonzero(index.stamp > self._seen) if index.cards else np.zeros(0, dtype=np.int64)
+        for start in range(0, len(changed), BATCH):
+            self._score(changed[start : start + BATCH])
+        self._seen = index.now
+
+    def rows(self, position: int) -> list[int]:
+        """The index's rows of the cards that the ask takes on the node at `position`."""
+        index, ask = self._index, self._ask
+        if ask.is_slice:
+            return [int(index.grid[position, self.card[position]])]
+        view = View(index, np.array([position]))
+        return [int(row) for row in view.rows[self._taken(view)]]
+
+    def _score(self, positions: Numbers) -> None:
+        index, ask = self._index, self._ask
+        view = View(index, positions)
+        hosts = (view.cpu >= ask.host.cpu_milli) & (view.memory >= ask.host.memory_mib)
+        if ask.is_slice:
+            need = Need(view, ask.request)
+            fits = self._open(view) & need.fits() & hosts[:, None]
+            values = np.where(fits, self._policy.slices(view, need, ask), -np.inf)
+            self.card[positions] = values.argmax(axis=1)
+            self.value[positions] = values.max(axis=1, initial=-np.inf)
+        else:
+            taken = self._taken(view)
+            enough = hosts & (taken.sum(axis=1) == ask.request.whole)
+            self.value[positions] = np.where(enough, self._policy.whole(view, taken, ask), -np.inf)
+
+    def _taken(self, view: View) -> Rows:
+        """The first so many wholly free cards of each node; fewer where there are not enough."""
+        free = self._open(view) & view.untouched
+        taken: Rows = free & (np.cumsum(free, axis=1) <= self._ask.request.whole)
+        return taken
+
+    def _open(self, view: View) -> Rows:
+        """Cards that the ask may have at all."""
+        index, ask = self._index, self._ask
+        kinds = np.fromiter(
+            (kind.family == ask.request.family and ask.models.accepts(kind.model) for kind in index.kinds),
+            dtype=bool, count=len(index.kinds),
+        )  # fmt: skip
+        rows: Rows = view.there & view.usable & kinds[view.kind]
+        if ask.uuids != Selector():
+            rows &= index.named(ask.uuids)[view.rows]
+        return rows

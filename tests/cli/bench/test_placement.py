@@ -1,0 +1,50 @@
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from device_plugin.cli import bench
+from device_plugin.cli.bench.placement import BenchError
+from tests.cli.bench.test_workload import files
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return parser.parse_args(["placement", *words])
+
+
+def test_the_figures_of_two_policies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, pods = files(tmp_path)
+    words = ["--nodes", str(nodes), "--pods", str(pods), "--policy", "pack,fragmentation", "--seeds", "42-43"]
+    assert bench.run(parsed(*words, "--json")) == 0
+    found = json.loads(capsys.readouterr().out)["policies"]
+    assert list(found) == ["pack", "fragmentation"]
+    for figures in found.values():
+        assert set(figures) >= {
+            "alloc_at_100",
+            "alloc_at_130",
+            "frag_at_100",
+            "pods_placed",
+            "us_per_decision",
+        }
+        assert 0 < figures["alloc_at_130"] <= 100
+    assert bench.run(parsed(*words)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 nodes, 2 cards, 3 pods in the list; mean of seeds 42-43"
+    assert [line.split()[0] for line in lines[1:]] == ["policy", "pack", "fragmentation"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--policy", "fastest"), "no placement policy 'fastest': write best-fit"),
+        (("--seeds", "4-x"), "--seeds 4-x: write 42-51 or 1,2,7"),
+        (("--seeds", "5-4"), "--seeds 5-4: write"),
+        (("--nodes", "f"), "write --nodes and --pods, or neither"),
+    ],
+)
+def test_what_cannot_be_run_says_what_to_write(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BenchError, match=message):
+        bench.run(parsed(*words))

@@ -1,0 +1,85 @@
+"""Fragmentation against its definition, card by card and pod by pod."""
+
+import random
+
+import numpy as np
+import pytest
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.ledger import Ledger, NodeState
+from device_plugin.core.placement import POLICIES, Placer
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.fit import fit
+from device_plugin.core.placement.fragments import Fragments
+from device_plugin.core.placement.index import View
+from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.target import Weighted
+from device_plugin.core.requests import PodRequest
+from tests.core.clusters import card
+from tests.core.placement.workloads import ask, target
+
+TARGET = target(
+    (ask(4, cpu=1000), 30), (ask(8, 10, cpu=2000), 20), (ask(whole=2, cpu=4000), 10), (ask(1, 40), 5)
+)  # fmt: skip
+
+
+def by_definition(state: NodeState, cpu: int, asks: tuple[Weighted, ...]) -> float:
+    total = sum(each.count for each in asks)
+    idle = [
+        min(c.free_mib / c.card.mem_mib, c.free_cores.bit_count() / c.card.core_groups) for c in state.cards
+    ]
+    found = 0.0
+    for each in asks:
+        usable = [isinstance(fit(c, each.ask.request), Slice) for c in state.cards]
+        serves = cpu >= each.ask.host.cpu_milli and sum(usable) >= max(1, each.ask.request.whole)
+        useless = sum(i for i, u in zip(idle, usable, strict=True) if not (serves and u))
+        found += each.count / total * useless
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fragments_are_what_their_definition_says_before_and_after(seed: int) -> None:
+    rng = random.Random(seed)
+    ledger, hosts = Ledger(), Hosts()
+    for name in "abc":
+        ledger.set_node(name, Inventory(tuple(card(f"{name}{i}") for i in range(rng.randint(1, 4)))))
+        hosts.set(name, Room(rng.choice((2000, 8000, 32000)), 0))
+    placer = Placer(ledger, hosts, POLICIES)
+    placer.index.refresh()
+    fragments = Fragments(tuple(placer.index.kinds), TARGET)
+    for number in range(40):
+        wanted = rng.choice(TARGET).ask
+        request = PodRequest(f"p{number}", (("main", wanted.request),), policy="random", host=wanted.host)
+        found = placer.place(request)
+        if not isinstance(found, Grant):
+            continue
+        before = measured(placer, fragments)
+        for name, value in before.items():
+            state = ledger.node(name)
+            assert state is not None
+            assert value == pytest.approx(by_definition(state, hosts.room(name).cpu_milli, TARGET))
+        added = foretold(placer, fragments, wanted, found)
+        ledger.hold(found)
+        hosts.take(found.node, wanted.host)
+        assert measured(placer, fragments)[found.node] - before[found.node] == pytest.approx(added)
+
+
+def measured(placer: Placer, fragments: Fragments) -> dict[str, float]:
+    placer.index.refresh()
+    view = View(placer.index, np.arange(len(placer.index.nodes)))
+    return dict(zip(placer.index.nodes, fragments.of(view).tolist(), strict=True))
+
+
+def foretold(placer: Placer, fragments: Fragments, wanted: Ask, found: Grant) -> float:
+    index = placer.index
+    position = index.position[found.node]
+    view = View(index, np.array([position]))
+    cards = [index.cards[row].card.uuid for row in view.rows[0] if row >= 0]
+    given = [s.card for s in found.slices()]
+    if wanted.is_slice:
+        added = fragments.added_by_slice(view, Need(view, wanted.request), wanted)
+        return float(added[0, cards.index(given[0])])
+    taken = np.array([[row >= 0 and index.cards[row].card.uuid in given for row in view.rows[0]]])
+    return float(fragments.added_by_whole(view, taken, wanted)[0])
