@@ -15,16 +15,18 @@ from device_plugin.core.hosts import Room
 from device_plugin.core.pods import ContainerKind, Pod
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
-MAX_COUNT = 2**31
+MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmetic with it stays exact
 
 # The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
 _SUFFIXES = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+    "P": Fraction(10**15), "E": Fraction(10**18),
     "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 _QUANTITY = re.compile(
-    r"([+-]?)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})(?:[eE]([+-]?\d{1,2})|([numkMGT]|[KMGT]i)?)"
+    r"([+-]?)(\d{1,32}(?:\.\d{0,9})?|\.\d{1,9})(?:[eE]([+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)"
 )
 
 
@@ -131,11 +133,11 @@ def container_request(name: str, limits: Mapping[str, str], prefixes: Collection
 
 def _count(container: str, resource: str, text: str) -> int:
     value = parse_quantity(text)
-    if value is None or value.denominator != 1 or not 1 <= value <= MAX_COUNT:
+    if value is None or value.denominator != 1 or value < 1:
         raise RequestError(
             f"container {container}: {resource} is {text!r}: write a whole number of at least 1"
         )
-    return int(value)
+    return min(int(value), MAX_COUNT)
 
 
 def parse_quantity(text: str) -> Fraction | None:

@@ -6,9 +6,11 @@ all that is idle where m does not fit the node at all. Here an idle share is the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from device_plugin.core.hosts import Room
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
 from device_plugin.core.placement.demand import Demand
@@ -18,17 +20,25 @@ from device_plugin.core.placement.target import Weighted
 
 
 class Fragments:
-    """F for nodes, and how much a placement would add to it. In cards."""
+    """F for nodes, and how much a placement would add to it. In cards.
+
+    Asks that differ in nothing but CPU are looked at together: they fit the same cards, and a node has CPU for some.
+    """
 
     def __init__(self, kinds: Sequence[Kind], asks: Sequence[Weighted]) -> None:
-        self._demand = demand = Demand(kinds, asks)
-        total = demand.count.sum()
-        self._share: Values = demand.count / total if total else demand.count
+        total = sum(each.count for each in asks) or 1.0
+        alike: dict[Ask, int] = {}
+        groups = [alike.setdefault(replace(each.ask, host=Room()), len(alike)) for each in asks]
+        self._demand = Demand(kinds, [Weighted(ask, 1.0) for ask in alike])
+        self._cpu: Numbers = np.array([each.ask.host.cpu_milli for each in asks], dtype=np.int64)
+        # Of each ask, in the column of its group, its share of the workload.
+        self._shares: Values = np.zeros((len(asks), len(alike)))
+        self._shares[np.arange(len(asks)), groups] = [each.count / total for each in asks]
 
     def of(self, view: View) -> Values:
         """F of each node; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
-        return self._sum(view.cpu[:, None], idle.sum(axis=1)[:, None], _useless(idle, fit), fit.sum(axis=1))
+        return self._sum(self._served(view.cpu), idle.sum(axis=1), _useless(idle, fit), fit.sum(axis=1))
 
     def added_by_slice(self, view: View, need: Need, ask: Ask) -> Values:
         """The growth of F when a card gives the slice; shape (nodes, cards)."""
@@ -36,14 +46,13 @@ class Fragments:
         less, fits_less = self._cards(
             view, view.free_mib - need.mib, view.free_cores - need.cores, view.free_slices - 1
         )
-        useless, number, total = _useless(idle, fit), fit.sum(axis=1), idle.sum(axis=1)[:, None]
-        before = self._sum(view.cpu[:, None], total, useless, number)
+        useless, number, total = _useless(idle, fit), fit.sum(axis=1), idle.sum(axis=1)
+        before = self._sum(self._served(view.cpu), total, useless, number)
+        change = np.where(fits_less, 0, less[:, :, None]) - np.where(fit, 0, idle[:, :, None])
         after = self._sum(
-            (view.cpu - ask.host.cpu_milli)[:, None, None],
-            (total - idle + less)[:, :, None],
-            useless[:, None, :]
-            - np.where(fit, 0, idle[:, :, None])
-            + np.where(fits_less, 0, less[:, :, None]),
+            self._served(view.cpu - ask.host.cpu_milli)[:, None, :],
+            total[:, None] - idle + less,
+            useless[:, None, :] + change,
             number[:, None, :] - fit + fits_less,
         )
         return after - before[:, None]
@@ -51,33 +60,34 @@ class Fragments:
     def added_by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """The growth of F when the cards `taken` are given away; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
-        total = idle.sum(axis=1)[:, None]
-        before = self._sum(view.cpu[:, None], total, _useless(idle, fit), fit.sum(axis=1))
+        before = self._sum(self._served(view.cpu), idle.sum(axis=1), _useless(idle, fit), fit.sum(axis=1))
         left, fit = np.where(taken, 0, idle), fit & ~taken[:, :, None]
-        cpu = (view.cpu - ask.host.cpu_milli)[:, None]
-        return self._sum(cpu, left.sum(axis=1)[:, None], _useless(left, fit), fit.sum(axis=1)) - before
+        served = self._served(view.cpu - ask.host.cpu_milli)
+        return self._sum(served, left.sum(axis=1), _useless(left, fit), fit.sum(axis=1)) - before
 
     def _cards(self, view: View, mib: Numbers, cores: Numbers, slices: Numbers) -> tuple[Values, Rows]:
-        """With so much free: the idle share of each card, and which asks it could serve, (nodes, cards, asks)."""
+        """With so much free: the idle share of each card, and which asks it could serve, (nodes, cards, groups)."""
         demand = self._demand
         there = view.there & view.usable
         idle = np.where(there, np.minimum(mib / view.mib, cores / view.groups), 0)
         kind = np.where(there, view.kind, 0)
         fit = (
-            demand.allowed[kind] & there[:, :, None] & (slices >= 1)[:, :, None]
+            demand.allowed[kind] & (there & (slices >= 1))[:, :, None]
             & (mib[:, :, None] >= demand.mib[kind]) & (cores[:, :, None] >= demand.cores[kind])
         )  # fmt: skip
         fit &= demand.slice | (slices == view.most)[:, :, None]
         return idle, fit
 
-    def _sum(self, cpu: Numbers, idle: Values, useless: Values, number: Numbers) -> Values:
-        demand = self._demand
-        serves = (
-            (cpu >= demand.cpu)
-            & (number >= np.maximum(demand.whole, 1))
-            & (demand.slice | (demand.whole > 0))
-        )
-        f: Values = np.where(serves, useless, idle) @ self._share
+    def _served(self, cpu: Numbers) -> Values:
+        """The share of the workload, by group, that nodes have CPU for; shape (nodes, groups)."""
+        served: Values = (cpu[:, None] >= self._cpu).astype(np.float64) @ self._shares
+        return served
+
+    def _sum(self, served: Values, idle: Values, useless: Values, number: Numbers) -> Values:
+        """F from what is idle in all, and what of it each group cannot use though it fits the node."""
+        fits = number >= np.maximum(self._demand.whole, 1)
+        spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
+        f: Values = idle * self._shares.sum() - spared
         return f
 
 

@@ -65,7 +65,7 @@ class Placer:
     def adopt(self, tables: Tables) -> None:
         """Decide by these tables from now on."""
         self._tables = tables
-        self._fill.adopt(tables.fill, tables.fragments)
+        self._fill.adopt(tables.fill, tables.ties)
         self._fgd.adopt(tables.fragments)
 
     def place(self, request: PodRequest, nodes: Sequence[str] | None = None) -> Grant | Refusal:

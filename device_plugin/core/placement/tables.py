@@ -1,11 +1,13 @@
 """Tables: what policies know of the target workload. Made off the decision path, taken over in one step."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from device_plugin.core.placement.columns import Kind
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fragments import Fragments
 from device_plugin.core.placement.target import Weighted
+from device_plugin.core.requests import Selector
 
 # FGD's own cut: rare asks cost time and change nothing.
 COVER = 0.95
@@ -18,7 +20,10 @@ class Tables:
         self.kinds = tuple(kinds)
         self.asks = tuple(asks)
         self.fill = Fill(self.kinds, supply, self.asks)
-        self.fragments = Fragments(self.kinds, _most(self.asks))
+        most = _most(self.asks)
+        self.fragments = Fragments(self.kinds, most)
+        # To settle ties it need not be known who may use which model, and that makes it several times faster.
+        self.ties = Fragments(self.kinds, [replace(e, ask=replace(e.ask, models=Selector())) for e in most])
 
 
 def _most(asks: Sequence[Weighted]) -> Sequence[Weighted]:
