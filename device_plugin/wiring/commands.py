@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from device_plugin.core.errors import VgpuError
 
+VERSION = "0.1.0"
 # Name, what it does, and the module that offers add_arguments(parser) and run(args) -> exit status.
 _COMMANDS = (
     ("node", "run the node agent (DaemonSet)", "device_plugin.wiring.node_command"),
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vgpu", description="Memory slices and core groups of accelerator cards for Kubernetes pods."
     )
+    parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, text, module in _COMMANDS:
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")

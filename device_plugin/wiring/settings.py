@@ -10,6 +10,7 @@ VGPU_KUBE_SERVER and --kube-server. Unknown keys are refused: a silent typo is h
 """
 
 import argparse
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from msgspec import Meta
 
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.wiring import settings_checks as checks
 
 VERSION = "v1"
 
@@ -50,13 +52,16 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     state_dir: Annotated[str, Meta(description="folder for slices and records")] = "/var/lib/vgpu"
     cgroup_root: Annotated[str, Meta(description="the host's cgroup tree")] = "/sys/fs/cgroup"
     process_groups: Annotated[str, Meta(description="process groups instead of cgroups (demo)")] = ""
-    prefixes: Annotated[dict[str, str], Meta(description="PCI vendor id: resource prefix")] = msgspec.field(
-        default_factory=lambda: {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
-    )
+    prefixes: Annotated[
+        dict[str, str],
+        Meta(description="PCI vendor id: resource prefix", examples=[{"1d94": "hygon.com/dcu"}]),
+    ] = msgspec.field(default_factory=lambda: {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"})
     mem_unit_mib: Annotated[int, Meta(description="MiB of one memory unit", ge=1)] = msgspec.field(
         default=1024, name="memUnitMiB"
     )
-    exclude_cards: Annotated[list[str], Meta(description="uuids or PCI ids of cards to leave alone")] = []
+    exclude_cards: Annotated[
+        list[str], Meta(description="uuids or PCI ids of cards to leave alone", examples=[["0000:03:00.0"]])
+    ] = []
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
     simulated: Annotated[str, Meta(description="folder of simulated cards (demo, tests)")] = ""
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
@@ -70,9 +75,9 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     pod_name: Annotated[
         str, Meta(description="name of this pod: the scheduler beside it holds the Lease")
     ] = ""
-    prefixes: Annotated[list[str], Meta(description="resource prefixes of all card families")] = (
-        msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
-    )
+    prefixes: Annotated[
+        list[str], Meta(description="resource prefixes of all card families", examples=[["hygon.com/dcu"]])
+    ] = msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
     scheduler_name: Annotated[str, Meta(description="schedulerName of the pods to place")] = "vgpu-scheduler"
     lease_namespace: Annotated[str, Meta(description="namespace of the scheduler's Lease")] = "vgpu-system"
     lease_name: Annotated[str, Meta(description="name of the scheduler's Lease")] = "vgpu-scheduler"
@@ -114,6 +119,9 @@ def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, s
             if text is not None:
                 _put(values, path, _parse(text, field, source))
                 settings = _convert(values, kind, source)
+    found = checks.node(settings) if isinstance(settings, NodeSettings) else checks.cluster(settings)
+    for problem in found:
+        raise SettingsError(problem)
     return settings
 
 
@@ -126,10 +134,10 @@ def require(value: str, key: str) -> None:
 
 def _read_file(file: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = _yaml(file.read_text(encoding="utf-8"), f"settings file {file}")
     except OSError as error:
         raise SettingsError(f"settings file {file}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise SettingsError(f"settings file {file}: not YAML: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"settings file {file}: expected `key: value` lines")
@@ -153,18 +161,51 @@ def _words(path: Sequence[str]) -> list[str]:
 
 
 def _hint(field: msgspec.structs.FieldInfo) -> str:
-    described: str = get_args(field.type)[1].description
+    meta: Meta = get_args(field.type)[1]
+    described = f"{meta.description}, {_example(field)}" if meta.examples else f"{meta.description}"
     default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    return described if default == "" else f"{described} (default: {default})"
+    shown = default if isinstance(default, str) else json.dumps(default)
+    return f"{described} (default: {shown})" if shown else described
+
+
+def _example(field: msgspec.structs.FieldInfo) -> str:
+    examples = get_args(field.type)[1].examples
+    return f"as JSON, such as {json.dumps(examples[0])}" if examples else ""
 
 
 def _parse(text: str, field: msgspec.structs.FieldInfo, source: str) -> object:
-    if get_args(field.type)[0] is str:
+    kind = get_args(field.type)[0]
+    if kind is str:
         return text
+    value = _yaml(text, source)
+    if not isinstance(value, list | dict) and _example(field):
+        raise SettingsError(f"{source}: {text!r}: write it {_example(field)}")
+    return value
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key that is written twice is an error, as its specification says."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping, once its keys are known to differ."""
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} is written twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _yaml(text: str, source: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _UniqueKeys)  # noqa: S506 - it is a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise SettingsError(f"{source}: not YAML: {line}{error.problem}") from None
     except yaml.YAMLError as error:
-        raise SettingsError(f"{source}: {error}") from None
+        raise SettingsError(f"{source}: not YAML: {error}") from None
 
 
 def _put(values: dict[str, Any], path: Sequence[str], value: object) -> None:

@@ -20,6 +20,7 @@ READY_SECONDS = 120.0
 PROJECT = Path(__file__).resolve().parents[2]
 # Set for commands that run inside already.
 INSIDE = "VGPU_TESTBED_INSIDE"
+DOWN = "no cluster is up: hack/cluster up"
 
 
 class ClusterError(Exception):
@@ -75,6 +76,11 @@ class Cluster:
         except (OSError, ValueError):
             return None
 
+    def require(self) -> None:
+        """Raise ClusterError if the cluster is down."""
+        if not os.environ.get(INSIDE) and self.pid() is None:
+            raise ClusterError(DOWN)
+
     def nodes(self) -> list[str]:
         """The nodes, by name."""
         return sorted(
@@ -110,16 +116,24 @@ class Cluster:
             return []
         pid = self.pid()
         if pid is None:
-            raise ClusterError("the cluster is down: hack/cluster up")
+            raise ClusterError(DOWN)
         return ["nsenter", "--target", str(_first(pid)), "--mount", "--net", "--pid", f"--wd={Path.cwd()}"]
 
     def order(self, machine: str, do: str, **details: object) -> dict[str, object]:
         """Give an order to the supervisor of a machine. Raises OrderError, ClusterError."""
+        self.know(machine)
         try:
             return order(self.layout.control(machine), do, **details)
-        except OSError:
-            known = ", ".join((CONTROL_PLANE, *self.nodes()))
-            raise ClusterError(f"no machine {machine} runs; there are: {known}") from None
+        except OSError as error:
+            raise ClusterError(
+                f"{machine} takes no orders ({error.strerror}): hack/cluster logs {machine}"
+            ) from None
+
+    def know(self, machine: str) -> None:
+        """Raise ClusterError if there is no machine of that name."""
+        known = (CONTROL_PLANE, *self.nodes())
+        if machine not in known:
+            raise ClusterError(f"there is no machine {machine}; there are: {', '.join(known)}")
 
     def _prepare(self, nodes: int) -> None:
         shutil.rmtree(self.layout.root, ignore_errors=True)

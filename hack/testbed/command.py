@@ -1,6 +1,6 @@
 """hack/cluster: a real Kubernetes of several nodes on this machine, as root, without Docker.
 
-hack/cluster up                      # 3 nodes; builds Kubernetes and containerd the first time
+hack/cluster up                      # 3 nodes with the project's images; the first time it builds what is missing
 hack/cluster kubectl get nodes
 hack/cluster logs n1 kubelet
 hack/cluster stop n1 kubelet         # start, kill, pause, resume likewise
@@ -12,27 +12,44 @@ hack/cluster down
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from hack.testbed import layout, programs
+from hack.testbed import archives, images, layout, programs
 from hack.testbed.cluster import Cluster, ClusterError
 from hack.testbed.supervisor import OrderError
+from vgpu_runtime.sim.debian import DebianUnavailableError
 
-ONE = ("start", "stop", "kill", "pause", "resume")
-ALL = ("crash", "boot")
+NODES = 3
+INSIDE = {
+    "kubectl": "run kubectl as the cluster's administrator",
+    "run": "run any command inside the cluster's network",
+}
+ONE = {
+    "start": "start a program of a machine",
+    "stop": "stop a program of a machine (SIGTERM)",
+    "kill": "kill a program of a machine (SIGKILL)",
+    "pause": "pause a program of a machine (SIGSTOP)",
+    "resume": "let a paused program go on (SIGCONT)",
+}
+ALL = {
+    "crash": "take a machine's power: all its programs and containers die",
+    "boot": "start all programs of a machine",
+}
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command; the exit status."""
-    arguments, rest = _parser().parse_known_args()
-    if arguments.command not in ("kubectl", "run", "on") and rest:
-        _parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.command not in (*INSIDE, "on") and rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     cluster = Cluster(layout.here(), programs.installed())
     try:
         return _carry_out(cluster, arguments, rest)
     except programs.MissingError as error:
         print(error, file=sys.stderr)
-    except (ClusterError, OrderError) as error:
+    except (ClusterError, OrderError, DebianUnavailableError, archives.ArchiveError) as error:
         print(f"hack/cluster: {error}", file=sys.stderr)
     except subprocess.CalledProcessError as error:
         print(f"hack/cluster: {error.cmd[0]} ended with status {error.returncode}", file=sys.stderr)
@@ -40,16 +57,15 @@ def main() -> int:
 
 
 def _carry_out(cluster: Cluster, arguments: argparse.Namespace, rest: list[str]) -> int:
+    if arguments.command not in ("up", "down"):
+        cluster.require()
     match arguments.command:
         case "up":
-            programs.ensure()
-            if cluster.pid() is not None:
-                print(f"the cluster is up already, with {len(cluster.nodes())} nodes")
-            else:
-                cluster.up(arguments.nodes, arguments.image)
-                print(f"{arguments.nodes} nodes are Ready: hack/cluster kubectl get nodes")
+            _up(cluster, arguments.nodes, arguments.image)
         case "down":
+            was_up = cluster.pid() is not None
             cluster.down()
+            print(f"down; logs stay in {cluster.layout.root}" if was_up else "no cluster was up")
         case "kubectl":
             return cluster.run(["kubectl", *rest])
         case "run":
@@ -59,16 +75,41 @@ def _carry_out(cluster: Cluster, arguments: argparse.Namespace, rest: list[str])
             print(done["output"], end="")
             return int(str(done["status"]))
         case "logs":
-            file = cluster.layout.machine(arguments.machine) / f"{arguments.program}.log"
-            if not file.exists():
-                logs = ", ".join(sorted(path.stem for path in file.parent.glob("*.log")))
-                raise ClusterError(f"no log of {arguments.program} on {arguments.machine}; there are: {logs}")
-            print(file.read_text(errors="replace"), end="")
+            _logs(cluster, arguments.machine, arguments.program)
         case do if do in ALL:
             cluster.order(arguments.machine, do)
         case do:
             cluster.order(arguments.machine, do, program=arguments.program)
     return 0
+
+
+def _up(cluster: Cluster, nodes: int | None, given: Sequence[Path]) -> None:
+    if cluster.pid() is not None:
+        if nodes or given:
+            raise ClusterError(
+                "a cluster is up already; for other nodes or images run hack/cluster down first"
+            )
+        print(f"the cluster is up already, with {len(cluster.nodes())} nodes")
+        return
+    for file in given:
+        archives.check(file)
+    programs.ensure()
+    # No pod starts without the image of its sandbox, whatever else is given.
+    found = [*(file.resolve() for file in given), images.build("pause")] if given else images.build_all()
+    cluster.up(nodes or NODES, found)
+    print(f"{nodes or NODES} nodes are Ready: hack/cluster kubectl get nodes")
+
+
+def _logs(cluster: Cluster, machine: str, program: str | None) -> None:
+    cluster.know(machine)
+    folder = cluster.layout.machine(machine)
+    logs = sorted(path.stem for path in folder.glob("*.log"))
+    if program is None:
+        print(*logs, sep="\n")
+    elif program in logs:
+        print((folder / f"{program}.log").read_text(errors="replace"), end="")
+    else:
+        raise ClusterError(f"no log of {program} on {machine}; there are: {', '.join(logs)}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,20 +118,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start the cluster; nothing happens if it is up")
-    up.add_argument("--nodes", type=_count, default=3, help=f"1 to {layout.MOST_NODES} (default: 3)")
+    up.add_argument("--nodes", type=_count, help=f"1 to {layout.MOST_NODES} (default: {NODES})")
     up.add_argument(
-        "--image", type=Path, action="append", default=[], help="OCI archive for every node; may repeat"
-    )
-    commands.add_parser("down", help="end the cluster and all that runs in it")
-    for name, text in (
-        ("kubectl", "as the cluster's administrator"),
-        ("run", "any command inside the cluster"),
-    ):
+        "--image", type=Path, action="append", default=[], metavar="ARCHIVE",
+        help="archive of images for every node, instead of the project's own; may repeat",
+    )  # fmt: skip
+    commands.add_parser("down", help="end the cluster and all that runs in it; its logs stay")
+    for name, text in INSIDE.items():
         commands.add_parser(name, help=text, add_help=False)
-    for name in ("on", "logs", *ONE, *ALL):
-        command = commands.add_parser(name, add_help=name != "on")
+    machine = {"on": "run a command on a machine", "logs": "print the log of a program of a machine"}
+    for name, text in (machine | ONE | ALL).items():
+        command = commands.add_parser(name, help=text, add_help=name != "on")
         command.add_argument("machine", help="control-plane, n1, n2, ...")
-        if name == "logs" or name in ONE:
+        if name == "logs":
+            command.add_argument("program", nargs="?", help="without it: which programs have a log")
+        elif name in ONE:
             command.add_argument("program", help="kubelet, containerd, etcd, kube-apiserver, ...")
     return parser
 

@@ -1,6 +1,7 @@
 """Settings: precedence, and bad input that names its key and its source."""
 
 import argparse
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from device_plugin.wiring import settings
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, SettingsError
+from vgpu_runtime.paths import SOURCES
 
 
 def load(argv: list[str], environ: dict[str, str]) -> NodeSettings:
@@ -48,7 +50,10 @@ def test_lists_and_maps_are_given_as_yaml() -> None:
         ("version: v2\n", "write `version: v1` \\(found 'v2'\\)"),
         ("nodeName: a\n", "write `version: v1` \\(found None\\)"),
         ("- a\n", "expected `key: value` lines"),
-        ("a: [\n", "not YAML"),
+        ("a: [\n", "not YAML: line 2: "),
+        ("version: v1\nnodeName: a\nnodeName: b\n", "not YAML: line 3: nodeName is written twice"),
+        ("version: v1\nkube: {server: 'http://a', server: 'http://b'}\n", "line 2: server is written twice"),
+        ("version: v1\n[a]: b\n", "not YAML: line 2: "),
     ],
 )
 def test_a_bad_file_is_refused_with_its_name_and_the_cause(tmp_path: Path, text: str, message: str) -> None:
@@ -67,6 +72,63 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_bad_variable_is_named() -> None:
     with pytest.raises(SettingsError, match=r"^VGPU_MEM_UNIT_MIB: Expected `int`"):
         load([], {"VGPU_MEM_UNIT_MIB": "much"})
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("node --prefixes foo", '--prefixes: \'foo\': write it as JSON, such as {"1d94": "hygon.com/dcu"}'),
+        (
+            "node --prefixes {}",
+            'prefixes: there is none: write at least one, such as {"1d94": "hygon.com/dcu"}',
+        ),
+        (
+            'node --prefixes {"1d94":"foo"}',
+            "prefixes: 'foo' has no domain: write domain/name, such as hygon.com/dcu",
+        ),
+        ("node --exclude-cards GPU-1", "--exclude-cards: 'GPU-1': write it as JSON"),
+        ("node --root /nonexistent", "root: no folder /nonexistent"),
+        ("node --http-listen 0.0.0.0:65536", "httpListen: port 65536 is out of range: write 0 to 65535"),
+        ("node --http-listen 9400", "httpListen: '9400' is no address: write host:port"),
+        ("cluster --prefixes foo", "--prefixes: 'foo': write it as JSON, such as [\"hygon.com/dcu\"]"),
+        ("cluster --prefixes []", 'prefixes: there is none: write at least one, such as ["hygon.com/dcu"]'),
+        ("cluster --prefixes [foo]", "prefixes: 'foo' has no domain"),
+        ("cluster --prefixes [a/b/c]", "prefixes: 'a/b/c' names no resource"),
+        ("cluster --extender-listen 127.0.0.1:65536", "extenderListen: port 65536 is out of range"),
+        ("cluster --extender-listen :9401", "extenderListen: :9401 is no loopback address"),
+        ("cluster --extender-listen 0.0.0.0:9401", "write 127.0.0.1:9401"),
+        ("cluster --kube-server 10.0.0.1:6443", "kube.server: '10.0.0.1:6443': write http(s)://host:port"),
+        ("cluster --kube-server ftp://a:1", "kube.server: 'ftp://a:1': write http(s)://host:port"),
+        (
+            "cluster --kube-server https://a:99999",
+            "kube.server: 'https://a:99999': write http(s)://host:port",
+        ),
+    ],
+)
+def test_what_a_service_cannot_work_with_is_said_with_what_to_write(
+    words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = {"node": "--node-name=a", "cluster": "--pod-name=a"}[words.split()[0]]
+    assert main([*words.split(), name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.8.0.1:9401", "[::1]:9401", "localhost:9401"])
+def test_any_loopback_address_will_do(listen: str) -> None:
+    environ = {"VGPU_EXTENDER_LISTEN": listen, "VGPU_KUBE_SERVER": "https://[::1]:6443/k8s"}
+    assert settings.load(ClusterSettings, {}, environ).extender_listen == listen
+
+
+def test_simulated_cards_need_no_folder_of_real_ones() -> None:
+    assert load(["--root=/nonexistent", "--simulated=/nonexistent"], {}).root == "/nonexistent"
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    project = tomllib.loads((SOURCES.parent / "pyproject.toml").read_text())["project"]
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"vgpu {project['version']}\n")
 
 
 @pytest.mark.parametrize("kind", [NodeSettings, ClusterSettings])

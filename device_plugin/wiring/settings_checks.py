@@ -1,0 +1,74 @@
+"""What the type of a setting does not say: each problem is one line that says what to write, before anything starts."""
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from device_plugin.wiring.settings import ClusterSettings, NodeSettings
+
+MOST_PORT = 65535
+# domain/name, as Kubernetes has the names of extended resources.
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+def node(settings: "NodeSettings") -> Iterator[str]:
+    """What is wrong with the settings of `vgpu node`."""
+    yield from _prefixes(settings.prefixes.values(), '{"1d94": "hygon.com/dcu"}')
+    yield from _address("httpListen", settings.http_listen)
+    yield from _server(settings.kube.server)
+    # Simulated cards have a folder of their own.
+    if not settings.simulated and not Path(settings.root).is_dir():
+        yield f"root: no folder {settings.root}: write where the host's sys/ and dev/ are, such as /"
+
+
+def cluster(settings: "ClusterSettings") -> Iterator[str]:
+    """What is wrong with the settings of `vgpu cluster`."""
+    yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
+    yield from _address("extenderListen", settings.extender_listen)
+    yield from _address("httpListen", settings.http_listen)
+    yield from _server(settings.kube.server)
+    host, _, port = settings.extender_listen.rpartition(":")
+    if not _loopback(host.strip("[]")):
+        yield (
+            f"extenderListen: {settings.extender_listen} is no loopback address, and whoever reaches it binds pods:"
+            f" write 127.0.0.1:{port}"
+        )
+
+
+def _prefixes(prefixes: Collection[str], example: str) -> Iterator[str]:
+    if not prefixes:
+        yield f"prefixes: there is none: write at least one, such as {example}"
+    for prefix in prefixes:
+        if "/" not in prefix:
+            yield f"prefixes: {prefix!r} has no domain: write domain/name, such as hygon.com/dcu"
+        elif not _PREFIX.fullmatch(prefix):
+            yield f"prefixes: {prefix!r} names no resource: write domain/name, such as hygon.com/dcu"
+
+
+def _address(key: str, listen: str) -> Iterator[str]:
+    _, colon, port = listen.rpartition(":")
+    if not colon or not re.fullmatch("[0-9]+", port):
+        yield f"{key}: {listen!r} is no address: write host:port, such as 127.0.0.1:9400"
+    elif int(port) > MOST_PORT:
+        yield f"{key}: port {port} is out of range: write 0 to {MOST_PORT}"
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _server(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:  # a port out of range, or half of an IPv6 address
+        good = False
+    if url and not good:
+        yield f"kube.server: {url!r}: write http(s)://host:port, such as https://10.0.0.1:6443"
