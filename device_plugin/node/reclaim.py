@@ -1,6 +1,5 @@
 """Reclaim: which pods of this node still count, and the end of what is left of the others."""
 
-import contextlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -59,6 +58,7 @@ class Reclaimer:
         self._pods = pods
         self._processes = processes
         self._allocator = allocator
+        self._untrimmed: set[str] = set()
 
     def sweep(self) -> int:
         """Remove all that can go now; returns how many containers that were. Does nothing before the first list."""
@@ -74,6 +74,8 @@ class Reclaimer:
                 now = self._records.get(*record.key)
                 if now is not None:
                     self._allocator.remove(now)
+                    if self._records.get(*now.key) is not None:
+                        continue  # files are left, as the records have said
                     removed += 1
                     log.info(
                         "pod %s/%s container %s is gone, so are its files",
@@ -85,10 +87,26 @@ class Reclaimer:
 
     def trim(self) -> None:
         """Cut usage regions that tenants have grown back to their size: they lie on the host's disk."""
-        for record in self._records.all():
-            with contextlib.suppress(OSError):  # not carried yet, or just reclaimed
-                if region.trim(self._records.folder(*record.key) / "region" / "usage"):
-                    log.warning("pod %s/%s had grown its usage region", record.namespace, record.pod_name)
+        records = self._records.all()
+        self._untrimmed &= {record.pod for record in records}
+        for record in records:
+            path = self._records.folder(*record.key) / "region" / "usage"
+            try:
+                grown = region.trim(path)
+            except FileNotFoundError:  # not carried yet, or just reclaimed
+                continue
+            except OSError as error:
+                if record.pod not in self._untrimmed:
+                    self._untrimmed.add(record.pod)
+                    log.warning(
+                        "the usage region of pod %s/%s may grow: it cannot be trimmed (%s)",
+                        record.namespace,
+                        record.pod_name,
+                        error,
+                    )
+                continue
+            if grown:
+                log.warning("pod %s/%s had grown its usage region", record.namespace, record.pod_name)
 
     def sweep_strays(self) -> None:
         """Remove specs of ours that no record names."""

@@ -51,6 +51,7 @@ class Records:
         self._root = state / "slices"
         self._lock = threading.Lock()
         self._records: dict[tuple[str, str], Record] = {}
+        self._stuck: set[Path] = set()
 
     def load(self) -> None:
         """Read what an earlier agent left; a folder without a readable record was never mounted, and goes."""
@@ -87,15 +88,25 @@ class Records:
             self._records[record.key] = record
 
     def forget(self, pod: str, container: str) -> None:
-        """Remove a container's files, then its record."""
-        self._remove(self.folder(pod, container))
-        with self._lock:
-            self._records.pop((pod, container), None)
+        """Remove a container's files, then its record. If files are left, the record stays: try again later."""
+        if self._remove(self.folder(pod, container)):
+            with self._lock:
+                self._records.pop((pod, container), None)
 
-    def _remove(self, folder: Path) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+    def _remove(self, folder: Path) -> bool:
+        """Remove all that can be; True if nothing is left."""
+        errors: list[BaseException] = []
+        shutil.rmtree(folder, onerror=lambda _do, _path, error: errors.append(error[1]))
+        left = [error for error in errors if not isinstance(error, FileNotFoundError)]
+        if left:
+            if folder not in self._stuck:
+                log.warning("%s cannot be removed: %s", folder, left[0])
+            self._stuck.add(folder)
+            return False
+        self._stuck.discard(folder)
         with contextlib.suppress(OSError):  # another container of the pod may still be there
             folder.parent.rmdir()
+        return True
 
 
 def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str]]:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from device_plugin.core import units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from device_plugin.core.requests import DEFAULT_PREFIXES, Request, Selector, parse_quantity, pod_request
+from device_plugin.core.requests import (
+    DEFAULT_PREFIXES,
+    MAX_COUNT,
+    Request,
+    Selector,
+    parse_quantity,
+    pod_request,
+)
 
 DCU = "hygon.com/dcu"
 
@@ -40,11 +47,20 @@ def test_a_pod_that_does_not_ask_is_none_of_ours(limits: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "-1", "1.5", "500m", "", "four", "1e99", "9" * 19, "2Gi ib", "Infinity", "0x4"]
+    "text", ["0", "-1", "1.5", "500m", "", "four", "-1E", "1e", "1Eii", "9" * 33, "2Gi ib", "Infinity", "0x4"]
 )
 def test_a_count_that_is_not_a_whole_number_of_at_least_1_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match=r"container main: hygon.com/dcu-mem is .*write a whole number"):
         pod_request(pod({f"{DCU}-mem": text}), DEFAULT_PREFIXES)
+
+
+@pytest.mark.parametrize(
+    "text", ["2147483649", "3000000000", "1E", "4P", "1Ei", "2Pi", "9223372036854775807", "9" * 32, "1e99"]
+)
+def test_more_than_any_card_has_is_the_most_that_counts(text: str) -> None:
+    asked = pod_request(pod({f"{DCU}-mem": text, f"{DCU}-cores": text}), DEFAULT_PREFIXES)
+    assert asked is not None
+    assert asked.containers == (("main", Request(DCU, 0, MAX_COUNT, MAX_COUNT)),)
 
 
 def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> None:
@@ -70,6 +86,7 @@ def test_annotations_select_cards_and_policy() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [("4", 4), ("+4", 4), ("4.", 4), (".5", Fraction(1, 2)), ("2Ki", 2048), ("3e2", 300), ("3E2", 300),
+     ("1E", 10**18), ("4P", 4 * 10**15), ("1Ei", 2**60), ("1.5Pi", 3 * 2**49), ("9223372036854775807", 2**63 - 1),
      ("1500m", Fraction(3, 2)), ("-2k", -2000), ("", None), ("k", None), ("1e2k", None), ("--1", None), ("1 2", None)],
 )  # fmt: skip
 def test_quantities_are_those_of_kubernetes(text: str, value: Fraction | None) -> None:

@@ -1,11 +1,14 @@
 """When a slice's files go: not before its pod has ended and its last process is gone."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from device_plugin.core.grants import Slice
 from tests.node.parts import MEM, Parts, Peer
+from vgpu_runtime import region
 
 TICKETS = ("dcu-mem-0", "dcu-mem-1")
 
@@ -50,3 +53,48 @@ def test_what_ended_while_nobody_looked_goes_at_the_first_list(parts: Parts, tmp
     successor.start()
     assert successor.reclaimer.sweep() == 1
     assert not successor.left()
+
+
+def test_files_that_stay_are_not_said_to_be_gone(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unlink = os.unlink
+
+    def refuse(path: Any, **more: Any) -> None:
+        if str(path).endswith("usage"):
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, **more)
+
+    caplog.set_level("INFO")
+    parts.end(parts.peer.pods["default", "a"])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        assert [parts.reclaimer.sweep() for _ in range(3)] == [0, 0, 0]
+    assert "so are its files" not in caplog.text
+    assert caplog.text.count("cannot be removed: [Errno 1] Operation not permitted") == 1, "said once"
+    assert [path.name for path in parts.left()] == ["usage"]
+    assert parts.reclaimer.sweep() == 1
+    assert "so are its files" in caplog.text
+    assert not parts.left()
+    assert not list((parts.state / "slices").iterdir())
+
+
+def test_a_region_that_its_owner_grew_is_trimmed(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    usage = parts.records.folder("uid-a", "main") / "region" / "usage"
+    os.truncate(usage, 2 * region.SIZE)
+    parts.reclaimer.trim()
+    assert usage.stat().st_size == region.SIZE
+    assert "default/a had grown its usage region" in caplog.text
+
+
+def test_a_region_that_cannot_be_trimmed_is_spoken_of_once(
+    parts: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    usage = parts.records.folder("uid-a", "main") / "region" / "usage"
+    usage.unlink()
+    parts.reclaimer.trim()
+    assert not caplog.text, "there is nothing to trim"
+    usage.symlink_to("/etc/passwd")
+    for _ in range(3):
+        parts.reclaimer.trim()
+    assert caplog.text.count("usage region of pod default/a may grow") == 1

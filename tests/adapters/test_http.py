@@ -1,0 +1,243 @@
+"""The HTTP server against clients that mean ill: who is still answered, and who is not waited for."""
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import pytest
+
+from device_plugin.adapters.http import STRANGERS_BYTES, Server, serve
+from tests.deadline import eventually
+
+PROMPTLY = 1.0  # a kubelet's probe waits so long
+PATIENCE = 1
+LARGE = 64 << 20  # more than the kernel keeps for a client that does not read
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+
+
+class App:
+    """Answers `ok`, `/large` with much, and `/held` when `release` is set."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.inside = threading.Semaphore(0)
+
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/held":
+            self.inside.release()
+            self.release.wait(10)
+        body = bytes(LARGE) if environ["PATH_INFO"] == "/large" else b"ok"
+        start("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+
+@pytest.fixture
+def app() -> App:
+    return App()
+
+
+@pytest.fixture
+def server(app: App) -> Iterator[Server]:
+    """As strangers find it: 16 threads, 4 connections each."""
+    with serve(app, "127.0.0.1", 0, threads=16, silence=PATIENCE, per_address=4) as server:
+        yield server
+        app.release.set()
+
+
+@pytest.fixture
+def single(app: App) -> Iterator[Server]:
+    """One thread, and nobody is counted."""
+    with serve(app, "127.0.0.1", 0, threads=1, silence=PATIENCE) as server:
+        yield server
+
+
+def connect(server: Server, source: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), 5, source_address=(source, 0))
+
+
+def get(server: Server, source: str, path: str = "/healthz", wait: float = PROMPTLY) -> int:
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=wait, source_address=(source, 0))
+    try:
+        client.request("GET", path)
+        answer = client.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        client.close()
+
+
+def ended(client: socket.socket) -> bool:
+    """True if the server has closed it; it may have said why."""
+    client.settimeout(0)
+    try:
+        while client.recv(65536):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+class Drips:
+    """Many clients, each a byte now and then and never a whole head; each comes back when it is thrown out."""
+
+    def __init__(self, server: Server, sources: Iterable[str]) -> None:
+        self._server, self._sources = server, list(sources)
+        self._stop = threading.Event()
+        self.rounds = 0
+
+    def run(self) -> None:
+        with ExitStack() as stack:
+            clients = {source: self._client(stack, source.partition("#")[0]) for source in self._sources}
+            while not self._stop.wait(0.05):
+                for source, client in clients.items():
+                    try:
+                        client.sendall(b"x")
+                    except OSError:
+                        clients[source] = self._client(stack, source.partition("#")[0])
+                self.rounds += 1
+
+    def _client(self, stack: ExitStack, source: str) -> socket.socket:
+        client = stack.enter_context(connect(self._server, source))
+        with suppress(OSError):
+            client.sendall(HEAD + b"X-Drip: ")
+        return client
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+@contextmanager
+def drips(server: Server, sources: Iterable[str]) -> Iterator[Drips]:
+    clients = Drips(server, sources)
+    thread = threading.Thread(target=clients.run)
+    thread.start()
+    try:
+        assert eventually(lambda: clients.rounds > 1, 10)
+        yield clients
+    finally:
+        clients.stop()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "attackers", [[f"127.0.0.1#{n}" for n in range(40)], [f"127.0.1.{n}" for n in range(1, 41)]], ids=["one", "many"]
+)  # fmt: skip
+def test_probes_are_answered_whoever_drips(server: Server, attackers: list[str]) -> None:
+    with drips(server, attackers) as clients:
+        for _ in range(20):
+            before = clients.rounds
+            assert get(server, "127.0.0.2") == 200
+            assert eventually(lambda: clients.rounds > before, 10)  # noqa: B023 - called at once
+
+
+def test_who_shares_an_address_with_drips_is_answered_too(server: Server) -> None:
+    """A service's NodePort can give tenants the node's address, which is the kubelet's. It asks three times."""
+
+    def probe() -> bool:
+        with suppress(OSError, http.client.HTTPException):
+            return get(server, "127.0.0.1") == 200
+        return False
+
+    with drips(server, [f"127.0.0.1#{n}" for n in range(6)]) as clients:
+        for _ in range(10):
+            before = clients.rounds
+            assert probe() or probe() or probe()
+            assert eventually(lambda: clients.rounds > before, 10)  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize(
+    "head",
+    [HEAD, HEAD + b"Content-Length: 10000\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\n2710\r\n"],
+    ids=["head", "body", "chunks"],
+)
+def test_a_client_that_drips_is_not_waited_for(single: Server, head: bytes) -> None:
+    with connect(single, "127.0.0.1") as client:
+        client.sendall(head + (b"X-Drip: " if head == HEAD else b""))
+        start = time.monotonic()
+
+        def drip() -> bool:
+            with suppress(OSError):
+                client.settimeout(5)
+                client.sendall(b"x")
+            return ended(client)
+
+        assert eventually(drip, 10 * PATIENCE, 0.1)
+        assert time.monotonic() - start < 2 * PATIENCE
+    assert get(single, "127.0.0.1") == 200
+
+
+def test_a_client_that_does_not_take_its_answer_is_not_waited_for(single: Server) -> None:
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", single.port))
+        client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        start = time.monotonic()
+
+        def sip() -> bool:
+            """Takes a little, so that the server never waits long for one write."""
+            client.recv(2048)
+            with suppress(TimeoutError):
+                return get(single, "127.0.0.1", wait=0.1) == 200
+            return False
+
+        assert eventually(sip, 10 * PATIENCE)
+        assert time.monotonic() - start < 2 * PATIENCE
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD + b"X: " + b"x" * 2 * STRANGERS_BYTES,
+        b"GET /" + b"x" * 2 * STRANGERS_BYTES,
+        HEAD + f"Content-Length: {STRANGERS_BYTES + 1}\r\n\r\n".encode(),
+    ],
+    ids=["headers", "path", "body"],
+)
+def test_more_than_strangers_may_send_is_refused_at_once(server: Server, head: bytes) -> None:
+    with connect(server, "127.0.0.1") as client:
+        start = time.monotonic()
+        with suppress(OSError):
+            client.sendall(head)
+        assert eventually(lambda: ended(client), 10)
+        assert time.monotonic() - start < PATIENCE
+
+
+def test_nobody_whom_the_application_works_for_must_go(server: Server, app: App) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        held = [pool.submit(get, server, "127.0.0.1", "/held", 10) for _ in range(4)]
+        for _ in held:
+            assert app.inside.acquire(timeout=5)
+        with connect(server, "127.0.0.1") as fifth:
+            start = time.monotonic()
+            assert eventually(lambda: ended(fifth), 5)
+            assert time.monotonic() - start < PATIENCE, "at once, not at its deadline"
+        assert get(server, "127.0.0.2") == 200
+        app.release.set()
+        assert [answer.result() for answer in held] == [200] * 4
+    assert get(server, "127.0.0.1") == 200
+
+
+def test_who_was_closed_is_counted_no_more(server: Server) -> None:
+    assert [get(server, "127.0.0.1") for _ in range(20)] == [200] * 20
+
+
+def test_on_a_loopback_address_our_own_programs_have_any_number(app: App) -> None:
+    with serve(app, "127.0.0.1", 0, threads=2) as server, ExitStack() as stack:
+        clients = [stack.enter_context(connect(server, "127.0.0.1")) for _ in range(8)]
+        for client in clients:
+            client.sendall(HEAD + b"\r\n")
+        assert all(client.recv(4096).startswith(b"HTTP/1.1 200") for client in clients)
+        assert not [client for client in clients if ended(client)]
+
+
+def test_where_strangers_connect_they_are_counted_without_being_told(app: App) -> None:
+    with serve(app, "0.0.0.0", 0, threads=8) as server, ExitStack() as stack:  # noqa: S104 - it is about this
+        clients = [stack.enter_context(connect(server, "127.0.0.1")) for _ in range(5)]
+        assert eventually(lambda: sum(ended(client) for client in clients) == 3, 5)
