@@ -135,19 +135,7 @@ def test_an_inventory_cannot_be_forged(jane: Kubectl) -> None:
             "/etc",
         ),
         (
-            pod("bad", container(resources=slice_of(mem=1), volumeMounts=[
-                {"name": "v", "mountPath": "/data"}, {"name": "v", "mountPath": "/data/link"}]),
-                volumes=[{"name": "v", "emptyDir": {}}]),
-            "mount the volumes side by side",
-        ),
-        (
-            # Below it the API server itself mounts the service account's token.
-            pod("bad", container(resources=slice_of(mem=1), volumeMounts=[{"name": "v", "mountPath": "/run/secrets"}]),
-                volumes=[{"name": "v", "emptyDir": {}}], automountServiceAccountToken=True),
-            "mount the volumes side by side",
-        ),
-        (
-            pod("bad", container(resources=slice_of(mem=1), securityContext={"capabilities": {"add": ["SYS_PTRACE"]}})),
+            pod("bad", container(resources=slice_of(mem=1), securityContext={"capabilities": {"add": ["BPF"]}})),
             "can add only the capabilities",
         ),
         (pod("bad", container(resources=slice_of(mem=1), securityContext={"privileged": True})), "privileged"),

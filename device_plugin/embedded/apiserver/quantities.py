@@ -6,8 +6,8 @@ from fractions import Fraction
 from device_plugin.core.requests import parse_quantity
 
 PATTERN = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
-_BINARY = ("", "Ki", "Mi", "Gi", "Ti")
-_DECIMAL = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", -3: "m", -6: "u", -9: "n"}
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", -3: "m", -6: "u", -9: "n"}
 
 
 def parse(value: object) -> Fraction | None:
@@ -31,7 +31,7 @@ def canonical(value: str | float) -> str:
     exponent = 0
     while number.denominator != 1 and exponent > -9:
         number, exponent = number * 1000, exponent - 3
-    while exponent < 12 and number and number % 1000 == 0:
+    while exponent < 18 and number and number % 1000 == 0:
         number, exponent = number / 1000, exponent + 3
     if exponent and re.search(r"[eE][+-]?\d", text):
         return f"{int(number)}e{exponent}"

@@ -12,7 +12,7 @@ from device_plugin.embedded.apiserver import quantities
     [
         ("0", "0"), (4, "4"), ("4000", "4k"), ("4500", "4500"), ("1000000", "1M"), ("0.5", "500m"), ("1.5", "1500m"),
         ("1.5k", "1500"), ("0.5Gi", "512Mi"), ("1024Mi", "1Gi"), ("1.5Ki", "1536"), ("512", "512"), ("3e3", "3e3"),
-        ("-2000", "-2k"), ("+1", "1"), ("1000Ki", "1000Ki"),
+        ("-2000", "-2k"), ("+1", "1"), ("1000Ki", "1000Ki"), ("4000T", "4P"), ("1024Pi", "1Ei"),
     ],
 )  # fmt: skip
 def test_canonical_spelling(text: str | float, canonical: str) -> None:
