@@ -6,21 +6,28 @@ The files have the columns of Alibaba's openb trace (cluster-trace-gpu-v2023). W
 pods ask for memory and core groups in different proportions. The pods arrive in random order, one at a time, until 1.3
 times the capacity was asked for; nothing leaves and nothing is tried again: the protocol of FGD (USENIX ATC'23), which
 gives FGD the list of pods beforehand. The other policies see each pod when it comes.
+
+With --lifetimes pods leave again and wait when they do not fit: arrivals are paced so that --offered percent of the
+capacity is asked for, and the steady state is measured.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from device_plugin.cli.bench import report
-from device_plugin.cli.bench.replay import Outcome, replay
+from device_plugin.cli.bench.lifetimes import simulate
+from device_plugin.cli.bench.replay import replay
 from device_plugin.cli.bench.synthetic import synthetic
-from device_plugin.cli.bench.workload import Workload, read
+from device_plugin.cli.bench.workload import lifetimes, read
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.placement import POLICIES
+
+T = TypeVar("T")
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
 SEEDS = "42-44"
@@ -47,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", default=SEEDS, metavar="A-B", help=f"orders of arrival: 42-51 or 1,2,7 (default: {SEEDS})"
     )
+    parser.add_argument(
+        "--lifetimes", type=Path, metavar="FILE", help="CSV: scheduled_time, deletion_time; pods leave again"
+    )
+    parser.add_argument(
+        "--offered", type=float, default=95.0, metavar="PERCENT", help="with --lifetimes (default: 95)"
+    )
     parser.add_argument("--processes", type=int, default=0, help="at a time (default: one for each CPU)")
     parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
 
@@ -56,37 +69,48 @@ def run(args: argparse.Namespace) -> int:
     policies, seeds = _policies(args.policy), _seeds(args.seeds)
     if (args.nodes is None) != (args.pods is None):
         raise BenchError("write --nodes and --pods, or neither")
+    if args.offered <= 0:
+        raise BenchError("write --offered above 0: percent of the capacity")
     workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
-    outcomes: dict[str, list[Outcome]] = {policy: [] for policy in policies}
-    for policy, outcome in _all(workload, policies, seeds, args.processes or None):
-        outcomes[policy].append(outcome)
-    figures = {policy: report.figures(found) for policy, found in outcomes.items()}
+    if args.lifetimes is None:
+        replays = _all(args.processes, policies, seeds, replay, workload)
+        found = {policy: report.figures(outcomes) for policy, outcomes in replays.items()}
+        columns = report.COLUMNS
+    else:
+        lives = lifetimes(args.lifetimes)
+        runs = _all(args.processes, policies, seeds, simulate, workload, lives, args.offered)
+        found = {policy: report.steady(outcomes) for policy, outcomes in runs.items()}
+        columns = report.STEADY_COLUMNS
     if args.json:
-        print(json.dumps({"policies": figures}, indent=1))
+        print(json.dumps({"policies": found}, indent=1))
     else:
         cards = (
             f"{len(workload.nodes)} nodes, {workload.capacity:g} cards, {len(workload.jobs)} pods in the list"
         )
         print(f"{cards}; mean of seeds {args.seeds}")
-        print(report.table(figures))
+        print(report.table(found, columns))
     return 0
 
 
 def _all(
-    workload: Workload, policies: Sequence[str], seeds: Sequence[int], processes: int | None
-) -> Iterator[tuple[str, Outcome]]:
+    processes: int,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    run_one: Callable[..., T],
+    *more: object,
+) -> Mapping[str, Sequence[T]]:
     """Every policy on every seed, and how far that is on standard error."""
-    runs = [(policy, seed) for seed in seeds for policy in policies]
-    with ProcessPoolExecutor(processes) as pool:
-        pending = [(policy, pool.submit(replay, workload, policy, seed)) for policy, seed in runs]
+    outcomes: dict[str, list[T]] = {policy: [] for policy in policies}
+    with ProcessPoolExecutor(processes or None) as pool:
+        pending = [
+            (policy, pool.submit(run_one, policy, seed, *more)) for seed in seeds for policy in policies
+        ]
         for number, (policy, future) in enumerate(pending, 1):
-            yield policy, future.result()
+            outcomes[policy].append(future.result())
             if sys.stderr.isatty():
-                print(
-                    f"\r{number} of {len(runs)} replays",
-                    end="\n" if number == len(runs) else "",
-                    file=sys.stderr,
-                )
+                end = "\n" if number == len(pending) else ""
+                print(f"\r{number} of {len(pending)} replays", end=end, file=sys.stderr)
+    return outcomes
 
 
 def _policies(text: str) -> Sequence[str]:

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from device_plugin.cli.bench.lifetimes import Steady
 from device_plugin.cli.bench.replay import Outcome
 
 Figures = Mapping[str, float | None]
+Columns = Sequence[tuple[str, str]]
 
-COLUMNS = (
+COLUMNS: Columns = (
     ("alloc_at_100", "allocated % at 100 %"),
     ("alloc_at_130", "at 130 %"),
     ("frag_at_100", "fragmentation % at 100 %"),
@@ -16,6 +18,20 @@ COLUMNS = (
     ("first_failure_at", "first failure at %"),
     ("us_per_decision", "us per decision"),
 )
+STEADY_COLUMNS: Columns = (
+    ("alloc_mean", "allocated % on average"),
+    ("wait_mean_s", "mean wait, s"),
+    ("wait_p99_s", "p99 wait, s"),
+)
+
+
+def steady(outcomes: Sequence[Steady]) -> Figures:
+    """Means over the seeds; the wait's p99 is of each seed."""
+    return {
+        "alloc_mean": _mean([outcome.allocated for outcome in outcomes]),
+        "wait_mean_s": _mean([float(np.mean(outcome.waits or [0.0])) for outcome in outcomes]),
+        "wait_p99_s": _mean([float(np.percentile(outcome.waits or [0.0], 99)) for outcome in outcomes]),
+    }
 
 
 def figures(outcomes: Sequence[Outcome]) -> Figures:
@@ -32,12 +48,12 @@ def figures(outcomes: Sequence[Outcome]) -> Figures:
     }
 
 
-def table(by_policy: Mapping[str, Figures]) -> str:
-    """The same, side by side."""
+def table(by_policy: Mapping[str, Figures], columns: Columns) -> str:
+    """Policies side by side; each column is a figure's name and its title."""
     width = max(len("policy"), *map(len, by_policy))
-    lines = ["  ".join(["policy".ljust(width), *(title for _, title in COLUMNS)])]
+    lines = ["  ".join(["policy".ljust(width), *(title for _, title in columns)])]
     for policy, found in by_policy.items():
-        cells = [_shown(found[key]).rjust(len(title)) for key, title in COLUMNS]
+        cells = [_shown(found[key]).rjust(len(title)) for key, title in columns]
         lines.append("  ".join([policy.ljust(width), *cells]))
     return "\n".join(lines)
 

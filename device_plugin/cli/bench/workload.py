@@ -64,6 +64,19 @@ def read(nodes: Path, pods: Path) -> Workload:
     return Workload([node for node in found if node.inventory.cards], jobs)
 
 
+def lifetimes(pods: Path) -> Sequence[float]:
+    """Seconds that the pods of a list ran; those that are not known are left out. Raises WorkloadError."""
+    found = [each for each in _parsed(pods, ("scheduled_time", "deletion_time"), _lifetime) if each > 0]
+    if not found:
+        raise WorkloadError(f"{pods} has no pod with a scheduled_time and a later deletion_time")
+    return found
+
+
+def _lifetime(row: Mapping[str, str]) -> float:
+    began, ended = row["scheduled_time"], row["deletion_time"]
+    return float(ended) - float(began) if began and ended else 0.0
+
+
 def _parsed(path: Path, columns: Iterable[str], parse: Callable[[Mapping[str, str]], T]) -> Iterator[T]:
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -1,10 +1,8 @@
 """The protocol on a workload small enough to be counted by hand."""
 
-import random
-
 import pytest
 
-from device_plugin.cli.bench.replay import Cluster, arrivals, replay
+from device_plugin.cli.bench.replay import arrivals, replay
 from device_plugin.cli.bench.synthetic import synthetic
 from device_plugin.cli.bench.workload import FAMILY, Job, Node, Workload
 from device_plugin.core.cards import Card, Inventory
@@ -35,7 +33,7 @@ def test_pods_arrive_until_1_3_times_the_capacity_was_asked_for() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_halves_fill_every_card_and_then_fail(policy: str) -> None:
-    outcome = replay(HALVES, policy, 42)
+    outcome = replay(policy, 42, HALVES)
     assert outcome.placed == 8
     assert outcome.first_failure == pytest.approx(112.5)
     assert outcome.at(100) == (100.0, 0.0)
@@ -43,30 +41,18 @@ def test_halves_fill_every_card_and_then_fail(policy: str) -> None:
 
 
 def test_what_nobody_can_use_is_counted() -> None:
-    outcome = replay(Workload([node("a", 1)], [job("p", 700)]), "pack", 1)
+    outcome = replay("pack", 1, Workload([node("a", 1)], [job("p", 700)]))
     assert outcome.samples[-1].allocated == pytest.approx(70)
     assert outcome.samples[-1].useless == pytest.approx(30)
 
 
 def test_a_node_without_cpu_takes_no_pod() -> None:
-    outcome = replay(Workload([node("a", 1, cpu=1500)], [job("p", 500), job("q", 500)]), "pack", 1)
+    outcome = replay("pack", 1, Workload([node("a", 1, cpu=1500)], [job("p", 500), job("q", 500)]))
     assert outcome.placed == 1
-
-
-def test_what_leaves_makes_room() -> None:
-    cluster = Cluster(HALVES.nodes[:1], random.Random(1))
-    first, second = job("x", 1000), job("y", 1000)
-    third = job("z", 500)
-    given = cluster.place(first, "pack")
-    assert given is not None
-    assert cluster.place(second, "pack") is not None
-    assert cluster.place(third, "pack") is None
-    cluster.leave(first, given)
-    assert cluster.place(third, "pack") is not None
 
 
 def test_expected_fill_wastes_less_than_chance_in_both_dimensions() -> None:
     workload = synthetic()
     small = Workload(workload.nodes[:12], workload.jobs)
-    ours, random_ = (replay(small, policy, 42).at(100)[0] for policy in ("fragmentation", "random"))
+    ours, random_ = (replay(policy, 42, small).at(100)[0] for policy in ("fragmentation", "random"))
     assert ours > random_

@@ -1,0 +1,84 @@
+"""The real core over a workload's nodes: places, lets go, and learns what pods ask for."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from device_plugin.cli.bench.workload import Job, Workload
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import POLICIES, Placer
+from device_plugin.core.placement.ask import NO_CARD, Ask
+from device_plugin.core.placement.index import View
+from device_plugin.core.placement.tables import Tables
+from device_plugin.core.placement.target import Target
+
+# The learnt target is renewed after so many arrivals, twice as many each time, and then after each MOST_REFIT.
+FIRST_REFIT, MOST_REFIT = 64, 1024
+# Policies that the published protocol gives the list of pods to.
+GIVEN = ("fgd",)
+
+
+class Cluster:
+    """One policy on a workload's nodes, in a fixed random order: the core breaks ties by name."""
+
+    def __init__(self, workload: Workload, policy: str, seed: int) -> None:
+        self._policy = policy
+        self._workload = workload
+        self.ledger, self.hosts = Ledger(), Hosts()
+        rng = random.Random(seed)
+        for number, node in enumerate(rng.sample(list(workload.nodes), len(workload.nodes))):
+            name = f"{number:05}"
+            self.ledger.set_node(name, node.inventory)
+            self.hosts.set(name, node.room)
+        self.placer = Placer(self.ledger, self.hosts, POLICIES)
+        self.placer.index.refresh()
+        self._list = self._tables(workload.jobs)
+        if policy in GIVEN:
+            self.placer.adopt(self._list)
+        self._target, self._refit = Target(), FIRST_REFIT
+
+    def learn(self, job: Job) -> None:
+        """A pod arrives."""
+        self._target.add(_ask(job))
+        if self._policy not in GIVEN and self._target.arrivals == self._refit:
+            self.placer.adopt(self.placer.tables(self._target.frequent()))
+            self._refit += min(self._refit, MOST_REFIT)
+
+    def place(self, job: Job) -> Grant | None:
+        """Place and hold; None if it does not fit."""
+        found = self.placer.place(replace(job.request, policy=self._policy))
+        if not isinstance(found, Grant):
+            return None
+        self.ledger.hold(found)
+        self.hosts.take(found.node, job.request.host)
+        return found
+
+    def leave(self, job: Job, grant: Grant) -> None:
+        """The pod has ended."""
+        self.ledger.release(grant.pod)
+        self.hosts.give(grant.node, job.request.host)
+
+    def useless(self) -> float:
+        """What is idle and of no use to the pods of the list, in cards."""
+        index = self.placer.index
+        index.refresh()
+        return float(self._list.fragments.of(View(index, np.arange(len(index.nodes)))).sum())
+
+    def _tables(self, jobs: Sequence[Job]) -> Tables:
+        """Of the list itself, every ask counted as often as it stands there."""
+        target = Target(half_life=float("inf"))
+        for job in jobs:
+            ask = _ask(job)
+            # FGD tells classes apart by CPU, share, number and model, not by memory.
+            target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
+        return self.placer.tables(target.frequent(1.0))
+
+
+def _ask(job: Job) -> Ask:
+    request = job.request
+    asked = request.containers[0][1] if request.containers else NO_CARD
+    return Ask(asked, request.models, request.uuids, request.host)

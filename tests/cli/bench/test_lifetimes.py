@@ -1,0 +1,49 @@
+"""Pods that leave, on clusters small enough to be counted by hand."""
+
+import pytest
+
+from device_plugin.cli.bench.cluster import Cluster
+from device_plugin.cli.bench.lifetimes import Waiting, simulate
+from device_plugin.cli.bench.workload import Workload
+from device_plugin.core.placement import POLICIES
+from tests.cli.bench.test_replay import HALVES, job, node
+
+
+def test_what_leaves_makes_room() -> None:
+    cluster = Cluster(Workload([node("a", 2)], HALVES.jobs), "pack", 1)
+    first, second, third = job("x", 1000), job("y", 1000), job("z", 500)
+    given = cluster.place(first)
+    assert given is not None
+    assert cluster.place(second) is not None
+    assert cluster.place(third) is None
+    cluster.leave(first, given)
+    assert cluster.place(third) is not None
+
+
+def test_with_room_to_spare_nobody_waits_and_what_is_offered_is_allocated() -> None:
+    workload = Workload([node(f"n{i}", 8) for i in range(16)], [job("p", 500)])
+    steady = simulate("pack", 1, workload, [10.0], 50)
+    assert steady.allocated == pytest.approx(50, abs=6)
+    assert set(steady.waits) == {0.0}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_beyond_the_capacity_everything_is_full_and_pods_wait(policy: str) -> None:
+    workload = Workload([node(f"n{i}", 4) for i in range(4)], [job("p", 500)])
+    steady = simulate(policy, 1, workload, [100.0], 150)
+    assert steady.allocated == pytest.approx(100, abs=0.5)
+    assert max(steady.waits) > 30
+
+
+def test_those_of_a_kind_are_taken_in_the_order_of_their_coming() -> None:
+    waiting = Waiting()
+    for since, name, milli in ((1.0, "a", 500), (2.0, "b", 200), (3.0, "c", 500)):
+        waiting.add(since, job(name, milli))
+    assert waiting.blocked(job("d", 500))
+    seen = []
+    for _, each in waiting.tried():
+        seen.append(each.name)
+        if each.name == "a":
+            waiting.take(each)
+    assert seen == ["a", "c", "b"]
+    assert sorted(waiting.left()) == [2.0, 3.0]
