@@ -11,7 +11,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.ask import NO_CARD, Ask
+from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.index import View
 from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Target
@@ -27,7 +27,6 @@ class Cluster:
 
     def __init__(self, workload: Workload, policy: str, seed: int) -> None:
         self._policy = policy
-        self._workload = workload
         self.ledger, self.hosts = Ledger(), Hosts()
         rng = random.Random(seed)
         for number, node in enumerate(rng.sample(list(workload.nodes), len(workload.nodes))):
@@ -43,7 +42,8 @@ class Cluster:
 
     def learn(self, job: Job) -> None:
         """A pod arrives."""
-        self._target.add(_ask(job))
+        if (ask := Ask.of(job.request)) is not None:
+            self._target.add(ask)
         if self._policy not in GIVEN and self._target.arrivals == self._refit:
             self.placer.adopt(self.placer.tables(self._target.frequent()))
             self._refit += min(self._refit, MOST_REFIT)
@@ -72,13 +72,7 @@ class Cluster:
         """Of the list itself, every ask counted as often as it stands there."""
         target = Target(half_life=float("inf"))
         for job in jobs:
-            ask = _ask(job)
-            # FGD tells classes apart by CPU, share, number and model, not by memory.
-            target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
+            if (ask := Ask.of(job.request)) is not None:
+                # FGD tells classes apart by CPU, share, number and model, not by memory.
+                target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
         return self.placer.tables(target.frequent(1.0))
-
-
-def _ask(job: Job) -> Ask:
-    request = job.request
-    asked = request.containers[0][1] if request.containers else NO_CARD
-    return Ask(asked, request.models, request.uuids, request.host)

@@ -10,7 +10,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
@@ -94,7 +94,7 @@ def simulate(
             waits.append(now - since)
 
     def arrive(now: float, life: float) -> None:
-        job = _named(rng.choice(workload.jobs), next(numbers))
+        job = rng.choice(workload.jobs).named(next(numbers))
         left[job.name] = life
         cluster.learn(job)
         grant = None if waiting.blocked(job) else cluster.place(job)
@@ -106,8 +106,7 @@ def simulate(
     for life in rng.choices(lives, lives, k=round(rate)):
         arrive(0.0, life * rng.random())
     arrival = rng.expovariate(rate)
-    while min(arrival, ends[0][0] if ends else arrival) < UNTIL:
-        now = min(arrival, ends[0][0] if ends else arrival)
+    while (now := min(arrival, ends[0][0] if ends else arrival)) < UNTIL:
         area += held * max(0.0, now - max(last, FROM))
         last = now
         if now == arrival:
@@ -141,7 +140,3 @@ def _could(cluster: Cluster, node: str, job: Job) -> bool:
 def _kind(job: Job) -> object:
     request = job.request
     return request.containers, request.models, request.host
-
-
-def _named(job: Job, number: int) -> Job:
-    return replace(job, name=f"{number}", request=replace(job.request, pod=f"{number}"))

@@ -7,7 +7,7 @@ the capacity was asked for. "At 100 %" is the mean over the arrivals whose asked
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def arrivals(workload: Workload, seed: int) -> Iterator[Job]:
         job = jobs[number] if number < len(jobs) else rng.choice(jobs)
         number += 1
         asked += workload.cards(job)
-        yield replace(job, name=f"{number}", request=replace(job.request, pod=f"{number}"))
+        yield job.named(number)
 
 
 def replay(policy: str, seed: int, workload: Workload) -> Outcome:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from device_plugin.core.hosts import Room
+from device_plugin.core.placement.columns import Kind
 from device_plugin.core.requests import PodRequest, Request, Selector
 
 NO_CARD = Request("")
@@ -27,6 +28,10 @@ class Ask:
             return None
         asked = request.containers[0][1] if request.containers else NO_CARD
         return cls(asked, request.models, request.uuids, request.host)
+
+    def accepts(self, kind: Kind) -> bool:
+        """True for the family and the models that are asked for; room and uuids are not looked at."""
+        return kind.family == self.request.family and self.models.accepts(kind.model)
 
     @property
     def is_slice(self) -> bool:

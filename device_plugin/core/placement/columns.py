@@ -1,5 +1,6 @@
 """Columns: what is known of many cards at once, as arrays of one shape."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,11 @@ class Kind(NamedTuple):
     def of(cls, card: Card) -> "Kind":
         """The kind of a card."""
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
+
+
+def packed(cards: Sequence[Sequence[int]]) -> Numbers:
+    """A table of cards, each given by its numbers in the order of COUNTS; shape (COUNTS, cards)."""
+    return np.array(cards, dtype=np.int64).reshape(-1, len(COUNTS)).T
 
 
 class Columns:

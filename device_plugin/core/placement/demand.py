@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from device_plugin.core.placement.columns import Columns, Kind, Numbers, Rows, Values
+from device_plugin.core.placement.columns import Columns, Kind, Numbers, Rows, Values, packed
 from device_plugin.core.placement.need import Need
 from device_plugin.core.placement.target import Weighted
 
@@ -32,8 +32,9 @@ class Demand:
                 continue
             need = Need(empty, ask.request)
             self.mib[:, number], self.cores[:, number] = need.mib, need.cores
-            accepted = [k.family == ask.request.family and ask.models.accepts(k.model) for k in kinds]
-            self.allowed[:, number] = need.fits() & np.array(accepted, dtype=bool)
+            self.allowed[:, number] = need.fits() & np.array(
+                [ask.accepts(kind) for kind in kinds], dtype=bool
+            )
 
 
 def _empty(kinds: Sequence[Kind]) -> Columns:
@@ -42,4 +43,4 @@ def _empty(kinds: Sequence[Kind]) -> Columns:
         (k.mem_mib, k.groups, k.slices, k.mem_mib, k.units, k.groups, k.slices, number, 1, 1)
         for number, k in enumerate(kinds)
     ]
-    return Columns(np.array(columns, dtype=np.int64).reshape(-1, 10).T)
+    return Columns(packed(columns))

@@ -1,4 +1,4 @@
-"""The default policy: a pod goes where it destroys the least expected fill.
+"""The policy `fragmentation`: a pod goes where it destroys the least expected fill.
 
 The worth of a node is what its cards will probably hold of the pods to come, given what CPU it has left:
 

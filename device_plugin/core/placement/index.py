@@ -10,7 +10,7 @@ import numpy as np
 
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import CardState, Ledger
-from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows
+from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, packed
 from device_plugin.core.requests import Selector
 
 
@@ -144,7 +144,7 @@ class Index(Columns):
             )
             for state in states
         ]  # fmt: skip
-        return np.array(columns, dtype=np.int64).reshape(-1, len(COUNTS)).T
+        return packed(columns)
 
 
 class View(Columns):

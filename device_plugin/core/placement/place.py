@@ -71,8 +71,6 @@ class Placer:
     def place(self, request: PodRequest, nodes: Sequence[str] | None = None) -> Grant | Refusal:
         """Choose among `nodes` (None: all). The ledger is not changed: the caller holds the grant, or does not."""
         self.index.refresh()
-        if self._tables.kinds != tuple(self.index.kinds):
-            self.adopt(self.tables(self._tables.asks))
         name = request.policy or DEFAULT
         if name not in self._offered:
             said = f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
@@ -91,6 +89,8 @@ class Placer:
         return grant or causes.refusal(self.index, request, nodes)
 
     def _one(self, request: PodRequest, ask: Ask, nodes: Sequence[str] | None, policy: str) -> Grant | None:
+        if policy not in PLAIN and self._tables.kinds != tuple(self.index.kinds):
+            self.adopt(self.tables(self._tables.asks))
         scores = self._scored(policy, ask)
         value = scores.value if nodes is None else np.where(self.index.chosen(nodes), scores.value, -np.inf)
         best = int(value.argmax()) if len(value) else 0

@@ -69,10 +69,7 @@ class Scores:
     def _open(self, view: View) -> Rows:
         """Cards that the ask may have at all."""
         index, ask = self._index, self._ask
-        kinds = np.fromiter(
-            (kind.family == ask.request.family and ask.models.accepts(kind.model) for kind in index.kinds),
-            dtype=bool, count=len(index.kinds),
-        )  # fmt: skip
+        kinds = np.fromiter(map(ask.accepts, index.kinds), dtype=bool, count=len(index.kinds))
         rows: Rows = view.there & view.usable & kinds[view.kind]
         if ask.uuids != Selector():
             rows &= index.named(ask.uuids)[view.rows]
