@@ -20,7 +20,8 @@ from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 from hack.testbed.install import admission, product
 from hack.testbed.layout import Layout
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
+# Waiting in these tests ends with what was waited for; the timeout is for what hangs.
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=900")
 AT_ONCE = 3
 
 
@@ -63,22 +64,31 @@ def main() -> int:
     os.environ["VGPU_E2E_PREVIOUS"] = f"{earlier.source}:{earlier.archive}"
     if rest or arguments.keep:
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
-        return _run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep)
+        return _run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep).status
     return _all_lanes(found, archives)
 
 
 def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
     clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = pool.map(lambda lane, cluster: _run(lane, cluster, archives), LANES, clusters)
-        failed = any(list(results))
+        results = list(pool.map(lambda lane, cluster: _run(lane, cluster, archives), LANES, clusters))
     differences = rbac.check([cluster.layout.audit for cluster in clusters])
     print("\n".join(differences) or "RBAC: every permission is used, and every use is permitted")
-    return 1 if failed or differences else 0
+    # Once more where it is looked for: between them and here are the other lanes.
+    print(*(line for result in results for line in result.failures), sep="\n", flush=True)
+    return 1 if differences or any(result.status for result in results) else 0
 
 
-def _run(lane: Lane, cluster: Cluster, archives: Sequence[Path], *, keep: bool = False) -> int:
-    """Run one lane on its cluster, and print what pytest said once it is through; its exit status."""
+@dataclass(frozen=True)
+class Result:
+    """How a lane ended: pytest's exit status, and its lines about tests that failed."""
+
+    status: int
+    failures: tuple[str, ...]
+
+
+def _run(lane: Lane, cluster: Cluster, archives: Sequence[Path], *, keep: bool = False) -> Result:
+    """Run one lane on its cluster, and print what pytest said once it is through."""
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, archives)
@@ -96,7 +106,8 @@ def _run(lane: Lane, cluster: Cluster, archives: Sequence[Path], *, keep: bool =
     )
     if keep:
         print("the cluster is left up: hack/cluster kubectl get pods -A; hack/cluster down")
-    return status
+    failures = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return Result(status, tuple(failures))
 
 
 if __name__ == "__main__":

@@ -29,10 +29,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             ("events", ("get", "events", "--sort-by=.lastTimestamp")),
         ):
             for looked in (made, Kubectl("vgpu-system")):
-                report.sections.append((f"{title} of {looked.namespace}", _told(looked, *command)))
+                last = _told(looked, *command).splitlines()[-40:]
+                report.sections.append((f"{title} of {looked.namespace}", "\n".join(last)))
         for part in ("node", "cluster"):
             label = f"--selector=app.kubernetes.io/component={part}"
-            logs = _told(Kubectl("vgpu-system"), "logs", label, "--all-containers", "--prefix", "--tail=60")
+            logs = _told(Kubectl("vgpu-system"), "logs", label, "--all-containers", "--prefix", "--tail=40")
             report.sections.append((f"logs of the {part} service", logs))
     return report
 
@@ -53,7 +54,7 @@ def kubectl() -> Iterator[Kubectl]:
     assert eventually(lambda: made("get", "serviceaccount", "default", "--ignore-not-found"), 20)
     yield made
     Kubectl()("delete", "namespace", namespace, "--wait=false")  # with what makes new pods
-    made("delete", "pods", "--all", "--timeout=120s")
+    made("delete", "pods", "--all", "--timeout=240s")
 
 
 @pytest.fixture(scope="session")

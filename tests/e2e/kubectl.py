@@ -5,7 +5,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SECONDS = 60.0
+# As patient as tests.e2e.waiting: other clusters share the machine.
+SECONDS = 180.0
 
 
 class KubectlError(Exception):
@@ -24,7 +25,7 @@ class Kubectl:
         """What `kubectl ARGUMENTS` prints, with `given` on its standard input. Raises KubectlError."""
         done = subprocess.run(
             [*self._command, *arguments], input=given, capture_output=True, text=True, check=False,
-            timeout=4 * SECONDS,
+            timeout=2 * SECONDS,
         )  # fmt: skip
         if done.returncode:
             raise KubectlError(done.stderr.strip() or done.stdout.strip())

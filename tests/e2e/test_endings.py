@@ -9,7 +9,7 @@ from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.slices import held
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import pod, slice_pod
 
 NODE = "n1"
@@ -49,7 +49,7 @@ def delete(kubectl: Kubectl, name: str) -> None:
 
 def drain(kubectl: Kubectl, name: str) -> None:
     try:
-        kubectl("drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=90s")
+        kubectl("drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=180s")
         assert not kubectl("get", "pod", name, "--ignore-not-found")
     finally:
         kubectl("uncordon", NODE)
@@ -69,8 +69,8 @@ def test_the_slice_returns_and_the_files_go(
     assert files(machines, uid)
     end(kubectl, "one")
     ended = time.monotonic()
-    assert eventually(lambda: slice_is_free(uid), 5)
-    assert eventually(lambda: not files(machines, uid), 10 - (time.monotonic() - ended))
+    assert within(lambda: slice_is_free(uid), 5)
+    assert within(lambda: not files(machines, uid), 10 - (time.monotonic() - ended))
 
 
 def test_a_successor_starts_only_when_a_deaf_predecessor_is_gone(

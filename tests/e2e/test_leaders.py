@@ -12,7 +12,7 @@ from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import check_disjoint
 from tests.e2e.test_burst import fitting, settled, slices_of
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import slice_pod
 
 pytestmark = pytest.mark.disturbs
@@ -42,7 +42,7 @@ def pause_leader(_: Machines) -> None:
 def stop_api_server(machines: Machines) -> None:
     machines.order(CONTROL_PLANE, "stop", "kube-apiserver")
     end = time.monotonic() + ABSENCE_SECONDS
-    assert eventually(lambda: time.monotonic() > end, ABSENCE_SECONDS + 1)
+    assert within(lambda: time.monotonic() > end, ABSENCE_SECONDS + 1)
     machines.order(CONTROL_PLANE, "start", "kube-apiserver")
     assert eventually(all_ready, 90)
 
@@ -54,7 +54,6 @@ def restart_etcd(machines: Machines) -> None:
 
 
 @pytest.mark.parametrize("disturb", [kill_leader, pause_leader, stop_api_server, restart_etcd])
-@pytest.mark.timeout(420)
 def test_a_burst_survives(
     kubectl: Kubectl, machines: Machines, rng: random.Random, disturb: Callable[[Machines], None]
 ) -> None:

@@ -65,7 +65,7 @@ def test_containers_and_sidecars_hold_slices_of_their_own(kubectl: Kubectl) -> N
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_pods_of_a_controller_get_slices(kubectl: Kubectl, kind: str) -> None:
     kubectl.create(deployment("app", 3, slice_pod("app", mem=2, cores=5), kind))
-    kubectl("rollout", "status", f"{kind.lower()}/app", "--timeout=60s")
+    kubectl("rollout", "status", f"{kind.lower()}/app", "--timeout=180s")
     names = [item["metadata"]["name"] for item in kubectl.items("pods")]
     slices = [one for name in names for one in held(kubectl, name)]
     assert len(slices) == 3

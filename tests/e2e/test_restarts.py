@@ -11,7 +11,7 @@ from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.slices import held, inventory
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import slice_pod
 
 NODE = "n1"
@@ -91,7 +91,7 @@ def test_a_pod_that_the_kubelet_rejects_says_why_and_frees_its_slice(kubectl: Ku
     assert eventually(lambda: kubectl.phase("unlucky") == "Failed", 60)
     failed = time.monotonic()
     replica = service.leader()
-    assert eventually(lambda: uid not in {entry[1] for entry in service.held(replica)}, 5)
+    assert within(lambda: uid not in {entry[1] for entry in service.held(replica)}, 5)
     print(f"free {time.monotonic() - failed:.1f} s after the pod failed")
     status = kubectl.pod("unlucky")["status"]
     assert status["reason"] == "UnexpectedAdmissionError"
