@@ -16,6 +16,7 @@ from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.pods import Node, Pod
@@ -38,13 +39,14 @@ class State:
         self.freed = threading.Condition(self.lock)
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
+        self.hosts = Hosts()
         self.reservations = Reservations(reservation_seconds)
         self.faults = Faults()
         self.inventories: dict[str, Inventory] = {}
         self.pods_listed = False
         self.nodes_listed = False
         self._clock = clock
-        self._placer = Placer(self.ledger)
+        self._placer = Placer(self.ledger, self.hosts)
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._pods: dict[str, Known] = {}
         self._on_node: dict[str, set[str]] = defaultdict(set)
@@ -84,7 +86,10 @@ class State:
         """Take news of a pod, from the watch or from elsewhere."""
         with self.lock:
             known = self._pods.get(pod.uid)
-            if pod.uid in self._gone or (known is None and not concerns_us(pod, self._resources)):
+            if pod.uid in self._gone:
+                return
+            if known is None and not concerns_us(pod, self._resources):
+                self._lodge(pod)
                 return
             if known is None:
                 known = self._pods[pod.uid] = Known(pod, watched, self._clock())
@@ -97,6 +102,7 @@ class State:
         """The pod object is gone: its slices are free."""
         with self.lock:
             known = self._pods.pop(uid, None)
+            self.hosts.release(uid)
             if known is None and self.reservations.get(uid) is None:
                 return
             self._gone[uid] = None
@@ -117,6 +123,8 @@ class State:
             for uid, known in list(self._pods.items()):
                 if known.watched and uid not in listed:
                     self.forget_pod(uid)
+            for uid in set(self.hosts.pods()) - listed - self._pods.keys():
+                self.hosts.release(uid)
             self.pods_listed = True
 
     # Nodes
@@ -131,6 +139,9 @@ class State:
                 inventory = None
                 self.faults.put(node.name, Fault("inventory", node.name, str(error)))
             self._set_inventory(node.name, inventory)
+            # Of the thousands of nodes without cards nothing need be known.
+            if inventory is not None:
+                self.hosts.set_node(node.name, node.room)
 
     def forget_node(self, name: str) -> None:
         """The node object is gone; the grants of its pods stay held until the pods are gone."""
@@ -177,6 +188,7 @@ class State:
             if isinstance(answer, Refusal):
                 return answer
             self.ledger.hold(answer)
+            self.hosts.hold(pod.uid, answer.node, request.host)
             return self.reservations.put(pod, request, answer, self._clock())
 
     def claim(self, uid: str, node: str) -> Reservation | None:
@@ -208,6 +220,7 @@ class State:
         """End the pod's reservation and grant."""
         with self.lock:
             self.reservations.drop(uid)
+            self.hosts.release(uid)
             if self.ledger.release(uid) is not None:
                 self.freed.notify_all()
 
@@ -215,6 +228,7 @@ class State:
         """End the pod's reservation; what it holds since a binding became known stays."""
         with self.lock:
             if self.reservations.drop(uid) is not None:
+                self.hosts.release(uid)
                 self.ledger.release(uid)
 
     def expire(self) -> None:
@@ -237,6 +251,13 @@ class State:
 
     # Behind the lock
 
+    def _lodge(self, pod: Pod) -> None:
+        """Note what the pod, ours or not, takes of its node beside cards."""
+        if pod.ended or not pod.node:
+            self.hosts.release(pod.uid)
+        else:
+            self.hosts.hold(pod.uid, pod.node, pod.host)
+
     def _account(self, pod: Pod) -> None:
         if pod.ended:
             self._on_node[pod.node].discard(pod.uid)
@@ -244,6 +265,7 @@ class State:
             self.release(pod.uid)
         elif pod.node:
             self._on_node[pod.node].add(pod.uid)
+            self._lodge(pod)
             self._account_bound(pod)
         else:
             self._account_unbound(pod)
@@ -284,6 +306,7 @@ class State:
         if inventory is None:
             del self.inventories[name]
             self.ledger.drop_node(name)
+            self.hosts.drop_node(name)
         else:
             self.inventories[name] = inventory
             self.ledger.set_node(name, inventory)

@@ -15,6 +15,7 @@ GRANT = "vgpu.io/grant"
 CARD_MODEL = "vgpu.io/card-model"
 CARD_UUID = "vgpu.io/card-uuid"
 POLICY = "vgpu.io/policy"
+CORDONED = "vgpu.io/cordoned"
 
 VERSION = 1
 # An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.

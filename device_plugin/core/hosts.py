@@ -20,11 +20,16 @@ class Room:
         return Room(self.cpu_milli - other.cpu_milli, self.memory_mib - other.memory_mib)
 
 
+NOTHING = Room()
+
+
 class Hosts:
-    """What each node has left. Callers hold the ledger's lock around it."""
+    """What each node can give, and which pods have how much of it. Callers hold the ledger's lock around it."""
 
     def __init__(self) -> None:
-        self._room: dict[str, Room] = {}
+        self._whole: dict[str, Room] = {}
+        self._taken: dict[str, Room] = {}
+        self._held: dict[str, tuple[str, Room]] = {}
         self._changes = Changes()
 
     @property
@@ -37,19 +42,41 @@ class Hosts:
         return self._changes.since(version)
 
     def room(self, node: str) -> Room:
-        """What a node has left; nothing if it is not known."""
-        return self._room.get(node, Room())
+        """What a node has left: less than nothing where its pods request more than it can give."""
+        return self._whole.get(node, NOTHING) - self._taken.get(node, NOTHING)
 
-    def set(self, node: str, room: Room) -> None:
-        """Take what a node has left."""
-        if self._room.get(node) != room:
-            self._room[node] = room
+    def whole(self, node: str) -> Room:
+        """What a node can give to pods; nothing if it is not known."""
+        return self._whole.get(node, NOTHING)
+
+    def set_node(self, node: str, room: Room) -> None:
+        """Take what a node can give to pods."""
+        if self._whole.get(node) != room:
+            self._whole[node] = room
             self._changes.touch(node)
 
-    def take(self, node: str, room: Room) -> None:
-        """A pod that requests `room` starts on the node."""
-        self.set(node, self.room(node) - room)
+    def drop_node(self, node: str) -> None:
+        """Forget what a node can give; its pods hold on."""
+        if self._whole.pop(node, None) is not None:
+            self._changes.touch(node)
 
-    def give(self, node: str, room: Room) -> None:
-        """A pod that requested `room` has left the node."""
-        self.set(node, self.room(node) + room)
+    def pods(self) -> Iterator[str]:
+        """UIDs of the pods that hold something."""
+        return iter(self._held)
+
+    def hold(self, pod: str, node: str, room: Room) -> None:
+        """A pod has `room` on a node, in place of what it had anywhere."""
+        if self._held.get(pod) != (node, room):
+            self.release(pod)
+            self._held[pod] = node, room
+            self._add(node, room)
+
+    def release(self, pod: str) -> None:
+        """The pod has left, if it was there."""
+        node, room = self._held.pop(pod, ("", NOTHING))
+        self._add(node, NOTHING - room)
+
+    def _add(self, node: str, room: Room) -> None:
+        if room != NOTHING:
+            self._taken[node] = self._taken.get(node, NOTHING) + room
+            self._changes.touch(node)

@@ -7,6 +7,7 @@ from enum import Enum
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Room
 
 
 class ContainerKind(Enum):
@@ -28,7 +29,11 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound."""
+    """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound.
+
+    `host` is what it requests of its node beside cards. `priority` is that of its PriorityClass; it `preempts` unless
+    its preemptionPolicy is Never. Of `labels` and `annotations` only ours are kept.
+    """
 
     namespace: str
     name: str
@@ -40,7 +45,11 @@ class Pod:
     created: str = ""
     bound: str = ""
     annotations: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
     containers: tuple[Container, ...] = ()
+    host: Room = Room()
+    priority: int = 0
+    preempts: bool = True
 
     @property
     def ended(self) -> bool:
@@ -50,6 +59,10 @@ class Pod:
     def annotation(self, key: str) -> str:
         """The annotation's text, or an empty one."""
         return (self.annotations or {}).get(key, "")
+
+    def label(self, key: str) -> str:
+        """The label's value, or an empty one."""
+        return (self.labels or {}).get(key, "")
 
     def grant(self) -> Grant | None:
         """The pod's own grant, or None if it has none.
@@ -75,7 +88,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the API server shows it; `inventory` is the raw text of `vgpu.io/cards`, empty if absent.
+    """A node as the API server shows it; `inventory` and `cordoned` are the raw texts of annotations, empty if absent.
+
+    `room` is what it can give to pods beside cards.
 
     `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`), `capacity` its extended resources.
     """
@@ -86,3 +101,5 @@ class Node:
     kubelet: str = ""
     runtime: str = ""
     capacity: Mapping[str, str] | None = None
+    room: Room = Room()
+    cordoned: str = ""

@@ -105,6 +105,7 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         Selector.parse(pod.annotation(annotations.CARD_MODEL)),
         Selector.parse(pod.annotation(annotations.CARD_UUID)),
         pod.annotation(annotations.POLICY),
+        pod.host,
     )
 
 

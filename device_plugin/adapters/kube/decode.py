@@ -3,12 +3,14 @@
 Field names are those of k8s.io/api core/v1 and coordination/v1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
+from device_plugin.adapters.kube import room
 from device_plugin.core import annotations
+from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 
 Object = TypeVar("Object")
@@ -27,10 +29,12 @@ class _Meta(_Struct):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
 
 
 class _Resources(_Struct):
     limits: dict[str, str | int] | None = None
+    requests: dict[str, str | int] | None = None
 
 
 class _Container(_Struct):
@@ -44,6 +48,10 @@ class _PodSpec(_Struct):
     init_containers: list[_Container] | None = None
     node_name: str | None = None
     scheduler_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    overhead: dict[str, str | int] | None = None
+    resources: _Resources | None = None
 
 
 class _Condition(_Struct):
@@ -71,6 +79,7 @@ class _NodeInfo(_Struct):
 class _NodeStatus(_Struct):
     node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
     capacity: dict[str, str | int] | None = None
+    allocatable: dict[str, str | int] | None = None
 
 
 class _Node(_Struct):
@@ -135,7 +144,6 @@ _read_versioned = _decoder(_Versioned)
 def pod(text: Text) -> Pod:
     """A v1 Pod. Raises DecodeError."""
     raw = _read_pod(text)
-    kept = {k: v for k, v in (raw.metadata.annotations or {}).items() if k.startswith("vgpu.io/")}
     inits = raw.spec.init_containers or []
     containers = [_container(c, _init_kind(c)) for c in inits]
     containers += [_container(c, ContainerKind.MAIN) for c in raw.spec.containers]
@@ -149,8 +157,12 @@ def pod(text: Text) -> Pod:
         deleting=raw.metadata.deletion_timestamp is not None,
         created=raw.metadata.creation_timestamp or "",
         bound=_scheduled(raw.status),
-        annotations=kept or None,
+        annotations=_ours(raw.metadata.annotations),
+        labels=_ours(raw.metadata.labels),
         containers=tuple(containers),
+        host=_host(raw.spec),
+        priority=raw.spec.priority or 0,
+        preempts=raw.spec.preemption_policy != "Never",
     )
 
 
@@ -158,13 +170,16 @@ def node(text: Text) -> Node:
     """A v1 Node. Raises DecodeError."""
     raw = _read_node(text)
     info, capacity = raw.status.node_info, raw.status.capacity or {}
+    kept = raw.metadata.annotations or {}
     return Node(
         name=raw.metadata.name,
-        inventory=(raw.metadata.annotations or {}).get(annotations.CARDS, ""),
+        inventory=kept.get(annotations.CARDS, ""),
         uid=raw.metadata.uid,
         kubelet=info.kubelet_version,
         runtime=info.container_runtime_version,
         capacity={name: str(amount) for name, amount in capacity.items() if "/" in name},
+        room=room.offered(raw.status.allocatable or {}),
+        cordoned=kept.get(annotations.CORDONED, ""),
     )
 
 
@@ -207,6 +222,23 @@ def _container(raw: _Container, kind: ContainerKind) -> Container:
 
 def _init_kind(raw: _Container) -> ContainerKind:
     return ContainerKind.SIDECAR if raw.restart_policy == "Always" else ContainerKind.INIT
+
+
+def _ours(kept: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    return {key: value for key, value in (kept or {}).items() if key.startswith("vgpu.io/")} or None
+
+
+def _host(spec: _PodSpec) -> Room:
+    return room.requested(
+        (_asked(container.resources) for container in spec.containers),
+        ((_asked(c.resources), c.restart_policy == "Always") for c in spec.init_containers or ()),
+        _asked(spec.resources),
+        spec.overhead or {},
+    )
+
+
+def _asked(raw: _Resources | None) -> Mapping[str, str | int]:
+    return (raw.requests if raw else None) or {}
 
 
 def _scheduled(raw: _PodStatus) -> str:

@@ -32,7 +32,7 @@ class Cluster:
         for number, node in enumerate(rng.sample(list(workload.nodes), len(workload.nodes))):
             name = f"{number:05}"
             self.ledger.set_node(name, node.inventory)
-            self.hosts.set(name, node.room)
+            self.hosts.set_node(name, node.room)
         self.placer = Placer(self.ledger, self.hosts, POLICIES)
         self.placer.index.refresh()
         self._list = self._tables(workload.jobs)
@@ -54,13 +54,13 @@ class Cluster:
         if not isinstance(found, Grant):
             return None
         self.ledger.hold(found)
-        self.hosts.take(found.node, job.request.host)
+        self.hosts.hold(found.pod, found.node, job.request.host)
         return found
 
-    def leave(self, job: Job, grant: Grant) -> None:
+    def leave(self, grant: Grant) -> None:
         """The pod has ended."""
         self.ledger.release(grant.pod)
-        self.hosts.give(grant.node, job.request.host)
+        self.hosts.release(grant.pod)
 
     def useless(self) -> float:
         """What is idle and of no use to the pods of the list, in cards."""

@@ -114,7 +114,7 @@ def simulate(
             arrival = now + rng.expovariate(rate)
             continue
         _, _, job, grant = heapq.heappop(ends)
-        cluster.leave(job, grant)
+        cluster.leave(grant)
         held -= workload.cards(job)
         for since, other in waiting.tried():
             found = cluster.place(other) if _could(cluster, grant.node, other) else None

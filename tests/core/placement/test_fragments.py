@@ -45,7 +45,7 @@ def test_fragments_are_what_their_definition_says_before_and_after(seed: int) ->
     ledger, hosts = Ledger(), Hosts()
     for name in "abc":
         ledger.set_node(name, Inventory(tuple(card(f"{name}{i}") for i in range(rng.randint(1, 4)))))
-        hosts.set(name, Room(rng.choice((2000, 8000, 32000)), 0))
+        hosts.set_node(name, Room(rng.choice((2000, 8000, 32000)), 0))
     placer = Placer(ledger, hosts, POLICIES)
     placer.index.refresh()
     fragments = Fragments(tuple(placer.index.kinds), TARGET)
@@ -62,7 +62,7 @@ def test_fragments_are_what_their_definition_says_before_and_after(seed: int) ->
             assert value == pytest.approx(by_definition(state, hosts.room(name).cpu_milli, TARGET))
         added = foretold(placer, fragments, wanted, found)
         ledger.hold(found)
-        hosts.take(found.node, wanted.host)
+        hosts.hold(found.pod, found.node, wanted.host)
         assert measured(placer, fragments)[found.node] - before[found.node] == pytest.approx(added)
 
 

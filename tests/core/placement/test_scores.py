@@ -22,7 +22,7 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
     known = {name: mixed_node(rng, name) for name in NODES}
     for name, inventory in known.items():
         ledger.set_node(name, inventory)
-        hosts.set(name, Room(64_000, 10_000))
+        hosts.set_node(name, Room(64_000, 10_000))
     placer = Placer(ledger, hosts, POLICIES)
     asks = [mixed_request(rng, "") for _ in range(12)]
     for number in range(400):
@@ -43,11 +43,11 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
             target.add(ask)
         if isinstance(found, Grant):
             ledger.hold(found)
-            hosts.take(found.node, request.host)
+            hosts.hold(found.pod, found.node, request.host)
         if rng.random() < 0.4 and ledger.grants():
             ledger.release(rng.choice(sorted(ledger.grants())))
         if rng.random() < 0.1:
             name = rng.choice(NODES)
             known[name] = changed(rng, name, known[name])
             ledger.set_node(name, known[name])
-            hosts.set(name, Room(rng.choice((2000, 64_000)), 10_000))
+            hosts.set_node(name, Room(rng.choice((2000, 64_000)), 10_000))

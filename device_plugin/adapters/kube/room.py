@@ -1,0 +1,70 @@
+"""What a pod requests of its node's CPU and memory, as kube-scheduler adds it up (KEP-753, KEP-2837)."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from math import ceil, floor
+
+from device_plugin.core.hosts import NOTHING, Room
+from device_plugin.core.requests import parse_quantity
+
+Amounts = Mapping[str, str | int]
+MIB = 2**20
+
+
+def requested(
+    mains: Iterable[Amounts], inits: Iterable[tuple[Amounts, bool]], whole: Amounts, overhead: Amounts
+) -> Room:
+    """The requests of a pod: of main containers, of init containers (true for a sidecar), of the pod, and overhead.
+
+    Sidecars run beside all that follows them; what the pod as a whole requests goes before what its containers do.
+    """
+    sidecars, starting = NOTHING, NOTHING
+    for amounts, sidecar in inits:
+        own = _room(amounts)
+        if sidecar:
+            sidecars += own
+            own = NOTHING
+        starting = _larger(starting, sidecars + own)
+    running = sidecars
+    for amounts in mains:
+        running += _room(amounts)
+    needed = _larger(starting, running)
+    asked = Room(
+        _milli(str(whole["cpu"])) if "cpu" in whole else needed.cpu_milli,
+        _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
+    )
+    return _shared(asked + _room(overhead))
+
+
+def offered(allocatable: Amounts) -> Room:
+    """What a node can give to pods."""
+    return Room(
+        _milli(str(allocatable.get("cpu", 0))),
+        floor((parse_quantity(str(allocatable.get("memory", 0))) or 0) / MIB),
+    )
+
+
+def _room(amounts: Amounts) -> Room:
+    return (
+        Room(_milli(str(amounts.get("cpu", 0))), _mib(str(amounts.get("memory", 0)))) if amounts else NOTHING
+    )
+
+
+def _larger(one: Room, other: Room) -> Room:
+    return Room(max(one.cpu_milli, other.cpu_milli), max(one.memory_mib, other.memory_mib))
+
+
+# Pods come by the ten thousand with the same few amounts.
+@lru_cache(1024)
+def _milli(text: str) -> int:
+    return ceil((parse_quantity(text) or 0) * 1000)
+
+
+@lru_cache(1024)
+def _mib(text: str) -> int:
+    return ceil((parse_quantity(text) or 0) / MIB)
+
+
+@lru_cache(4096)
+def _shared(room: Room) -> Room:
+    return room
