@@ -39,7 +39,7 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
     figures = json.loads(capsys.readouterr().out)
     assert (figures["nodes"], figures["cards"]) == (3, 6)
     assert 0 < figures["slices"] <= 24
-    for key in ("pods_per_s", "filter_p50_ms", "filter_p99_ms", "rss_mib"):
+    for key in ("pods_per_s", "filter_p50_ms", "filter_p99_ms", "rss_mib", "cpu_ms_per_pod"):
         assert figures[key] > 0
     assert figures["filter_p50_ms"] <= figures["filter_p99_ms"]
     assert not multiprocessing.active_children()
@@ -137,9 +137,9 @@ def test_a_binding_shows_in_the_watch_and_ends_another_pod() -> None:
 
 def test_only_what_ends_in_the_measured_time_counts() -> None:
     notes = Notes([(1, 9.0), (2, 0.004), (3, 0.002), (5, 9.0)], refusals=[2, 6], bindings=[1, 2, 3, 4, 5])
-    assert notes.timing(2, 4) == Timing([2.0, 4.0], pods_per_s=1.5, refused=1)
+    assert notes.timing(2, 4, 0.006) == Timing([2.0, 4.0], pods_per_s=1.5, cpu_ms_per_pod=2.0, refused=1)
     with pytest.raises(ExtenderBenchError, match="no pod was placed, 1 fit nowhere: write more --seconds"):
-        notes.timing(6, 7)
+        notes.timing(6, 7, 0.0)
 
 
 def test_a_node_carries_its_inventory() -> None:

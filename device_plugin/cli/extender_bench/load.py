@@ -13,6 +13,7 @@ from device_plugin.cli.extender_bench.api_objects import PodTexts
 from device_plugin.cli.extender_bench.api_server import SWITCH_SECONDS
 from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError, Workload, uid
 from device_plugin.cli.extender_bench.kept_call import CallError, KeptCall
+from device_plugin.cli.extender_bench.proc import cpu_seconds
 from device_plugin.cli.extender_bench.timing import Notes, Timing
 
 # Pods that have a node and are not bound yet, at most. kube-scheduler knows no limit, but a growing queue says nothing.
@@ -25,12 +26,15 @@ ASK_AGAIN_SECONDS = 0.05
 STEADY_SECONDS = 1.5
 
 
-def drive(control: Connection, workload: Workload, first: int, host: str, port: int) -> None:
-    """Send the parent the Timing of pods `first`, `first` + 1, …; or a text, if it cannot be had."""
+def drive(control: Connection, workload: Workload, first: int, address: tuple[str, int], pid: int) -> None:
+    """Send the parent the Timing of pods `first`, `first` + 1, …; or a text, if it cannot be had.
+
+    The service is the process `pid`.
+    """
     sys.setswitchinterval(SWITCH_SECONDS)
     outcome: Timing | str
     try:
-        outcome = _Scheduler(workload, first, (host, port)).run()
+        outcome = _Scheduler(workload, first, address, pid).run()
     except (ExtenderBenchError, CallError, ValueError) as error:
         outcome = str(error)
     with suppress(OSError):  # the parent is gone, and we go too
@@ -38,12 +42,13 @@ def drive(control: Connection, workload: Workload, first: int, host: str, port: 
 
 
 class _Scheduler:
-    def __init__(self, workload: Workload, first: int, address: tuple[str, int]) -> None:
+    def __init__(self, workload: Workload, first: int, address: tuple[str, int], pid: int) -> None:
         self._seconds = workload.seconds
         self._texts = PodTexts(workload)
         self._nodes = json.dumps(workload.names()).encode()
         self._number = first
         self._address = address
+        self._pid = pid
         self._filter = KeptCall(*address, CALL_SECONDS)
         self._slots = threading.Semaphore(BINDERS)
         self._chosen: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
@@ -58,8 +63,10 @@ class _Scheduler:
             thread.start()
         end = (start := time.perf_counter() + self._seconds / 5) + self._seconds
         try:
-            while time.perf_counter() < end and not self._failures:
-                self._next()
+            self._place_until(start)
+            before = cpu_seconds(self._pid)
+            self._place_until(end)
+            used = cpu_seconds(self._pid) - before
         finally:
             for _ in binders:
                 self._chosen.put(None)
@@ -68,7 +75,11 @@ class _Scheduler:
             self._filter.close()
         if self._failures:
             raise ExtenderBenchError(self._failures[0])
-        return self._notes.timing(start, end)
+        return self._notes.timing(start, end, used)
+
+    def _place_until(self, end: float) -> None:
+        while time.perf_counter() < end and not self._failures:
+            self._next()
 
     def _await_leader(self) -> None:
         now = refused_at = time.monotonic()

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_plugin.cli.extender_bench import api_server, load
+from device_plugin.cli.extender_bench import api_server, load, proc
 from device_plugin.cli.extender_bench.child import Child
 from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError, Workload
 from device_plugin.cli.extender_bench.timing import Timing
@@ -19,7 +19,11 @@ STUB_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured; `slices` are those held beforehand, `rss_mib` is the service's memory after the load."""
+    """What was measured; `slices` are those held beforehand, `rss_mib` is the service's memory after the load.
+
+    `cpu_ms_per_pod` is the service's processor time for each bound pod: unlike the rest it hardly depends on what else
+    the machine does.
+    """
 
     nodes: int
     cards: int
@@ -28,6 +32,7 @@ class Figures:
     filter_p50_ms: float
     filter_p99_ms: float
     rss_mib: float
+    cpu_ms_per_pod: float
     refused: int
 
 
@@ -39,14 +44,14 @@ def measure(workload: Workload) -> Figures:
         timing = scheduler.hear(patience, lambda: check(service))
         if not isinstance(timing, Timing):
             raise ExtenderBenchError(f"{timing}; the service's log ends with:\n{service.log_tail()}")
-        rss = _rss_mib(service.pid)
+        rss = proc.rss_mib(service.pid)
         if wrongs := api.ask("wrongs", STUB_SECONDS):
             raise ExtenderBenchError(f"{len(wrongs)} calls or grants were wrong: {'; '.join(wrongs[:5])}")
     filters = timing.filters_ms
     return Figures(
         workload.nodes, workload.nodes * workload.cards, len(grants), round(timing.pods_per_s, 1),
         round(filters[len(filters) // 2], 3), round(filters[len(filters) * 99 // 100], 3), round(rss, 1),
-        timing.refused,
+        round(timing.cpu_ms_per_pod, 3), timing.refused,
     )  # fmt: skip
 
 
@@ -59,7 +64,7 @@ def running(workload: Workload, grants: list[Grant]) -> Iterator[tuple[Child, Se
         service = _service(api.hear(STUB_SECONDS), Path(folder) / "service.log")
         stack.callback(service.kill)
         host, port = _started(service).rsplit(":", 1)
-        scheduler = Child("load", load.drive, workload, len(grants), host, int(port))
+        scheduler = Child("load", load.drive, workload, len(grants), (host, int(port)), service.pid)
         yield api, service, stack.enter_context(scheduler)
 
 
@@ -88,9 +93,3 @@ def _started(service: Service) -> str:
     except ServiceError as error:
         raise ExtenderBenchError(str(error)) from None
     return service.addresses["extender"]
-
-
-def _rss_mib(pid: int) -> float:
-    """VmRSS of proc_pid_status(5), which counts in KiB."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))

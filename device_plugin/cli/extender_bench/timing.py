@@ -7,10 +7,11 @@ from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds of each filter, sorted; pods bound per second; and how many pods fit nowhere."""
+    """Milliseconds of each filter, sorted; pods bound per second; processor time for each; how many fit nowhere."""
 
     filters_ms: list[float]
     pods_per_s: float
+    cpu_ms_per_pod: float
     refused: int
 
 
@@ -22,10 +23,13 @@ class Notes:
     refusals: list[float] = field(default_factory=list)
     bindings: list[float] = field(default_factory=list)
 
-    def timing(self, start: float, end: float) -> Timing:
-        """Of what ended between `start` and `end`. Raises ExtenderBenchError if no pod was bound."""
+    def timing(self, start: float, end: float, cpu_seconds: float) -> Timing:
+        """Of what ended between `start` and `end`, which took the service `cpu_seconds`.
+
+        Raises ExtenderBenchError if no pod was bound.
+        """
         filters = sorted(1000 * took for at, took in self.filters if start <= at <= end)
         bound, refused = (sum(start <= at <= end for at in times) for times in (self.bindings, self.refusals))
         if not filters or not bound:
             raise ExtenderBenchError(f"no pod was placed, {refused} fit nowhere: write more --seconds")
-        return Timing(filters, bound / (end - start), refused)
+        return Timing(filters, bound / (end - start), 1000 * cpu_seconds / bound, refused)
