@@ -52,10 +52,13 @@ def test_a_container_restarts_in_place_with_its_tickets_and_a_fresh_pre_start(no
     plugin = node.plugin(node.mem, 4)
     script = "cat /etc/vgpu/vgpu.conf && exit 3"
     node.create("one", node.container(mem=2, command=["sh", "-c", script]))
-    node.until(lambda: node.waiting("one")[0] == "CrashLoopBackOff" and node.state("one")["restartCount"])
-    assert node.log("one").endswith(f"{node.config('one')}2\n")  # only the last attempts' are kept
+    node.until(lambda: node.state("one")["restartCount"])
     waiting = f"restarting failed container=main pod={node.named('one')}"
-    assert re.fullmatch(rf"back-off \S+ {re.escape(waiting)}", node.waiting("one")[1])
+    backing_off = re.compile(rf"CrashLoopBackOff: back-off \S+ {re.escape(waiting)}")
+    # Each attempt is followed by such a time, and each such time by an attempt.
+    node.until(lambda: backing_off.fullmatch(": ".join(node.waiting("one"))))
+    # Only the last attempts' are kept; the newest may just begin.
+    node.until(lambda: node.log("one").endswith(f"{node.config('one')}2\n"))
     assert len(plugin.allocated) == 1
     assert len(plugin.started) > 1
     assert set(plugin.started) == {plugin.allocated[0]}
