@@ -18,6 +18,7 @@ class Reason(Enum):
     SLICES = "slices"
     WHOLE = "whole"
     TOGETHER = "together"
+    HOST = "host"
     POLICY = "policy"
     MALFORMED = "malformed"
 
@@ -50,6 +51,10 @@ _TEXT = {
     Reason.TOGETHER: (
         "fit a part of the pod, but no node fits all of it",
         "split the pod, or wait for slices to end",
+    ),
+    Reason.HOST: (
+        "on nodes without the CPU or memory",
+        "wait for pods to end, or request less CPU and memory",
     ),
     Reason.POLICY: ("not considered", "write a known placement policy in vgpu.io/policy"),
     Reason.MALFORMED: ("not considered", "correct the request"),

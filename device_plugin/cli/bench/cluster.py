@@ -4,17 +4,15 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from device_plugin.cli.bench.workload import Job, Workload
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.index import View
 from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Target
+from device_plugin.core.placement.target import Target, Weighted
+from device_plugin.core.placement.waste import Waste
 
 # The learnt target is renewed after so many arrivals, twice as many each time, and then after each MOST_REFIT.
 FIRST_REFIT, MOST_REFIT = 64, 1024
@@ -34,10 +32,10 @@ class Cluster:
             self.ledger.set_node(name, node.inventory)
             self.hosts.set_node(name, node.room)
         self.placer = Placer(self.ledger, self.hosts, POLICIES)
-        self.placer.index.refresh()
-        self._list = self._tables(workload.jobs)
+        listed = _listed(workload.jobs)
+        self._waste = Waste(self.placer.index, Tables(*self.placer.supply(), listed).fragments)
         if policy in GIVEN:
-            self.placer.adopt(self._list)
+            self.placer.teach(listed)
         self._target, self._refit = Target(), FIRST_REFIT
 
     def learn(self, job: Job) -> None:
@@ -45,7 +43,7 @@ class Cluster:
         if (ask := Ask.of(job.request)) is not None:
             self._target.add(ask)
         if self._policy not in GIVEN and self._target.arrivals == self._refit:
-            self.placer.adopt(self.placer.tables(self._target.frequent()))
+            self.placer.teach(self._target.frequent())
             self._refit += min(self._refit, MOST_REFIT)
 
     def place(self, job: Job) -> Grant | None:
@@ -63,16 +61,17 @@ class Cluster:
         self.hosts.release(grant.pod)
 
     def useless(self) -> float:
-        """What is idle and of no use to the pods of the list, in cards."""
-        index = self.placer.index
-        index.refresh()
-        return float(self._list.fragments.of(View(index, np.arange(len(index.nodes)))).sum())
+        """Percent of the cards that is idle and of no use to the pods of the list."""
+        self.placer.index.refresh()
+        self._waste.refresh()
+        return 100 * self._waste.ratio()
 
-    def _tables(self, jobs: Sequence[Job]) -> Tables:
-        """Of the list itself, every ask counted as often as it stands there."""
-        target = Target(half_life=float("inf"))
-        for job in jobs:
-            if (ask := Ask.of(job.request)) is not None:
-                # FGD tells classes apart by CPU, share, number and model, not by memory.
-                target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
-        return self.placer.tables(target.frequent(1.0))
+
+def _listed(jobs: Sequence[Job]) -> Sequence[Weighted]:
+    """The list itself, every ask counted as often as it stands there."""
+    target = Target(half_life=float("inf"))
+    for job in jobs:
+        if (ask := Ask.of(job.request)) is not None:
+            # FGD tells classes apart by CPU, share, number and model, not by memory.
+            target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
+    return target.frequent(1.0)

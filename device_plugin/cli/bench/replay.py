@@ -81,6 +81,6 @@ def replay(policy: str, seed: int, workload: Workload) -> Outcome:
             failed = 100 * asked / workload.capacity
         arrived = 100 * asked / workload.capacity
         measured = workload.capacity < SMALL or round(arrived) in (100, 130)
-        useless = 100 * cluster.useless() / workload.capacity if measured else None
+        useless = cluster.useless() if measured else None
         samples.append(Sample(arrived, 100 * allocated / workload.capacity, useless))
     return Outcome(samples, placed, failed, seconds / len(samples))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.columns import Numbers, Rows
 from device_plugin.core.placement.index import Index
 from device_plugin.core.placement.need import Need
@@ -41,6 +42,8 @@ def _causes(index: Index, request: PodRequest, family: str, need: Need) -> Itera
     yield Reason.NOT_SERVING, ~index.serving
     yield Reason.UNHEALTHY, ~index.usable
     yield from need.lacking()
+    if request.host != NOTHING:
+        yield Reason.HOST, ~index.per_card(index.roomy(request.host))
     yield Reason.TOGETHER, np.ones(len(index.cards), dtype=bool)
 
 

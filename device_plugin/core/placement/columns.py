@@ -72,7 +72,7 @@ class Columns:
 
     @property
     def usable(self) -> Rows:
-        """Where the card is healthy and its node serves."""
+        """Where the card may get new slices and its node serves."""
         rows: Rows = self.table[9] == 1
         return rows
 

@@ -27,15 +27,11 @@ TIE, UNTOUCHED_NODE = 3.0, 3.0
 class ExpectedFill:
     """Scores in thousandths of a card."""
 
-    def __init__(self) -> None:
-        self.epoch = 0
-        self._fill = Fill((), (), ())
-        self._fragments = Fragments((), ())
+    lasting = True
 
-    def adopt(self, fill: Fill, fragments: Fragments) -> None:
-        """Another target workload, or other kinds of cards."""
-        self._fill, self._fragments = fill, fragments
-        self.epoch += 1
+    def __init__(self, fill: Fill, fragments: Fragments) -> None:
+        self._fill = fill
+        self._fragments = fragments
 
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""

@@ -103,14 +103,10 @@ class Fgd:
     The steps matter: nearly equal nodes count as equal, and the first of them is filled before the next is opened.
     """
 
-    def __init__(self) -> None:
-        self.epoch = 0
-        self._fragments = Fragments((), ())
+    lasting = True
 
-    def adopt(self, fragments: Fragments) -> None:
-        """Another target workload."""
+    def __init__(self, fragments: Fragments) -> None:
         self._fragments = fragments
-        self.epoch += 1
 
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less F grows, the better."""

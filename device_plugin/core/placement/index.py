@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from device_plugin.core.hosts import Hosts
+from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, packed
 from device_plugin.core.requests import Selector
@@ -18,7 +18,8 @@ class Index(Columns):
     """Columns of shape (cards,), and of each node, of shape (nodes,), `stamp`, `cpu` (milli) and `memory` (MiB) free.
 
     `cards`, `names` (of nodes) and `uuids` are lists of the length of a column. `grid` has shape (nodes, most cards of
-    a node): the rows of each node's cards, then -1. `layout` changes when rows are given to other cards.
+    a node): the rows of each node's cards, then -1. `kinds` numbers the kinds of cards.
+    `layout` changes when rows are given to other cards.
     """
 
     def __init__(self, ledger: Ledger, hosts: Hosts | None = None) -> None:
@@ -57,9 +58,18 @@ class Index(Columns):
         chosen[[self.position[name] for name in nodes if name in self.position]] = True
         return chosen
 
+    def roomy(self, room: Room) -> Rows:
+        """Which of the nodes have that much CPU and memory left; shape (nodes,)."""
+        roomy: Rows = (self.cpu >= room.cpu_milli) & (self.memory >= room.memory_mib)
+        return roomy
+
     def on(self, nodes: Iterable[str]) -> Rows:
         """Rows of the cards on `nodes`."""
-        return np.repeat(self.chosen(nodes), np.diff(self._bounds))
+        return self.per_card(self.chosen(nodes))
+
+    def per_card(self, nodes: Rows) -> Rows:
+        """For each card what holds for its node."""
+        return np.repeat(nodes, np.diff(self._bounds))
 
     def of_family(self, family: str) -> Rows:
         """Rows of the cards of a family."""
@@ -92,8 +102,7 @@ class Index(Columns):
         if state is None:
             return name not in self.position
         first, after = self.rows(name)
-        known = [card.card.uuid for card in self.cards[first:after]]
-        if name not in self.position or [card.card.uuid for card in state.cards] != known:
+        if name not in self.position or not _alike(self.cards[first:after], state.cards):
             return False
         self.cards[first:after] = state.cards
         self.table[:, first:after] = self._written(state.cards, serving=state.serving)
@@ -112,13 +121,14 @@ class Index(Columns):
 
     def _load(self) -> None:
         self.layout += 1
-        self.kinds: dict[Kind, int] = {}
         self.nodes = self._ledger.nodes()
         states = [state for name in self.nodes if (state := self._ledger.node(name)) is not None]
         self.position = {name: i for i, name in enumerate(self.nodes)}
         self.cards: list[CardState] = [card for state in states for card in state.cards]
         self.names = [state.name for state in states for _ in state.cards]
         self.uuids = [card.card.uuid for card in self.cards]
+        kinds = sorted({Kind.of(card.card) for card in self.cards})
+        self.kinds = {kind: number for number, kind in enumerate(kinds)}
         sizes = [len(state.cards) for state in states]
         self._bounds = np.cumsum([0, *sizes])
         self.grid = np.full((len(states), max(sizes, default=0)), -1, dtype=np.int64)
@@ -139,12 +149,20 @@ class Index(Columns):
             (
                 state.free_mib, state.free_cores.bit_count(), state.free_slices,
                 state.card.mem_mib, state.card.units, state.card.core_groups, state.card.max_slices,
-                self.kinds.setdefault(Kind.of(state.card), len(self.kinds)),
-                serving, serving and state.card.healthy,
+                self.kinds[Kind.of(state.card)],
+                serving, serving and state.card.open,
             )
             for state in states
         ]  # fmt: skip
         return packed(columns)
+
+
+def _alike(some: Sequence[CardState], others: Sequence[CardState]) -> bool:
+    """True if they are states of the same cards, whatever is left of them and however they are."""
+    if len(some) != len(others):
+        return False
+    pairs = ((one.card, other.card) for one, other in zip(some, others, strict=True))
+    return all(a is b or (a.uuid == b.uuid and Kind.of(a) == Kind.of(b)) for a, b in pairs)
 
 
 class View(Columns):

@@ -11,13 +11,13 @@ from device_plugin.core.placement.need import Need
 class Policy(Protocol):
     """Scores nodes; the highest wins, of equal ones the first in the fixed order of the nodes.
 
-    A score may depend on nothing but the node itself, the ask, and tables that change with `epoch`: that is why scores
-    can be kept until the node changes.
+    A score may depend on nothing but the node itself and the ask: that is why scores can be kept until the node
+    changes. A policy that learns something new is another object.
     """
 
     @property
-    def epoch(self) -> int:
-        """Grows when all scores of before are void."""
+    def lasting(self) -> bool:
+        """False if no score outlives its decision."""
 
     def slices(self, view: View, need: Need, ask: Ask, /) -> Values:
         """The score of each card for a slice; shape (nodes, cards). Looked at only where the ask fits."""

@@ -14,28 +14,31 @@ BATCH = 512
 
 
 class Scores:
-    """`value` of shape (nodes,), minus infinity where the ask does not fit; `card` is the best card's place there."""
+    """`value` of shape (nodes,), minus infinity where no cards fit; `card` is the best card's place there."""
 
     def __init__(self, index: Index, ask: Ask, policy: Policy) -> None:
+        self.policy = policy
         self._index = index
         self._ask = ask
-        self._policy = policy
-        self._layout = self._epoch = -1
-        self._seen = 0
+        self._layout = -1
+        self._done: Numbers = np.zeros(0, dtype=np.int64)
         self.value: Values = np.zeros(0)
         self.card: Numbers = np.zeros(0, dtype=np.int64)
 
-    def refresh(self) -> None:
-        """Score what changed since the last time."""
+    def refresh(self, most: int | None = None) -> bool:
+        """Score the nodes that changed since they were scored, but `most` of them; true once none is left."""
         index = self._index
-        if (self._layout, self._epoch) != (index.layout, self._policy.epoch):
-            self._layout, self._epoch, self._seen = index.layout, self._policy.epoch, -1
+        if self._layout != index.layout:
+            self._layout = index.layout
+            self._done = np.full(len(index.nodes), -1, dtype=np.int64)
             self.value = np.full(len(index.nodes), -np.inf)
             self.card = np.zeros(len(index.nodes), dtype=np.int64)
-        changed = np.flatnonzero(index.stamp > self._seen) if index.cards else np.zeros(0, dtype=np.int64)
-        for start in range(0, len(changed), BATCH):
-            self._score(changed[start : start + BATCH])
-        self._seen = index.now
+        changed = np.flatnonzero(index.stamp > self._done) if index.cards else np.zeros(0, dtype=np.int64)
+        now = changed[:most]
+        for start in range(0, len(now), BATCH):
+            self._score(now[start : start + BATCH])
+        self._done[now] = index.stamp[now]
+        return len(now) == len(changed)
 
     def rows(self, position: int) -> list[int]:
         """The index's rows of the cards that the ask takes on the node at `position`."""
@@ -48,17 +51,16 @@ class Scores:
     def _score(self, positions: Numbers) -> None:
         index, ask = self._index, self._ask
         view = View(index, positions)
-        hosts = (view.cpu >= ask.host.cpu_milli) & (view.memory >= ask.host.memory_mib)
         if ask.is_slice:
             need = Need(view, ask.request)
-            fits = self._open(view) & need.fits() & hosts[:, None]
-            values = np.where(fits, self._policy.slices(view, need, ask), -np.inf)
+            fits = self._open(view) & need.fits()
+            values = np.where(fits, self.policy.slices(view, need, ask), -np.inf)
             self.card[positions] = values.argmax(axis=1)
             self.value[positions] = values.max(axis=1, initial=-np.inf)
         else:
             taken = self._taken(view)
-            enough = hosts & (taken.sum(axis=1) == ask.request.whole)
-            self.value[positions] = np.where(enough, self._policy.whole(view, taken, ask), -np.inf)
+            enough = taken.sum(axis=1) == ask.request.whole
+            self.value[positions] = np.where(enough, self.policy.whole(view, taken, ask), -np.inf)
 
     def _taken(self, view: View) -> Rows:
         """The first so many wholly free cards of each node; fewer where there are not enough."""

@@ -1,4 +1,4 @@
-"""Tables: what policies know of the target workload. Made off the decision path, taken over in one step."""
+"""Tables: what policies know of the target workload. Made off the decision path."""
 
 from collections.abc import Sequence
 from dataclasses import replace

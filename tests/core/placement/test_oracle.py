@@ -165,7 +165,7 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
                 assert sum(answer.cards.values()) == sum(len(known[name].cards) for name in looked_at)
                 assert set(answer.by_node) == set(looked_at if nodes is None else nodes)
         elif event < 0.61:
-            placer.adopt(placer.tables(target.frequent()[:12]))
+            placer.teach(target.frequent()[:12])
         elif event < 0.88:
             if ledger.grants():
                 ledger.release(rng.choice(sorted(ledger.grants())))
