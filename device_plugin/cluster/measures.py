@@ -49,6 +49,12 @@ class Measures:
             "vgpu_faulty_annotations", "Annotations that are ignored because they cannot be trusted.",
             ("kind",), [((kind,), float(count)) for kind, count in faults.items()],
         )  # fmt: skip
+        if (ratio := self._state.fragmentation()) is not None:
+            yield Gauge(
+                "vgpu_fragmentation_ratio",
+                "Share of all cards that is idle and of no use to the pods that are to be expected.",
+                (), [((), ratio)],
+            )  # fmt: skip
         if leads:
             yield self._unplaced()
 

@@ -66,6 +66,10 @@ class Api(Protocol):
         """Post a Warning event about a pod."""
 
 
+class FitError(VgpuError):
+    """Tables for a target workload could not be made."""
+
+
 class Counts(Protocol):
     """What is counted as it happens."""
 

@@ -19,6 +19,8 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.target import Target
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest, pod_request
 
@@ -46,7 +48,8 @@ class State:
         self.pods_listed = False
         self.nodes_listed = False
         self._clock = clock
-        self._placer = Placer(self.ledger, self.hosts)
+        self.placer = Placer(self.ledger, self.hosts)
+        self.target = Target()
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._pods: dict[str, Known] = {}
         self._on_node: dict[str, set[str]] = defaultdict(set)
@@ -93,6 +96,7 @@ class State:
                 return
             if known is None:
                 known = self._pods[pod.uid] = Known(pod, watched, self._clock())
+                self._learn(pod)
             known.pod = later(known.pod, pod)
             known.watched |= watched
             known.since = self._clock()
@@ -117,7 +121,8 @@ class State:
         """Take a list of all pods from the watch; what it had shown before and shows no more is gone."""
         with self.lock:
             listed = set()
-            for pod in pods:
+            # In the order of their arrival: the newer count more for what is to be expected.
+            for pod in sorted(pods, key=lambda pod: pod.created):
                 listed.add(pod.uid)
                 self.see_pod(pod, watched=True)
             for uid, known in list(self._pods.items()):
@@ -184,7 +189,7 @@ class State:
         with self.lock:
             self.expire()
             self.release(pod.uid)
-            answer = self._placer.place(request, nodes)
+            answer = self.placer.place(request, nodes, vetted=True)
             if isinstance(answer, Refusal):
                 return answer
             self.ledger.hold(answer)
@@ -211,10 +216,15 @@ class State:
         with self.lock:
             return [reservation for reservation in self.reservations if reservation.stage is stage]
 
+    def fragmentation(self) -> float | None:
+        """Of all cards the share that is idle and of no use to pods to be expected; None until that is learnt."""
+        with self.lock:
+            return self.placer.fragmentation()
+
     def would_place(self, request: PodRequest) -> Grant | Refusal:
         """What /filter would answer now if every node were offered; nothing is held."""
         with self.lock:
-            return self._placer.place(request)
+            return self.placer.place(request)
 
     def release(self, uid: str) -> None:
         """End the pod's reservation and grant."""
@@ -250,6 +260,15 @@ class State:
         return pod_request(pod, self.prefixes)
 
     # Behind the lock
+
+    def _learn(self, pod: Pod) -> None:
+        """What a pod asks for is what others like it will ask for."""
+        try:
+            request = self.request_of(pod)
+        except RequestError:
+            return
+        if request is not None and (ask := Ask.of(request)) is not None:
+            self.target.add(ask)
 
     def _lodge(self, pod: Pod) -> None:
         """Note what the pod, ours or not, takes of its node beside cards."""

@@ -25,10 +25,12 @@ from device_plugin.cluster.health import Health
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.measures import Measures
 from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.core.pods import Node, Pod
+from device_plugin.wiring import fitting
 from device_plugin.wiring.cluster_api import ClusterApi
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 from device_plugin.wiring.threads import Threads
@@ -37,9 +39,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
-# kube-scheduler binds as many pods at once as it likes, and each Binding waits for the API server.
-EXTENDER_THREADS = 64
-HTTP_THREADS = 16
+REFIT_PAUSE_SECONDS = 0.002
 Item = TypeVar("Item")
 
 
@@ -63,6 +63,7 @@ class Service:
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
         self._upkeep = Upkeep(api, state, binder, Arbiter(api, state, leader), clock)
+        self._refit = Refit(state, fitting.tables, clock, lambda: stop.wait(REFIT_PAUSE_SECONDS))
         self._health = Health(state, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind)
         self._extender = Extender(Filter(state, leader, counts, clock), binder, explainer, calls).app()
@@ -85,19 +86,20 @@ class Service:
             )
             self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
             self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
+            self._threads.spawn("refit", self._learn)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
         return 1 if self._threads.failed else 0
 
     def _listen(self, stack: ExitStack) -> Sequence[str]:
         shown = []
-        for app, listen, threads, silence in (
-            (self._extender, self._settings.extender_listen, EXTENDER_THREADS, http.SILENCE_SECONDS),
-            (self._operations, self._settings.http_listen, HTTP_THREADS, http.STRANGERS_SECONDS),
+        for app, listen, silence in (
+            (self._extender, self._settings.extender_listen, http.SILENCE_SECONDS),
+            (self._operations, self._settings.http_listen, http.STRANGERS_SECONDS),
         ):
             try:
                 host, port = http.address(listen)
-                server = stack.enter_context(http.serve(app, host, port, threads, silence))
+                server = stack.enter_context(http.serve(app, host, port, silence=silence))
             except (OSError, ValueError) as error:
                 raise SettingsError(f"cannot listen on {listen}: {error}") from error
             shown.append(f"{host}:{server.port}")
@@ -120,6 +122,11 @@ class Service:
             self._health.beat(name)
             step()
             self._stop.wait(TURN_SECONDS)
+
+    def _learn(self) -> None:
+        # No heartbeat: a turn may take minutes, and nothing depends on it.
+        while not self._stop.wait(TURN_SECONDS):
+            self._refit.step()
 
     def _join(self) -> None:
         self._stop.set()

@@ -31,7 +31,6 @@ class Fill:
     def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> None:
         demand = Demand(kinds, asks)
         self.grid = Grid.for_demand(demand)
-        self._known: dict[tuple[bytes, ...], Values] = {}
         mass = demand.count * np.maximum(demand.whole, 1) * (demand.slice | (demand.whole > 0))
         cpu = demand.cpu / np.maximum(demand.whole, 1)
         sizes = [self.grid.sizes(kind, demand.mib[k], demand.cores[k]) for k, kind in enumerate(kinds)]
@@ -41,10 +40,14 @@ class Fill:
         self.cpu: Values = np.array(CPU_PRICES) * (float((mass * value).sum()) / spent if spent else 0.0)
         rows, columns = self.grid.shape
         self.worth: Values = np.zeros((len(kinds), len(self.cpu), rows * columns))
+        alike: dict[tuple[bytes, ...], Values] = {}
         for k in range(len(kinds)):
             allowed = demand.allowed[k] & (mass > 0)
             gain = values[k][allowed, None] - np.outer(cpu[allowed], self.cpu)
-            self.worth[k] = self._card(sizes[k][allowed], gain, mass[allowed])
+            key = sizes[k][allowed].tobytes(), gain.tobytes(), mass[allowed].tobytes()
+            if key not in alike:
+                alike[key] = _expected(self.grid.shape, sizes[k][allowed], gain, mass[allowed])
+            self.worth[k] = alike[key]
         self.worth *= FREE_CARD / np.maximum(self.worth[:, :1, -1:], 1e-9)
         self.worth[:, :, -1] += UNTOUCHED
         self.price: Values = FREE_CARD * np.maximum(0.0, _scarcity(demand, np.asarray(supply), mass) - SCARCE)
@@ -61,18 +64,12 @@ class Fill:
             costs[parts] = central_duals(distinct, demand, card)[which]
         return costs
 
-    def _card(self, sizes: Numbers, gain: Values, mass: Values) -> Values:
-        """The worth of every level of a card, for every CPU price; shape (CPU prices, levels)."""
-        key = sizes.tobytes(), gain.tobytes(), mass.tobytes()
-        if key not in self._known:
-            self._known[key] = _expected(self.grid.shape, sizes, gain, mass)
-        return self._known[key]
-
 
 def _expected(shape: tuple[int, int], sizes: Numbers, gain: Values, mass: Values) -> Values:
-    """By recursion: the mean over the better half of the asks that fit, of what such a pod is worth and what it leaves.
+    """The worth of every level of a card; shape (CPU prices, levels).
 
-    And never less than the same space in two parts. The shape is (CPU prices, levels).
+    By recursion: the mean over the better half of the asks that fit, of what such a pod is worth and what it leaves.
+    And never less than the same space in two parts.
     """
     worth = np.zeros((*shape, gain.shape[1]))
     for i, j in np.ndindex(shape):

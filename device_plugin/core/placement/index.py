@@ -85,6 +85,10 @@ class Index(Columns):
             return np.ones(len(self.uuids), dtype=bool)
         return np.fromiter((uuids.accepts(uuid) for uuid in self.uuids), dtype=bool, count=len(self.uuids))
 
+    def cordoned(self) -> Rows:
+        """Rows of the cards that somebody cordoned."""
+        return np.fromiter((state.card.cordoned for state in self.cards), dtype=bool, count=len(self.cards))
+
     def by_node(self, values: Numbers) -> Numbers:
         """Sums of a column over each of `nodes`."""
         before = np.concatenate(([0], np.cumsum(values)))

@@ -1,5 +1,6 @@
 """`place`: request + ledger → grant, or a refusal. The extender, the benchmarks and the simulator all call this one."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -72,14 +73,14 @@ class Placer:
     def renew(self, most: int) -> bool:
         """Bring at most `most` nodes' scores and fragmentation up to date; true once there is nothing left to do."""
         self.index.refresh()
-        return self._kept.renew(self._policies, most) and self._waste.refresh(most)
+        return not self._taught() or (self._kept.renew(self._policies, most) and self._waste.refresh(most))
 
     def fragmentation(self) -> float | None:
         """Of all cards the share that is idle and of no use to the target workload; None without one.
 
         As of the last `renew`.
         """
-        return self._waste.ratio() if self._tables.asks else None
+        return self._waste.ratio() if self._taught() else None
 
     def place(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
@@ -88,9 +89,10 @@ class Placer:
 
         Where `vetted`, somebody who knows better (kube-scheduler) has seen to it that hosts have the CPU and memory.
         """
-        self.index.refresh()
-        name = request.policy or DEFAULT
-        if name not in self._offered:
+        grant = self.find(request, nodes, vetted=vetted)
+        if grant is not None:
+            return grant
+        if (request.policy or DEFAULT) not in self._offered:
             said = f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
             return self._outright(Reason.POLICY, said, nodes)
         if len(request.containers) > MAX_CONTAINERS:
@@ -98,16 +100,36 @@ class Placer:
                 f"{len(request.containers)} containers ask for slices: at most {MAX_CONTAINERS} of a pod can"
             )
             return self._outright(Reason.MALFORMED, said, nodes)
+        looked = request if self._knows_hosts and not vetted else replace(request, host=NOTHING)
+        return causes.refusal(self.index, looked, nodes)
+
+    def find(
+        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
+    ) -> Grant | None:
+        """The same for those who need no reasons, which take longer to find than most grants."""
+        self.index.refresh()
+        name = request.policy or DEFAULT
+        if name not in self._offered or len(request.containers) > MAX_CONTAINERS:
+            return None
         if not self._knows_hosts:
             request = replace(request, host=NOTHING)
-        ask, needed = Ask.of(request), NOTHING if vetted else request.host
-        among = self._among(nodes, needed)
-        grant = (
-            self._several(request, among, spread=name == "spread")
-            if ask is None
-            else self._one(request, ask, among, name)
-        )
-        return grant or causes.refusal(self.index, replace(request, host=needed), nodes)
+        ask, among = Ask.of(request), self._among(nodes, NOTHING if vetted else request.host)
+        if ask is None:
+            return self._several(request, among, spread=name == "spread")
+        return self._one(request, ask, among, name)
+
+    def gain(self, request: PodRequest, node: str, than: str) -> float:
+        """How much more expected fill is left when the request goes to `node` than to `than`, in thousandths of a card.
+
+        0 while there is no target workload, and for what does not fit both.
+        """
+        self.index.refresh()
+        ask = Ask.of(request)
+        if ask is None or not self._taught():
+            return 0.0
+        value = self._kept.of(DEFAULT, self._policies[DEFAULT], ask).value
+        gain = float(value[self.index.position[node]]) - float(value[self.index.position[than]])
+        return gain if math.isfinite(gain) else 0.0
 
     def _among(self, nodes: Sequence[str] | None, needed: Room) -> Rows | None:
         """Which nodes are looked at, of shape (nodes,); None for all."""

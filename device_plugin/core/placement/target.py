@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from device_plugin.core.placement.ask import Ask
 
@@ -9,6 +10,8 @@ from device_plugin.core.placement.ask import Ask
 HALF_LIFE = 4096
 # Rare asks cost time and change nothing.
 COVER = 0.995
+# And no more than so many: every pod may request another amount of CPU.
+MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,16 @@ class Target:
             self._counts = {ask: left for ask, n in self._counts.items() if (left := n / 1e9) > 1e-3}
             self._weight /= 1e9
 
+    def copy(self) -> "Target":
+        """One that stays as this is now."""
+        made = Target()
+        made._counts, made._weight, made._growth = self._counts.copy(), self._weight, self._growth
+        made.arrivals = self.arrivals
+        return made
+
     def frequent(self, cover: float = COVER) -> tuple[Weighted, ...]:
         """The most frequent asks that make up `cover` of all, most frequent first."""
-        return tuple(self._most(cover))
+        return tuple(islice(self._most(cover), MOST))
 
     def _most(self, cover: float) -> Iterator[Weighted]:
         total, seen = sum(self._counts.values()), 0.0

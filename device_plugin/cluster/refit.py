@@ -1,0 +1,68 @@
+"""What pods will probably ask for is learnt from those that came, and put to use off the decision path.
+
+The tables of policies take seconds to make, so another process makes them, and scores by new tables are made a few
+nodes at a time between decisions: no /filter waits longer than for those few nodes.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from device_plugin.cluster.ports import FitError
+from device_plugin.cluster.state import State
+from device_plugin.core.placement.columns import Kind
+from device_plugin.core.placement.tables import Tables
+from device_plugin.core.placement.target import Weighted
+
+log = logging.getLogger(__name__)
+
+Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], Tables]
+# Tables are made anew after so many arrivals, twice as many each time, and then after each MOST; and not more often
+# than every PAUSE_SECONDS.
+FIRST, MOST = 64, 1024
+PAUSE_SECONDS = 30.0
+# Nodes that are scored while the lock is held: about a third of a millisecond.
+NODES = 32
+
+
+class Refit:
+    """Call `step` about once a second, in one thread. `pause` lets others have the lock; true if the service ends."""
+
+    def __init__(
+        self, state: State, make: Make, clock: Callable[[], float], pause: Callable[[], bool]
+    ) -> None:
+        self._state = state
+        self._make = make
+        self._clock = clock
+        self._pause = pause
+        self._kinds: Sequence[Kind] = ()
+        self._arrivals = 0
+        self._tried = float("-inf")
+
+    def step(self) -> None:
+        """Learn what is due, and bring scores and the measured fragmentation up to date."""
+        with self._state.lock:
+            kinds, supply = self._state.placer.supply()
+            target = self._state.target.copy() if self._due(kinds) else None
+        if target is not None:
+            self._tried = self._clock()
+            try:
+                tables = self._make(kinds, supply, target.frequent())
+            except FitError as error:
+                log.warning("the target workload was not learnt, the one of before stays: %s", error)
+            else:
+                self._kinds, self._arrivals = kinds, target.arrivals
+                with self._state.lock:
+                    self._state.placer.adopt(tables)
+                log.info("target workload learnt arrivals=%d asks=%d", target.arrivals, len(tables.asks))
+        while not self._renewed() and not self._pause():
+            pass
+
+    def _due(self, kinds: Sequence[Kind]) -> bool:
+        arrivals = self._state.target.arrivals
+        if arrivals < FIRST or self._clock() - self._tried < PAUSE_SECONDS:
+            return False
+        return kinds != self._kinds or arrivals >= self._arrivals + max(FIRST, min(self._arrivals, MOST))
+
+    def _renewed(self) -> bool:
+        with self._state.lock:
+            return self._state.placer.renew(NODES)

@@ -1,0 +1,138 @@
+"""What pods ask for is learnt off the decision path, and put to use a few nodes at a time."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from device_plugin.cluster.ports import FitError
+from device_plugin.cluster.refit import FIRST, MOST, NODES, PAUSE_SECONDS, Refit
+from device_plugin.cluster.state import State
+from device_plugin.core.grants import Grant
+from device_plugin.core.placement.columns import Kind
+from device_plugin.core.placement.tables import Tables
+from device_plugin.core.placement.target import Weighted
+from device_plugin.core.pods import Node
+from tests.cluster.world import Clock, pod
+from tests.core.clusters import FAMILY, inventory
+
+CLUSTER = [f"n{i:03}" for i in range(3 * NODES)]
+
+
+class Maker:
+    """Makes tables here and now; fails while `away`."""
+
+    def __init__(self) -> None:
+        self.lessons: list[Sequence[Weighted]] = []
+        self.away = False
+
+    def __call__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> Tables:
+        if self.away:
+            raise FitError("killed")
+        self.lessons.append(asks)
+        return Tables(kinds, supply, asks)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(clock: Clock) -> State:
+    made = State([FAMILY], 60.0, clock)
+    for name in CLUSTER:
+        made.see_node(Node(name, inventory(name, 2).encode()))
+    return made
+
+
+def arrive(state: State, first: int, count: int, mem: int) -> None:
+    for number in range(first, first + count):
+        state.see_pod(pod(f"p{number}", mem, None), watched=True)
+
+
+def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_again(
+    state: State, clock: Clock
+) -> None:
+    made = Maker()
+    refit = Refit(state, made, clock, lambda: False)
+    arrive(state, 0, FIRST - 1, mem=4)
+    refit.step()
+    assert made.lessons == []
+    assert state.fragmentation() is None
+    arrive(state, FIRST - 1, 1, mem=8)
+    refit.step()
+    ((first, second),) = made.lessons
+    assert (first.ask.request.mem, second.ask.request.mem) == (4, 8)
+    clock.now += PAUSE_SECONDS
+    arrive(state, FIRST, FIRST - 1, mem=8)
+    refit.step()
+    assert len(made.lessons) == 1, "half as many again are too few"
+    arrive(state, 2 * FIRST, 1, mem=8)
+    refit.step()
+    assert len(made.lessons) == 2
+    assert state.fragmentation() == 0.0, "nothing is taken yet"
+    assert MOST > FIRST
+
+
+def test_news_of_a_pod_that_was_known_teaches_nothing(state: State) -> None:
+    arrive(state, 0, 5, mem=4)
+    arrive(state, 0, 5, mem=4)
+    assert state.target.arrivals == 5
+
+
+def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
+    state: State, clock: Clock
+) -> None:
+    made = Maker()
+    refit = Refit(state, made, clock, lambda: False)
+    arrive(state, 0, FIRST, mem=4)
+    refit.step()
+    state.see_node(Node("other", inventory("other", 1, mem_mib=32768).encode()))
+    refit.step()
+    assert len(made.lessons) == 1
+    clock.now += PAUSE_SECONDS
+    refit.step()
+    assert len(made.lessons) == 2
+
+
+def test_tables_that_cannot_be_made_leave_those_of_before(state: State, clock: Clock) -> None:
+    made = Maker()
+    refit = Refit(state, made, clock, lambda: False)
+    arrive(state, 0, FIRST, mem=4)
+    made.away = True
+    refit.step()
+    assert state.fragmentation() is None
+    made.away = False
+    refit.step()
+    assert made.lessons == [], "not more often than every PAUSE_SECONDS"
+    clock.now += PAUSE_SECONDS
+    refit.step()
+    assert len(made.lessons) == 1
+
+
+def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: State, clock: Clock) -> None:
+    """Between two turns of the lock no more than NODES nodes are scored, and decisions meanwhile are sound."""
+    made = Maker()
+    waits = 0
+
+    def pause() -> bool:
+        nonlocal waits
+        waits += 1
+        request = state.request_of(pod(f"late{waits}", 4))
+        assert request is not None
+        assert isinstance(state.would_place(request), Grant)
+        return False
+
+    refit = Refit(state, made, clock, pause)
+    arrive(state, 0, FIRST, mem=4)
+    refit.step()  # no scores are kept yet
+    before, waits = waits, 0
+    request = state.request_of(pod("one", 4))
+    assert request is not None
+    state.would_place(request)
+    clock.now += PAUSE_SECONDS
+    arrive(state, 1000, MOST, mem=8)
+    refit.step()
+    assert len(made.lessons) == 2
+    assert waits >= len(CLUSTER) // NODES, "all at once"
+    assert before >= len(CLUSTER) // NODES - 1, "fragmentation all at once"
