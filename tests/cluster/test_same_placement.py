@@ -1,0 +1,107 @@
+"""Through HTTP the same pods get the same cards as in process, and asking again changes nothing."""
+
+import http.client
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from device_plugin.adapters import extender
+from device_plugin.adapters.http import serve
+from device_plugin.cluster.app import Extender
+from device_plugin.cluster.ports import Calls
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import POLICIES, Placer
+from device_plugin.core.placement.tables import Tables
+from tests.cluster.world import Replica, World
+from tests.core.clusters import FAMILY, inventory
+
+NODES = [f"n{i}" for i in range(1, 9)]
+POLICY = "vgpu.io/policy"
+
+
+@pytest.fixture
+def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
+    app = Extender(
+        one.filter, one.binder, one.explainer, Calls(extender.read_filter, extender.read_bind)
+    ).app()
+    with serve(app, "127.0.0.1", 0) as server:
+        made = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        yield made
+        made.close()
+
+
+def random_pod(rng: random.Random, name: str) -> dict[str, object]:
+    """Slices and whole cards, one container or two, by any policy; with requests of CPU."""
+    containers = []
+    for number in range(rng.choice((1, 1, 1, 2))):
+        kind = rng.random()
+        if kind < 0.1:
+            limits = {FAMILY: "1"}
+        else:
+            limits = {f"{FAMILY}-mem": str(rng.randint(1, 8))}
+            if kind > 0.5:
+                limits[f"{FAMILY}-cores"] = str(rng.randint(1, 30))
+        requests = {"cpu": rng.choice(("100m", "2")), "memory": "1Gi"}
+        containers.append({"name": f"c{number}", "resources": {"limits": limits, "requests": requests}})
+    policy = rng.choice([name for name in POLICIES if name != "random"])
+    return {
+        "metadata": {
+            "name": name, "namespace": "default", "uid": f"uid-{name}",
+            "annotations": {POLICY: policy} if rng.random() < 0.7 else {},
+        },
+        "spec": {"containers": containers},
+    }  # fmt: skip
+
+
+def asked(connection: http.client.HTTPConnection, pod: dict[str, object]) -> list[str]:
+    connection.request("POST", "/filter", json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
+    answer = json.loads(connection.getresponse().read())
+    assert answer["Error"] == ""
+    nodes: list[str] = answer["NodeNames"]
+    return nodes
+
+
+def test_the_same_pods_get_the_same_cards(
+    world: World, one: Replica, connection: http.client.HTTPConnection, rng: random.Random
+) -> None:
+    ledger, hosts = Ledger(), Hosts()
+    for name in NODES:
+        world.node(name, inventory(name))
+        ledger.set_node(name, inventory(name))
+    one.state.sync_nodes(world.api.nodes())
+    inside = Placer(ledger, hosts)
+    granted = refused = 0
+    for number in range(250):
+        if number == 60:
+            tables = Tables(*inside.supply(), one.state.target.copy().frequent())
+            inside.adopt(tables)
+            one.state.placer.adopt(tables)
+        pod = random_pod(rng, f"p{number}")
+        nodes = asked(connection, pod)
+        read, _ = extender.read_filter(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
+        one.state.see_pod(read, watched=True)
+        request = one.state.request_of(read)
+        assert request is not None
+        expected = inside.place(request, NODES, vetted=True)
+        held = one.state.ledger.grant(read.uid)
+        if isinstance(expected, Grant):
+            granted += 1
+            assert (held, nodes) == (expected, [expected.node])
+            ledger.hold(expected)
+            hosts.hold(read.uid, expected.node, read.host)
+        else:
+            refused += 1
+            assert (held, nodes) == (None, [])
+        assert asked(connection, pod) == nodes
+        assert one.state.ledger.grant(read.uid) == held
+        if rng.random() < 0.5 and ledger.grants():
+            ended = rng.choice(sorted(ledger.grants()))
+            one.state.forget_pod(ended)
+            ledger.release(ended)
+            hosts.release(ended)
+    assert one.state.ledger == ledger
+    assert min(granted, refused) > 10
