@@ -1,14 +1,16 @@
-"""Serve a WSGI application, on cheroot: a well-kept server whose threads live in our process, beside the ledger."""
+"""Serve a WSGI application over HTTP/1.1, each connection in a thread of our process, beside the ledger."""
 
+import contextlib
 import ipaddress
 import logging
+import math
+import socket
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cheroot.wsgi import Server as CherootServer
-
-from device_plugin.adapters.http_clients import Connection, Guests
+from device_plugin.adapters.http_clients import Client, Guests
+from device_plugin.adapters.http_requests import BadRequestError, Reader, Request, answer, refusal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -18,28 +20,11 @@ log = logging.getLogger(__name__)
 # How long a client may take to send a request, to receive the answer, and to think between two. Where strangers connect
 # it must be short: each client that we wait for holds up a thread, and so perhaps a probe.
 SILENCE_SECONDS, STRANGERS_SECONDS = 10, 2
-# What strangers may send: more would fill our memory before it is refused.
-STRANGERS_BYTES = 64 << 10
-
-
-class _Cheroot(CherootServer):
-    ConnectionClass = Connection
-    max_request_header_size = STRANGERS_BYTES
-    guests: Guests
-
-    def process_conn(self, conn: Connection) -> None:
-        """Let a worker take the connection, unless it is new and one too many."""
-        if not conn.seen:
-            conn.seen = True
-            conn.socket.address = conn.remote_addr
-            if not self.guests.admit(conn.socket):
-                conn.close()
-                return
-        super().process_conn(conn)
-
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Send what cheroot says to our log."""
-        log.log(level, "%s", msg, exc_info=traceback)
+# What clients may send: more would fill our memory before it is refused. A pod has at most 1.5 MiB in etcd, and 5,000
+# node names are 0.1 MiB; strangers need no body at all.
+MOST_BYTES, STRANGERS_BYTES = 16 << 20, 64 << 10
+# How long requests that run may take to end when the server closes, and how long to wait where no client can be taken.
+CLOSE_SECONDS, AGAIN_SECONDS = 5.0, 0.1
 
 
 class Server:
@@ -54,19 +39,22 @@ class Server:
         silence: int,
         per_address: int | None,
     ) -> None:
-        self._server = _Cheroot(
-            (host, port), app, numthreads=threads, request_queue_size=128, timeout=silence
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server(
+            (host, port), family=family, backlog=128, dualstack_ipv6=host == "::"
         )
-        self._server.prepare()
-        bound, self.port = self._server.bind_addr[:2]
+        bound, self.port = self._listener.getsockname()[:2]
         if per_address is None and not ipaddress.ip_address(bound).is_loopback:
             per_address = max(threads // 4, 2)
-        if per_address is not None:
-            self._server.max_request_body_size = STRANGERS_BYTES
-        # One thread always finds those that need no waiting for.
-        self._server.guests = Guests(per_address, threads - 1)
-        self._thread = threading.Thread(target=self._server.serve, name=f"http-{self.port}", daemon=True)
-        self._thread.start()
+        ours = per_address is None
+        self._guests = Guests(math.inf if per_address is None else per_address, math.inf if ours else threads)
+        self._most_bytes = MOST_BYTES if ours else STRANGERS_BYTES
+        self._app = app
+        self._silence = silence
+        self._closing = threading.Event()
+        self._threads: set[threading.Thread] = set()
+        self._acceptor = threading.Thread(target=self._accept, name=f"http-{self.port}", daemon=True)
+        self._acceptor.start()
 
     def __enter__(self) -> "Server":
         return self
@@ -78,22 +66,98 @@ class Server:
 
     def close(self) -> None:
         """Stop listening and wait for requests that run."""
-        self._server.stop()
-        self._thread.join()
+        self._closing.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
+        self._listener.close()
+        self._guests.dismiss()
+        for thread in list(self._threads):
+            thread.join(CLOSE_SECONDS)
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection, address = self._listener.accept()
+                self._take(Client(connection, address[0], self._silence))
+            except (OSError, RuntimeError) as error:
+                if not self._closing.is_set():
+                    # Out of file descriptors or threads: others end sooner or later.
+                    log.warning("no client can be taken: %s", error)
+                    self._closing.wait(AGAIN_SECONDS)
+
+    def _take(self, client: Client) -> None:
+        """Give it a thread, unless it is one too many. Raises RuntimeError if there is none to be had."""
+        if not self._guests.admit(client):
+            client.close()
+            return
+        thread = threading.Thread(target=self._serve, args=(client,), name=self._acceptor.name, daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._leave(client, thread)
+            raise
+
+    def _serve(self, client: Client) -> None:
+        try:
+            # Whoever is too slow, or breaks off, hears nothing more.
+            with contextlib.suppress(OSError):
+                self._exchange(client)
+        finally:
+            self._leave(client, threading.current_thread())
+
+    def _leave(self, client: Client, thread: threading.Thread) -> None:
+        self._guests.leave(client)
+        client.close()
+        self._threads.discard(thread)
+
+    def _exchange(self, client: Client) -> None:
+        reader = Reader(self._most_bytes)
+        try:
+            while not self._closing.is_set() and (request := self._next(client, reader)):
+                client.awaited = False
+                client.send(self._answer(request))
+                if request.last:
+                    return
+                client.await_request()
+        except BadRequestError as error:
+            client.send(refusal(str(error)))
+
+    def _next(self, client: Client, reader: Reader) -> Request | None:
+        """The client's next request; None at its end."""
+        while not reader.ready:
+            if not (data := client.receive()):
+                return None
+            reader.feed(data)
+            if reader.wants_continue:
+                reader.wants_continue = False
+                client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return reader.ready.popleft()
+
+    def _answer(self, request: Request) -> bytes:
+        try:
+            return answer(self._app, request)
+        except BadRequestError:
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.url)
+            request.last = True
+            return refusal("500 Internal Server Error")
 
 
 def serve(
     app: "WSGIApplication",
     host: str,
     port: int,
-    threads: int = 4,
+    threads: int = 16,
     silence: int = SILENCE_SECONDS,
     per_address: int | None = None,
 ) -> Server:
-    """Serve `app` at once, in `threads` threads. Raises OSError if the address cannot be had.
+    """Serve `app` at once, in `threads` threads at most. Raises OSError if the address cannot be had.
 
-    One address has at most `per_address` connections. By default it is a quarter of the threads, and on a loopback
-    address any number: only our own programs connect there.
+    One address has at most `per_address` connections, by default a quarter of the threads. On a loopback address only
+    our own programs connect, and each connection has its thread.
     """
     return Server(app, host, port, threads, silence, per_address)
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A pod has at most 1.5 MiB in etcd, and 5,000 node names are 0.5 MiB.
-MAX_BODY = 16 * 2**20
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 
 
@@ -30,10 +28,6 @@ class Answer:
     body: str
     content: str = TEXT
     status: HTTPStatus = HTTPStatus.OK
-
-
-class BadCallError(Exception):
-    """The HTTP request itself is no good."""
 
 
 Handler = Callable[["WSGIEnvironment"], Answer]
@@ -81,10 +75,7 @@ def _routed(routes: Mapping[tuple[str, str], Handler]) -> "WSGIApplication":
         path = environ["PATH_INFO"]
         handler = routes.get((environ["REQUEST_METHOD"], path))
         if handler is not None:
-            try:
-                answer = handler(environ)
-            except BadCallError as error:
-                answer = Answer(f"{error}\n", status=HTTPStatus.BAD_REQUEST)
+            answer = handler(environ)
         elif any(known == path for _, known in routes):
             answer = Answer("method not allowed\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
         else:
@@ -100,13 +91,7 @@ def _routed(routes: Mapping[tuple[str, str], Handler]) -> "WSGIApplication":
 
 
 def _body(environ: "WSGIEnvironment") -> bytes:
-    """The request's body, chunked or not. Raises BadCallError if it is too long."""
-    length = environ.get("CONTENT_LENGTH")
-    if length and (not length.isdigit() or int(length) > MAX_BODY):
-        raise BadCallError(f"a body of {length} bytes: at most {MAX_BODY} are read")
-    body: bytes = environ["wsgi.input"].read(int(length) if length else MAX_BODY + 1)
-    if len(body) > MAX_BODY:
-        raise BadCallError(f"at most {MAX_BODY} bytes are read")
+    body: bytes = environ["wsgi.input"].read()
     return body
 
 

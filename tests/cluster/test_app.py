@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.http import serve
-from device_plugin.cluster.app import MAX_BODY, Extender
+from device_plugin.adapters.http import MOST_BYTES, serve
+from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
 from tests.cluster.world import Replica, World
 from tests.core.clusters import FAMILY
@@ -87,8 +87,8 @@ def test_other_calls_are_refused(method: str, path: str, status: int, call: Call
     assert call(method, path)[0] == status
 
 
-def test_a_huge_body_is_refused_and_the_service_goes_on(call: Caller) -> None:
-    assert call("POST", "/filter", bytes(MAX_BODY + 1))[0] == 400
+def test_a_huge_body_is_refused_before_it_is_sent_and_the_service_goes_on(call: Caller) -> None:
+    assert call("POST", "/filter", headers={"Content-Length": str(MOST_BYTES + 1)})[0] == 413
     assert call("GET", "/explain")[0] == 200
 
 

@@ -63,8 +63,6 @@ def test_what_it_cannot_work_with_is_named(
         _run(settings, **changed)
 
 
-# Where binding fails, cheroot leaves its socket to the collector; the process ends anyway.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_port_that_is_taken_is_named(settings: dict[str, object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

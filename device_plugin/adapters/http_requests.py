@@ -1,0 +1,144 @@
+"""HTTP requests: read by llhttp, whose framing is strict and costs little, and handed to a WSGI application.
+
+A server that reads requests in Python costs more time than all that the allocator does with them.
+"""
+
+import io
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import httptools
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+# What a request may have beside its body.
+MOST_HEAD = 1 << 16
+
+
+class BadRequestError(Exception):
+    """It cannot be answered; the text is a status line's."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A whole request. `headers` have lower-case names; after `last` the connection closes."""
+
+    method: str = ""
+    url: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    last: bool = True
+
+
+class Reader:
+    """Reads the requests of one connection. `feed` it; then `ready` holds whole ones, in their order."""
+
+    def __init__(self, most_body: int) -> None:
+        self.ready: deque[Request] = deque()
+        self.wants_continue = False
+        """The client waits to be told that it may send the body."""
+        self._most_body = most_body
+        self._parser = httptools.HttpRequestParser(self)
+        self._begin()
+
+    def feed(self, data: bytes) -> None:
+        """Take what the client sent. Raises BadRequestError."""
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise BadRequestError("400 Bad Request") from error
+        self._fed += len(data)
+        if self._fed - self._length > MOST_HEAD:
+            raise BadRequestError("431 Request Header Fields Too Large")
+        declared = self._now.headers.get("content-length", "0") if self._headed else "0"
+        if self._length > self._most_body or int(declared) > self._most_body:
+            raise BadRequestError("413 Content Too Large")
+
+    # llhttp calls these.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._begin()
+
+    def on_url(self, part: bytes) -> None:
+        """A part of its target."""
+        self._now.url += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header; of several with one name, WSGI sees one list."""
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        known = self._now.headers.get(key)
+        self._now.headers[key] = text if known is None else f"{known},{text}"
+
+    def on_headers_complete(self) -> None:
+        """Its body follows."""
+        self._headed = True
+        self._now.method = self._parser.get_method().decode("latin-1")
+        self._now.last = not self._parser.should_keep_alive() or self._parser.get_http_version() != "1.1"
+        self.wants_continue = self._now.headers.get("expect", "").lower() == "100-continue"
+
+    def on_body(self, part: bytes) -> None:
+        """A part of its body."""
+        self._parts.append(part)
+        self._length += len(part)
+
+    def on_message_complete(self) -> None:
+        """It is whole."""
+        self._now.body = b"".join(self._parts)
+        self.wants_continue = False
+        self.ready.append(self._now)
+
+    def _begin(self) -> None:
+        self._now = Request()
+        self._parts: list[bytes] = []
+        self._fed = self._length = 0
+        self._headed = False
+
+
+def answer(app: "WSGIApplication", request: Request) -> bytes:
+    """The whole answer of a WSGI application (PEP 3333). Raises BadRequestError, and what the application raises."""
+    try:
+        target = httptools.parse_url(request.url)
+    except httptools.HttpParserError as error:
+        raise BadRequestError("400 Bad Request") from error
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method, "SCRIPT_NAME": "", "SERVER_PROTOCOL": "HTTP/1.1",
+        "PATH_INFO": unquote((target.path or b"/").decode("latin-1"), "latin-1"),
+        "QUERY_STRING": (target.query or b"").decode("latin-1"),
+        "SERVER_NAME": "localhost", "SERVER_PORT": "", "CONTENT_LENGTH": str(len(request.body)),
+        "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body),
+        "wsgi.errors": sys.stderr, "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
+    }  # fmt: skip
+    for name, value in request.headers.items():
+        environ.setdefault("HTTP_" + name.upper().replace("-", "_"), value)
+    head: list[str] = []
+    body: list[bytes] = []
+
+    def start(status: str, headers: list[tuple[str, str]], _: Any = None) -> Any:
+        head[:] = [f"HTTP/1.1 {status}", *(f"{n}: {v}" for n, v in headers if n.lower() != "content-length")]
+        return body.append
+
+    parts = app(environ, start)
+    try:
+        body.extend(parts)
+    finally:
+        if hasattr(parts, "close"):
+            parts.close()
+    whole = b"".join(body)
+    return _text([*head, f"Content-Length: {len(whole)}"], request, whole)
+
+
+def refusal(status: str) -> bytes:
+    """An answer of nothing but a status, after which the connection closes."""
+    return _text([f"HTTP/1.1 {status}", "Content-Length: 0"], Request(), b"")
+
+
+def _text(head: list[str], request: Request, body: bytes) -> bytes:
+    if request.last:
+        head.append("Connection: close")
+    lines = "\r\n".join([*head, "\r\n"]).encode("latin-1")
+    return lines if request.method == "HEAD" else lines + body
