@@ -19,7 +19,7 @@ class Card:
 
     `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units,
     `core_groups` its core groups of `group_units` compute units each; `max_slices` is how many slices
-    the vendor's driver can keep apart.
+    the vendor's driver can keep apart. A `cordoned` card gets no new slices: a person's word, not its node's.
     """
 
     uuid: str
@@ -34,6 +34,12 @@ class Card:
     max_slices: int
     numa: int = -1
     healthy: bool = True
+    cordoned: bool = False
+
+    @property
+    def open(self) -> bool:
+        """True if it may get new slices."""
+        return self.healthy and not self.cordoned
 
     def mib(self, unit_count: int) -> int:
         """MiB that `unit_count` memory units of this card grant."""

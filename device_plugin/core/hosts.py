@@ -64,6 +64,10 @@ class Hosts:
         """UIDs of the pods that hold something."""
         return iter(self._held)
 
+    def held(self, pod: str) -> tuple[str, Room] | None:
+        """The node where a pod has room, and how much; None if it has none anywhere."""
+        return self._held.get(pod)
+
     def hold(self, pod: str, node: str, room: Room) -> None:
         """A pod has `room` on a node, in place of what it had anywhere."""
         if self._held.get(pod) != (node, room):

@@ -12,6 +12,7 @@ class Reason(Enum):
     MODEL = "model"
     UUID = "uuid"
     UNHEALTHY = "unhealthy"
+    CORDONED = "cordoned"
     TOO_LARGE = "too-large"
     MEMORY = "memory"
     CORES = "cores"
@@ -43,6 +44,7 @@ _TEXT = {
     Reason.MODEL: ("of another model", "change the annotation vgpu.io/card-model"),
     Reason.UUID: ("excluded by uuid", "change the annotation vgpu.io/card-uuid"),
     Reason.UNHEALTHY: ("unhealthy", "see the events of the node"),
+    Reason.CORDONED: ("cordoned", "wait until the card is back: vgpu uncordon CARD"),
     Reason.TOO_LARGE: ("too small for the request", "ask for less"),
     Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),

@@ -45,3 +45,10 @@ def test_a_reader_catches_up_from_where_it_was() -> None:
     hosts.hold("p", "a", Room(1))
     hosts.set_node("c", Room(2))
     assert list(hosts.changed_since(seen)) == ["c", "a"]
+
+
+def test_it_knows_where_a_pod_is() -> None:
+    hosts = Hosts()
+    hosts.hold("p", "a", Room(1000))
+    assert hosts.held("p") == ("a", Room(1000))
+    assert hosts.held("ghost") is None

@@ -13,28 +13,19 @@ capacity is asked for, and the steady state is measured.
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from device_plugin.cli.bench import report
 from device_plugin.cli.bench.lifetimes import simulate
 from device_plugin.cli.bench.replay import replay
+from device_plugin.cli.bench.runs import BenchError, every, numbered
 from device_plugin.cli.bench.synthetic import synthetic
 from device_plugin.cli.bench.workload import lifetimes, read
-from device_plugin.core.errors import VgpuError
 from device_plugin.core.placement import POLICIES
-
-T = TypeVar("T")
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
 SEEDS = "42-44"
-
-
-class BenchError(VgpuError):
-    """The benchmark cannot be run as asked."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,19 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
-    policies, seeds = _policies(args.policy), _seeds(args.seeds)
+    policies, seeds = _policies(args.policy), numbered(args.seeds)
     if (args.nodes is None) != (args.pods is None):
         raise BenchError("write --nodes and --pods, or neither")
     if args.offered <= 0:
         raise BenchError("write --offered above 0: percent of the capacity")
     workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
     if args.lifetimes is None:
-        replays = _all(args.processes, policies, seeds, replay, workload)
+        replays = every(args.processes, policies, seeds, replay, workload)
         found = {policy: report.figures(outcomes) for policy, outcomes in replays.items()}
         columns = report.COLUMNS
     else:
         lives = lifetimes(args.lifetimes)
-        runs = _all(args.processes, policies, seeds, simulate, workload, lives, args.offered)
+        runs = every(args.processes, policies, seeds, simulate, workload, lives, args.offered)
         found = {policy: report.steady(outcomes) for policy, outcomes in runs.items()}
         columns = report.STEADY_COLUMNS
     if args.json:
@@ -92,40 +83,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _all(
-    processes: int,
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    run_one: Callable[..., T],
-    *more: object,
-) -> Mapping[str, Sequence[T]]:
-    """Every policy on every seed, and how far that is on standard error."""
-    outcomes: dict[str, list[T]] = {policy: [] for policy in policies}
-    with ProcessPoolExecutor(processes or None) as pool:
-        pending = [
-            (policy, pool.submit(run_one, policy, seed, *more)) for seed in seeds for policy in policies
-        ]
-        for number, (policy, future) in enumerate(pending, 1):
-            outcomes[policy].append(future.result())
-            if sys.stderr.isatty():
-                end = "\n" if number == len(pending) else ""
-                print(f"\r{number} of {len(pending)} replays", end=end, file=sys.stderr)
-    return outcomes
-
-
 def _policies(text: str) -> Sequence[str]:
     names = list(dict.fromkeys(text.split(",")))
     if unknown := [name for name in names if name not in POLICIES]:
         raise BenchError(f"no placement policy {unknown[0]!r}: write {', '.join(POLICIES)}")
     return names
-
-
-def _seeds(text: str) -> Sequence[int]:
-    try:
-        first, dash, last = text.partition("-")
-        seeds = range(int(first), int(last) + 1) if dash else [int(word) for word in text.split(",")]
-    except ValueError:
-        seeds = []
-    if not seeds:
-        raise BenchError(f"--seeds {text}: write 42-51 or 1,2,7")
-    return seeds

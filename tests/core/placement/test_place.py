@@ -44,6 +44,15 @@ def refusal(ledger: Ledger, request: PodRequest, nodes: list[str] | None = None)
     return found
 
 
+def test_a_cordoned_card_gets_no_new_slice_and_the_refusal_says_so() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", Inventory((replace(card("a"), cordoned=True), card("b"))))
+    assert only(granted(ledger, slice_request("p", 16))).card == "b"
+    found = refusal(ledger, slice_request("q", 16))
+    assert found.reasons == {Reason.CORDONED: 1, Reason.MEMORY: 1}
+    assert "1 cordoned" in found.text
+
+
 @pytest.mark.parametrize(("mem", "cores"), [(4, None), (None, 15), (4, 15)])
 def test_four_quarters_of_a_16368_mib_card_fit(mem: int | None, cores: int | None) -> None:
     ledger = Ledger()

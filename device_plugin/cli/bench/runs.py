@@ -1,0 +1,47 @@
+"""Runs of a benchmark: every policy on every seed, several at a time."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+from device_plugin.core.errors import VgpuError
+
+T = TypeVar("T")
+
+
+class BenchError(VgpuError):
+    """The benchmark cannot be run as asked."""
+
+
+def every(
+    processes: int,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    run_one: Callable[..., T],
+    *more: object,
+) -> Mapping[str, Sequence[T]]:
+    """Every policy on every seed, and how far that is on standard error."""
+    outcomes: dict[str, list[T]] = {policy: [] for policy in policies}
+    with ProcessPoolExecutor(processes or None) as pool:
+        pending = [
+            (policy, pool.submit(run_one, policy, seed, *more)) for seed in seeds for policy in policies
+        ]
+        for number, (policy, future) in enumerate(pending, 1):
+            outcomes[policy].append(future.result())
+            if sys.stderr.isatty():
+                end = "\n" if number == len(pending) else ""
+                print(f"\r{number} of {len(pending)} replays", end=end, file=sys.stderr)
+    return outcomes
+
+
+def numbered(text: str) -> Sequence[int]:
+    """The seeds of `42-51` or `1,2,7`. Raises BenchError."""
+    try:
+        first, dash, last = text.partition("-")
+        seeds = range(int(first), int(last) + 1) if dash else [int(word) for word in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise BenchError(f"--seeds {text}: write 42-51 or 1,2,7")
+    return seeds

@@ -1,0 +1,158 @@
+"""The fewest pods that must leave a node's cards so that a request fits there.
+
+A pod that holds more of a card than is asked for helps as much as one that holds just that; so among equally few pods
+those of the lowest ranks are chosen, whatever they hold.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+
+from device_plugin.core.grants import Slice
+from device_plugin.core.ledger import CardState
+from device_plugin.core.masks import core_mask
+from device_plugin.core.placement.fit import Size, size_on
+from device_plugin.core.placement.node_fit import Looks, fit_pod
+from device_plugin.core.requests import PodRequest, Request
+
+# Sets of pods that are looked at for one card, or for a pod of several containers, before the best so far must do.
+# All sets of eleven pods are less.
+LOOKS = 2_048
+
+Ranks = Mapping[str, int]
+"""Of the pods that may leave, by UID; of two, the one with the lower rank leaves first."""
+
+Leaving = tuple[str, ...]
+"""Pods by UID, ascending."""
+
+Does = Callable[[Collection[str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A card and who holds what of it, by the pods' UIDs."""
+
+    state: CardState
+    held: Mapping[str, tuple[Slice, ...]]
+
+    def without(self, pods: Collection[str]) -> CardState:
+        """The card as it would be if these pods had left."""
+        if self.held.keys().isdisjoint(pods):
+            return self.state
+        card = self.state.card
+        slices = [s for pod, held in self.held.items() if pod not in pods for s in held]
+        taken = 0
+        for s in slices:
+            taken |= core_mask(s.cores)
+        return CardState(
+            card,
+            max(0, card.mem_mib - sum(s.mem_mib for s in slices)),
+            ((1 << card.core_groups) - 1) & ~taken,
+            max(0, card.max_slices - len(slices)),
+        )
+
+
+def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
+    """Compares sets of pods: the fewest first, then the lowest ranks, the highest being compared first."""
+    found = sorted((ranks[pod] for pod in pods), reverse=True)
+    return len(found), found
+
+
+def fewest(cards: Iterable[Shared], request: PodRequest, ranks: Ranks) -> Leaving | None:
+    """The pods that must leave; none if the request fits as it is, None if not even all of `ranks` leaving would do.
+
+    `cards` are those of one node that serves. CPU and memory of the host are not looked at.
+    """
+    allowed = [shared for shared in cards if _accepts(request, shared.state)]
+    if len(request.containers) > 1:
+        return _for_several(allowed, request, ranks)
+    asked = request.containers[0][1]
+    sets = [
+        found
+        for shared in allowed
+        if shared.state.card.family == asked.family and (found := _for_card(shared, asked, ranks)) is not None
+    ]
+    return _together(sets, max(1, asked.whole), ranks)
+
+
+def _accepts(request: PodRequest, state: CardState) -> bool:
+    card = state.card
+    return card.open and request.models.accepts(card.model) and request.uuids.accepts(card.uuid)
+
+
+def _for_card(shared: Shared, asked: Request, ranks: Ranks) -> Leaving | None:
+    """Who must leave one card for one slice of it, or for all of it."""
+    size = size_on(shared.state.card, asked)
+    if size is None:
+        return None
+    if asked.whole:
+        return tuple(sorted(shared.held)) if all(pod in ranks for pod in shared.held) else None
+    if _fits(shared.state, size):
+        return ()
+    movable = sorted(
+        (pod for pod in shared.held if pod in ranks),
+        key=lambda pod: (-sum(s.mem_mib for s in shared.held[pod]), pod),
+    )
+    if not _fits(shared.without(movable), size):
+        return None
+    return _least(movable, lambda pods: _fits(shared.without(pods), size), ranks)
+
+
+def _fits(state: CardState, size: Size) -> bool:
+    return (
+        state.free_slices > 0
+        and state.free_mib >= size.mem_mib
+        and state.free_cores.bit_count() >= size.cores
+    )
+
+
+def _together(sets: Sequence[Leaving], count: int, ranks: Ranks) -> Leaving | None:
+    """`count` of the sets whose union costs least; None if there are not as many."""
+    if len(sets) < count:
+        return None
+    ordered = sorted(sets, key=lambda pods: (cost(pods, ranks), pods))
+    everybody = [pod for pods in ordered for pod in pods]
+    if count == 1 or len(set(everybody)) == len(everybody):
+        return tuple(sorted(pod for pods in ordered[:count] for pod in pods))
+    unions = ({pod for pods in some for pod in pods} for some in combinations(ordered, count))
+    return tuple(sorted(min(islice(unions, LOOKS), key=lambda pods: (cost(pods, ranks), sorted(pods)))))
+
+
+def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> Leaving | None:
+    def does(pods: Collection[str]) -> bool:
+        looks = Looks()
+        looks.next_node()
+        return fit_pod([shared.without(pods) for shared in cards], request.containers, looks) is not None
+
+    if does(()):
+        return ()
+    movable = sorted({pod for shared in cards for pod in shared.held if pod in ranks})
+    return _least(movable, does, ranks) if does(movable) else None
+
+
+def _least(pods: Sequence[str], does: Does, ranks: Ranks) -> Leaving:
+    """The cheapest set of pods that `does`, where all of them do and none of them does not.
+
+    Whoever does, does with more. After LOOKS it is a set of which nobody can be spared, but there may be cheaper ones.
+    """
+    looks = LOOKS
+    for count in range(1, len(pods)):
+        found = []
+        for some in islice(combinations(pods, count), looks):
+            looks -= 1
+            if does(some):
+                found.append(some)
+        if found:
+            return tuple(sorted(min(found, key=lambda some: (cost(some, ranks), sorted(some)))))
+        if not looks:
+            return _spared(pods, does, ranks)
+    return tuple(sorted(pods))
+
+
+def _spared(pods: Sequence[str], does: Does, ranks: Ranks) -> Leaving:
+    """All but those that can be spared, the highest ranks first."""
+    left = set(pods)
+    for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
+        if does(left - {pod}):
+            left.remove(pod)
+    return tuple(sorted(left))

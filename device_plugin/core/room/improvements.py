@@ -1,0 +1,49 @@
+"""Improvements: better places for pods, by the expected fill that is left."""
+
+import heapq
+from collections.abc import Iterator, Mapping
+
+from device_plugin.core.room.plan import Move, Plan, Ranked
+from device_plugin.core.room.planner import Planner
+
+# What an eviction must gain to be worth it, in thousandths of a card.
+LEAST_GAIN = 100.0
+
+
+class Improvements:
+    """Greedy: the pod that gains most moves first, to where its own placement policy wants it."""
+
+    def __init__(self, planner: Planner, holders: Mapping[str, Ranked]) -> None:
+        self._planner = planner
+        self._holders = holders
+
+    def steps(self, most: int) -> Iterator[Plan]:
+        """Steps within a trial of the caller's, until `most` pods have moved."""
+        if most <= 0:
+            return
+        heap = [(-gain, pod) for pod in self._holders if (gain := self._gain(pod)) >= LEAST_GAIN]
+        heapq.heapify(heap)
+        while heap and most:
+            pod = heapq.heappop(heap)[1]
+            gain = self._gain(pod)
+            if gain >= LEAST_GAIN and heap and gain < -heap[0][0]:
+                heapq.heappush(heap, (-gain, pod))
+            elif gain >= LEAST_GAIN and (move := self._moved(pod)) is not None:
+                most -= 1
+                yield Plan((move,))
+
+    def _gain(self, pod: str) -> float:
+        with self._planner.trial.attempt():
+            move = self._moved(pod)
+            if move is None or move.target is None or move.target.node == move.source.node:
+                return 0.0
+            self._planner.trial.release(pod)
+            return self._planner.placer.gain(self._holders[pod].request, move.target.node, move.source.node)
+
+    def _moved(self, pod: str) -> Move | None:
+        request, source = self._holders[pod].request, self._planner.trial.release(pod)
+        target = self._planner.placer.find(request)
+        if target is None:
+            return None
+        self._planner.trial.hold(target, request.host)
+        return Move(source, target)

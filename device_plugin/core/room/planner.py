@@ -1,0 +1,121 @@
+"""Room for one request: which pods would have to leave, checked by letting them leave and taking it back."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from device_plugin.core.hosts import Hosts
+from device_plugin.core.ledger import CardState, Ledger
+from device_plugin.core.placement import Placer
+from device_plugin.core.placement.fit import size_on
+from device_plugin.core.requests import PodRequest
+from device_plugin.core.room.fewest import Leaving, Ranks, Shared, cost, fewest
+from device_plugin.core.room.plan import Move, Plan, Ranked
+from device_plugin.core.room.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A node where the request fits its cards once these pods have left."""
+
+    node: str
+    leaving: Leaving
+
+
+class Planner:
+    """Reads one ledger, and decides as `placer` does. Callers hold the ledger's lock around each call."""
+
+    def __init__(self, ledger: Ledger, hosts: Hosts, placer: Placer) -> None:
+        self._ledger = ledger
+        self._hosts = hosts
+        self.placer = placer
+        self.trial = Trial(ledger, hosts)
+
+    def nodes(self) -> Sequence[str]:
+        """All nodes, in their order."""
+        return self._ledger.nodes()
+
+    def cards(self, request: PodRequest, node: str) -> float:
+        """What a pod would take of a node, in cards of that node, memory or core groups, whichever is more."""
+        total = 0.0
+        for _, asked in request.containers:
+            kinds = [state.card for state in self._cards(node) if state.card.family == asked.family]
+            taken = size_on(kinds[0], asked) if kinds else None
+            if taken is not None:
+                share = max(taken.mem_mib / kinds[0].mem_mib, taken.cores / kinds[0].core_groups)
+                total += share * max(1, asked.whole)
+        return total
+
+    def _cards(self, node: str) -> Sequence[CardState]:
+        """The cards of a node, if it serves."""
+        index = self.placer.index
+        index.refresh()
+        first, after = index.rows(node)
+        return index.cards[first:after] if first < after and index.serving[first] else ()
+
+    def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
+        """The fewest of `ranks` that must leave the node, the lowest ranks first; None if all of them are too few."""
+        cards = (Shared(card, self._ledger.holders(node, card.card.uuid)) for card in self._cards(node))
+        leaving = fewest(cards, request, ranks)
+        return None if leaving is None else Option(node, leaving)
+
+    def victims(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Plan | None:
+        """The fewest pods of the lowest `ranks` that must end on one of `nodes` for the request to fit there.
+
+        None if no node would do. A plan without moves if it fits as it is.
+        """
+        for option in self.cheapest(request, nodes, ranks):
+            with self.trial.attempt():
+                moves = tuple(Move(self.trial.release(pod)) for pod in option.leaving)
+                place = self.placer.find(request, (option.node,))
+            if place is not None:
+                return Plan(moves, (place,))
+        return None
+
+    def moves(self, request: PodRequest, nodes: Iterable[str], holders: Mapping[str, Ranked]) -> Plan | None:
+        """The fewest pods of `holders` that must go elsewhere for the request to fit on one of `nodes`.
+
+        Each of them finds another place by the placement policy that it asked for. None if there is no such plan.
+        """
+        ranks = {uid: size(holder.request) for uid, holder in holders.items()}
+        return next(
+            (
+                plan
+                for option in self.cheapest(request, nodes, ranks)
+                if (plan := self.moved(request, option, holders)) is not None
+            ),
+            None,
+        )
+
+    def moved(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
+        """The plan of an option whose pods go elsewhere, or None if one of them finds no place."""
+        with self.trial.attempt():
+            return self.apply(request, option, holders)
+
+    def apply(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
+        """The same within a trial of the caller's: what it did is the caller's to keep."""
+        sources = [self.trial.release(pod) for pod in option.leaving]
+        place = self.placer.find(request, (option.node,))
+        if place is None:
+            return None
+        self.trial.hold(place, request.host)
+        moves = []
+        for source in sorted(sources, key=lambda grant: (-size(holders[grant.pod].request), grant.pod)):
+            asked = holders[source.pod].request
+            target = self.placer.find(asked)
+            if target is None:
+                return None
+            self.trial.hold(target, asked.host)
+            moves.append(Move(source, target))
+        return Plan(tuple(moves), (place,))
+
+    def cheapest(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Iterator[Option]:
+        """Options of the nodes, the cheapest first; of equal ones in the order of the nodes' names."""
+        options = [option for node in nodes if (option := self.option(node, request, ranks)) is not None]
+        yield from sorted(options, key=lambda option: (cost(option.leaving, ranks), option.node))
+
+
+def size(request: PodRequest) -> int:
+    """How large a pod is, to order pods by: whole cards count more than any slice."""
+    return sum(
+        (asked.whole << 40) + ((asked.mem or 0) << 10) + (asked.cores or 0) for _, asked in request.containers
+    )
