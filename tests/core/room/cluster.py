@@ -1,0 +1,46 @@
+"""A ledger with its hosts, and a planner over both."""
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.target import Target
+from device_plugin.core.requests import PodRequest
+from device_plugin.core.room import Planner, Ranked
+from tests.core.clusters import inventory
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.ledger, self.hosts = Ledger(), Hosts()
+        self.placer = Placer(self.ledger, self.hosts)
+        self.planner = Planner(self.ledger, self.hosts, self.placer)
+        self.holders: dict[str, Ranked] = {}
+
+    def node(self, name: str, count: int = 2, **shape: int) -> None:
+        self.ledger.set_node(name, inventory(name, count, **shape))
+        self.hosts.set_node(name, Room(64_000, 1 << 20))
+
+    def place(self, request: PodRequest, *nodes: str, priority: int = 0) -> Grant:
+        grant = self.placer.place(request, nodes or None)
+        assert isinstance(grant, Grant), grant.text
+        self.ledger.hold(grant)
+        self.hosts.hold(grant.pod, grant.node, request.host)
+        self.holders[grant.pod] = Ranked(request, priority)
+        return grant
+
+    def learn(self, *requests: PodRequest) -> None:
+        """Teach the placer a target workload."""
+        target = Target()
+        for request in requests:
+            if (ask := Ask.of(request)) is not None:
+                target.add(ask)
+        self.placer.teach(target.frequent())
+
+    def remainders(self) -> object:
+        return {name: (self.ledger.node(name), self.hosts.room(name)) for name in self.ledger.nodes()}
+
+    def victims(self, request: PodRequest, ranks: dict[str, int]) -> set[str] | None:
+        plan = self.planner.victims(request, self.ledger.nodes(), ranks)
+        return None if plan is None else {move.source.pod for move in plan.moves}
