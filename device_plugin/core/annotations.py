@@ -1,4 +1,4 @@
-"""The annotations of the contract, and a strict reader of the JSON inside them.
+"""The annotations and labels of the contract, and a strict reader of the JSON inside them.
 
 Anybody who may edit a pod or a node can put anything there, so a reader either returns fully checked
 values or raises AnnotationError: no other exception, whatever the text holds.
@@ -16,6 +16,12 @@ CARD_MODEL = "vgpu.io/card-model"
 CARD_UUID = "vgpu.io/card-uuid"
 POLICY = "vgpu.io/policy"
 CORDONED = "vgpu.io/cordoned"
+APP_TYPE = "vgpu.io/app-type"
+
+# Labels.
+GROUP = "vgpu.io/group"
+ROLE = "vgpu.io/role"
+RANK = "vgpu.io/rank"
 
 VERSION = 1
 # An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.

@@ -1,4 +1,4 @@
-"""Hosts: the CPU and memory that nodes have left beside their cards, by what their pods request."""
+"""Hosts: the CPU, memory and disk that nodes have left beside their cards, by what their pods request."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,16 +8,25 @@ from device_plugin.core.changes import Changes
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """CPU in thousandths of a core, memory in MiB."""
+    """CPU in thousandths of a core, memory and disk (ephemeral storage) in MiB."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
+    disk_mib: int = 0
 
     def __add__(self, other: "Room") -> "Room":
-        return Room(self.cpu_milli + other.cpu_milli, self.memory_mib + other.memory_mib)
+        return Room(
+            self.cpu_milli + other.cpu_milli,
+            self.memory_mib + other.memory_mib,
+            self.disk_mib + other.disk_mib,
+        )
 
     def __sub__(self, other: "Room") -> "Room":
-        return Room(self.cpu_milli - other.cpu_milli, self.memory_mib - other.memory_mib)
+        return Room(
+            self.cpu_milli - other.cpu_milli,
+            self.memory_mib - other.memory_mib,
+            self.disk_mib - other.disk_mib,
+        )
 
 
 NOTHING = Room()

@@ -20,6 +20,7 @@ class Reason(Enum):
     WHOLE = "whole"
     TOGETHER = "together"
     HOST = "host"
+    APART = "apart"
     POLICY = "policy"
     MALFORMED = "malformed"
 
@@ -55,9 +56,16 @@ _TEXT = {
         "split the pod, or wait for slices to end",
     ),
     Reason.HOST: (
-        "on nodes without the CPU or memory",
-        "wait for pods to end, or request less CPU and memory",
+        "on nodes without the CPU, memory or disk",
+        "wait for pods to end, or request less CPU, memory and disk",
     ),
-    Reason.POLICY: ("not considered", "write a known placement policy in vgpu.io/policy"),
+    Reason.APART: (
+        "on nodes of other pods of its group",
+        "add nodes, or leave out the label vgpu.io/group: node-score puts each pod of a group on a node of its own",
+    ),
+    Reason.POLICY: (
+        "not considered",
+        "write a known policy in vgpu.io/policy, and a known type in vgpu.io/app-type",
+    ),
     Reason.MALFORMED: ("not considered", "correct the request"),
 }

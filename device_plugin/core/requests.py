@@ -13,6 +13,7 @@ from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import ContainerKind, Pod
+from device_plugin.core.roles import ALONE, Standing
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
 MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmetic with it stays exact
@@ -74,6 +75,7 @@ class PodRequest:
     """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards.
 
     `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
+    `app_type` and `standing`, its place in its group as that is now, matter to the policy `node-score`.
     """
 
     pod: str
@@ -82,6 +84,8 @@ class PodRequest:
     uuids: Selector = Selector()
     policy: str = ""
     host: Room = Room()
+    app_type: str = ""
+    standing: Standing = ALONE
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
@@ -106,6 +110,7 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         Selector.parse(pod.annotation(annotations.CARD_UUID)),
         pod.annotation(annotations.POLICY),
         pod.host,
+        pod.annotation(annotations.APP_TYPE),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a pod requests of its node's CPU and memory, as kube-scheduler adds it up (KEP-753, KEP-2837)."""
+"""What a pod requests of its node's CPU, memory and disk, as kube-scheduler adds it up (KEP-753, KEP-2837)."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -9,6 +9,7 @@ from device_plugin.core.requests import parse_quantity
 
 Amounts = Mapping[str, str | int]
 MIB = 2**20
+DISK = "ephemeral-storage"
 
 
 def requested(
@@ -32,6 +33,7 @@ def requested(
     asked = Room(
         _milli(str(whole["cpu"])) if "cpu" in whole else needed.cpu_milli,
         _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
+        needed.disk_mib,  # never requested for the pod as a whole
     )
     return _shared(asked + _room(overhead))
 
@@ -41,17 +43,26 @@ def offered(allocatable: Amounts) -> Room:
     return Room(
         _milli(str(allocatable.get("cpu", 0))),
         floor((parse_quantity(str(allocatable.get("memory", 0))) or 0) / MIB),
+        floor((parse_quantity(str(allocatable.get(DISK, 0))) or 0) / MIB),
     )
 
 
 def _room(amounts: Amounts) -> Room:
-    return (
-        Room(_milli(str(amounts.get("cpu", 0))), _mib(str(amounts.get("memory", 0)))) if amounts else NOTHING
+    if not amounts:
+        return NOTHING
+    return Room(
+        _milli(str(amounts.get("cpu", 0))),
+        _mib(str(amounts.get("memory", 0))),
+        _mib(str(amounts.get(DISK, 0))),
     )
 
 
 def _larger(one: Room, other: Room) -> Room:
-    return Room(max(one.cpu_milli, other.cpu_milli), max(one.memory_mib, other.memory_mib))
+    return Room(
+        max(one.cpu_milli, other.cpu_milli),
+        max(one.memory_mib, other.memory_mib),
+        max(one.disk_mib, other.disk_mib),
+    )
 
 
 # Pods come by the ten thousand with the same few amounts.

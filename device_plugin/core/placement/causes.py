@@ -45,6 +45,8 @@ def _causes(index: Index, request: PodRequest, family: str, need: Need) -> Itera
     yield from need.lacking()
     if request.host != NOTHING:
         yield Reason.HOST, ~index.per_card(index.roomy(request.host))
+    if request.standing.avoid:
+        yield Reason.APART, index.on(request.standing.avoid)
     yield Reason.TOGETHER, np.ones(len(index.cards), dtype=bool)
 
 

@@ -10,29 +10,33 @@ import numpy as np
 
 from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import CardState, Ledger
-from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, packed
+from device_plugin.core.loads import Loads
+from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, Values, packed
 from device_plugin.core.requests import Selector
 
 
 class Index(Columns):
-    """Columns of shape (cards,), and of each node, of shape (nodes,), `stamp`, `cpu` (milli) and `memory` (MiB) free.
+    """Columns of shape (cards,), and of each node, of shape (nodes,), `stamp`, and what it has left beside its cards.
 
+    That is `cpu` (milli), `memory` and `disk` (MiB), and `shares` of shape (3, nodes): what is left of each, 0 to 1.
+    `unused`, of shape (2, cards), says of memory and core groups how many percent are granted and not in use.
     `cards`, `names` (of nodes) and `uuids` are lists of the length of a column. `grid` has shape (nodes, most cards of
     a node): the rows of each node's cards, then -1. `kinds` numbers the kinds of cards.
     `layout` changes when rows are given to other cards.
     """
 
-    def __init__(self, ledger: Ledger, hosts: Hosts | None = None) -> None:
+    def __init__(self, ledger: Ledger, hosts: Hosts | None = None, loads: Loads | None = None) -> None:
         self._ledger = ledger
         self._hosts = hosts
-        self._seen = self._hosts_seen = -1
+        self._loads = loads
+        self._seen = self._hosts_seen = self._loads_seen = -1
         self.layout = 0
         self.now = 0
         """Grows with every change; `stamp` holds each node's newest."""
         self._load()
 
     def refresh(self) -> None:
-        """Catch up with the ledger and the hosts."""
+        """Catch up with the ledger, the hosts and the loads."""
         if self._seen != self._ledger.version:
             for name in self._ledger.changed_since(self._seen):
                 if not self._update(name):
@@ -44,6 +48,11 @@ class Index(Columns):
                 if name in self.position:
                     self._update_host(self._hosts, name)
             self._hosts_seen = self._hosts.version
+        if self._loads is not None and self._loads_seen != self._loads.version:
+            for name in self._loads.changed_since(self._loads_seen):
+                if name in self.position:
+                    self._update_loads(self._loads, name)
+            self._loads_seen = self._loads.version
 
     def rows(self, node: str) -> tuple[int, int]:
         """First row and the row after the last of a node's cards."""
@@ -59,8 +68,10 @@ class Index(Columns):
         return chosen
 
     def roomy(self, room: Room) -> Rows:
-        """Which of the nodes have that much CPU and memory left; shape (nodes,)."""
+        """Which of the nodes have that much CPU, memory and disk left; shape (nodes,)."""
         roomy: Rows = (self.cpu >= room.cpu_milli) & (self.memory >= room.memory_mib)
+        if room.disk_mib:
+            roomy &= self.disk >= room.disk_mib
         return roomy
 
     def on(self, nodes: Iterable[str]) -> Rows:
@@ -114,9 +125,24 @@ class Index(Columns):
         return True
 
     def _update_host(self, hosts: Hosts, name: str) -> None:
-        room = hosts.room(name)
+        room, whole = hosts.room(name), hosts.whole(name)
         position = self.position[name]
         self.cpu[position], self.memory[position] = room.cpu_milli, room.memory_mib
+        self.disk[position] = room.disk_mib
+        left = (
+            (room.cpu_milli, whole.cpu_milli),
+            (room.memory_mib, whole.memory_mib),
+            (room.disk_mib, whole.disk_mib),
+        )
+        self.shares[:, position] = [min(1.0, max(0, free) / most) if most else 0.0 for free, most in left]
+        self._stamp(name)
+
+    def _update_loads(self, loads: Loads, name: str) -> None:
+        first, after = self.rows(name)
+        unused = loads.unused(name)
+        for row in range(first, after):
+            card = unused.get(self.uuids[row])
+            self.unused[:, row] = (card.memory, card.cores) if card is not None else 0
         self._stamp(name)
 
     def _stamp(self, name: str) -> None:
@@ -142,10 +168,15 @@ class Index(Columns):
         self.stamp = np.zeros(len(states), dtype=np.int64)
         self.cpu = np.zeros(len(states), dtype=np.int64)
         self.memory = np.zeros(len(states), dtype=np.int64)
+        self.disk = np.zeros(len(states), dtype=np.int64)
+        self.shares: Values = np.zeros((3, len(states)))
+        self.unused: Numbers = np.zeros((2, len(self.cards)), dtype=np.int64)
         for state in states:
             self._update(state.name)
             if self._hosts is not None:
                 self._update_host(self._hosts, state.name)
+            if self._loads is not None:
+                self._update_loads(self._loads, state.name)
         self._seen = self._ledger.version
 
     def _written(self, states: Sequence[CardState], *, serving: bool) -> Numbers:
@@ -172,7 +203,7 @@ def _alike(some: Sequence[CardState], others: Sequence[CardState]) -> bool:
 class View(Columns):
     """Some nodes of an index. Columns have the shape (nodes, most cards of a node); where `there` is false is no card.
 
-    `rows` are the index's, `cpu` and `memory` have the shape (nodes,).
+    `rows` are the index's, `cpu` and `memory` have the shape (nodes,), `shares` (3, nodes), `unused` (2, nodes, cards).
     """
 
     def __init__(self, index: Index, positions: Numbers) -> None:
@@ -181,3 +212,5 @@ class View(Columns):
         super().__init__(index.table[:, self.rows])
         self.cpu: Numbers = index.cpu[positions]
         self.memory: Numbers = index.memory[positions]
+        self.shares: Values = index.shares[:, positions]
+        self.unused: Numbers = index.unused[:, self.rows]

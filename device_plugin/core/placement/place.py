@@ -7,19 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
 from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.hosts import NOTHING, Hosts, Room
 from device_plugin.core.ledger import Ledger
+from device_plugin.core.loads import Loads
 from device_plugin.core.placement import causes
 from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Kind, Rows
+from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
 from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fit import fit
 from device_plugin.core.placement.fragments import Fgd
-from device_plugin.core.placement.index import Index
+from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.kept import Kept
 from device_plugin.core.placement.need import Need
 from device_plugin.core.placement.node_fit import Looks, fit_pod
+from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.policy import Policy
 from device_plugin.core.placement.refusal import Refusal
 from device_plugin.core.placement.simple import BestFit, Pack, Random, Spread
@@ -28,9 +31,11 @@ from device_plugin.core.placement.target import Weighted
 from device_plugin.core.placement.waste import Waste
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
+from device_plugin.core.roles import Standing
 
 DEFAULT = "fragmentation"
-POLICIES = ("best-fit", "fgd", "fragmentation", "pack", "random", "spread")
+NODE_SCORE = "node-score"
+POLICIES = ("best-fit", "fgd", "fragmentation", NODE_SCORE, "pack", "random", "spread")
 # Those that people may ask for; random is a baseline.
 OFFERED = tuple(name for name in POLICIES if name != "random")
 # What is done until there is a target workload, and until it is known what it would take of a new kind of card.
@@ -38,6 +43,7 @@ UNTAUGHT = "pack"
 PLAIN: Mapping[str, Policy] = {
     "best-fit": BestFit(), "pack": Pack(), "random": Random(), "spread": Spread(),
 }  # fmt: skip
+BY_DEFAULT = Scoring()
 
 
 class Placer:
@@ -46,11 +52,16 @@ class Placer:
     Callers hold the ledger's lock.
     """
 
-    def __init__(self, ledger: Ledger, hosts: Hosts | None = None, offered: Sequence[str] = OFFERED) -> None:
+    def __init__(
+        self, ledger: Ledger, hosts: Hosts | None = None, offered: Sequence[str] = OFFERED,
+        loads: Loads | None = None, scoring: Scoring = BY_DEFAULT,
+    ) -> None:  # fmt: skip
         self._offered = offered
-        self.index = Index(ledger, hosts)
+        self.index = Index(ledger, hosts, loads)
         self._knows_hosts = hosts is not None
         self._kept = Kept(self.index)
+        by_type = {_by_type(name): NodeScore(scoring.weights[name], scoring) for name in TYPES}
+        self._plain: Mapping[str, Policy] = {**PLAIN, **by_type}
         self._take_over(Tables((), (), ()))
 
     def supply(self) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
@@ -92,8 +103,7 @@ class Placer:
         grant = self.find(request, nodes, vetted=vetted)
         if grant is not None:
             return grant
-        if (request.policy or DEFAULT) not in self._offered:
-            said = f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
+        if said := self._unknown(request):
             return self._outright(Reason.POLICY, said, nodes)
         if len(request.containers) > MAX_CONTAINERS:
             said = (
@@ -108,15 +118,16 @@ class Placer:
     ) -> Grant | None:
         """The same for those who need no reasons, which take longer to find than most grants."""
         self.index.refresh()
-        name = request.policy or DEFAULT
-        if name not in self._offered or len(request.containers) > MAX_CONTAINERS:
+        if self._unknown(request) or len(request.containers) > MAX_CONTAINERS:
             return None
         if not self._knows_hosts:
             request = replace(request, host=NOTHING)
-        ask, among = Ask.of(request), self._among(nodes, NOTHING if vetted else request.host)
-        if ask is None:
-            return self._several(request, among, spread=name == "spread")
-        return self._one(request, ask, among, name)
+        ask, among = (
+            Ask.of(request),
+            self._among(nodes, NOTHING if vetted else request.host, request.standing),
+        )
+        name = _by_type(request.app_type) if request.policy == NODE_SCORE else request.policy or DEFAULT
+        return self._several(request, among, name) if ask is None else self._one(request, ask, among, name)
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
         """How much more expected fill is left when the request goes to `node` than to `than`, in thousandths of a card.
@@ -131,9 +142,20 @@ class Placer:
         gain = float(value[self.index.position[node]]) - float(value[self.index.position[than]])
         return gain if math.isfinite(gain) else 0.0
 
-    def _among(self, nodes: Sequence[str] | None, needed: Room) -> Rows | None:
+    def _unknown(self, request: PodRequest) -> str:
+        """What the pod names and nobody knows, in words; empty if there is nothing."""
+        if (request.policy or DEFAULT) not in self._offered:
+            return f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
+        if request.policy == NODE_SCORE and (request.app_type or DEFAULT_TYPE) not in TYPES:
+            return f"no application type {request.app_type!r}: write {', '.join(TYPES)}"
+        return ""
+
+    def _among(self, nodes: Sequence[str] | None, needed: Room, standing: Standing) -> Rows | None:
         """Which nodes are looked at, of shape (nodes,); None for all."""
         among = None if nodes is None else self.index.chosen(nodes)
+        if standing.avoid:
+            apart = ~self.index.chosen(standing.avoid)
+            among = apart if among is None else among & apart
         if needed == NOTHING:
             return among
         roomy = self.index.roomy(needed)
@@ -141,13 +163,15 @@ class Placer:
 
     def _one(self, request: PodRequest, ask: Ask, among: Rows | None, name: str) -> Grant | None:
         index = self.index
-        if name not in PLAIN and not self._taught():
+        if name not in self._plain and not self._taught():
             name = UNTAUGHT
         scores = self._kept.of(name, self._policies[name], ask)
         value = scores.value if among is None else np.where(among, scores.value, -np.inf)
         best = int(value.argmax()) if len(value) else 0
         if not len(value) or value[best] == -np.inf:
             return None
+        if request.standing.leave:
+            best = _left(value, request.standing.leave)
         given = []
         for row in scores.rows(best):
             part = fit(index.cards[row], ask.request)
@@ -170,11 +194,14 @@ class Placer:
         self._tables = tables
         self._waste = Waste(self.index, tables.ties)
         self._policies: Mapping[str, Policy] = {
-            **PLAIN, "fgd": Fgd(tables.fragments), "fragmentation": ExpectedFill(tables.fill, tables.ties),
+            **self._plain, "fgd": Fgd(tables.fragments), "fragmentation": ExpectedFill(tables.fill, tables.ties),
         }  # fmt: skip
 
-    def _several(self, request: PodRequest, among: Rows | None, *, spread: bool) -> Grant | None:
-        """Nodes that each request fits often enough by itself, the fullest first (or last), until one fits them all."""
+    def _several(self, request: PodRequest, among: Rows | None, name: str) -> Grant | None:
+        """Nodes that each request fits often enough by itself, in the policy's order, until one fits them all.
+
+        The fullest first, or the emptiest for `spread`; by their scores for `node-score`.
+        """
         index = self.index
         allowed = index.usable & index.of_model(request.models) & index.named(request.uuids)
         room = np.ones(len(index.nodes), dtype=bool) if among is None else among.copy()
@@ -182,19 +209,39 @@ class Placer:
             copies = np.where(allowed & index.of_family(asked.family), Need(index, asked).copies(), 0)
             room &= index.by_node(copies) >= times * max(1, asked.whole)
         candidates = np.flatnonzero(room)
-        slack = index.by_node(index.slack())[candidates]
-        looks = Looks()
-        for position in np.argsort(-slack if spread else slack, kind="stable"):
+        looks, leave, found = Looks(), request.standing.leave, None
+        for position in candidates[np.argsort(self._order(name, candidates), kind="stable")]:
             if not looks.next_node():
-                return None
-            name = index.nodes[candidates[position]]
-            first, after = index.rows(name)
+                break
+            node = index.nodes[position]
+            first, after = index.rows(node)
             cards = [index.cards[row] for row in range(first, after) if allowed[row]]
             given = fit_pod(cards, request.containers, looks)
             if given is not None:
-                return Grant(request.pod, name, given)
-        return None
+                found = Grant(request.pod, node, given)
+                if not leave:
+                    break
+                leave -= 1
+        return found
+
+    def _order(self, name: str, positions: Numbers) -> Values:
+        """What a pod of several containers looks at first has the least; shape (positions,)."""
+        policy = self._policies[name]
+        if isinstance(policy, NodeScore):
+            return -policy.score(View(self.index, positions))
+        slack = self.index.by_node(self.index.slack())[positions].astype(np.float64)
+        return -slack if name == "spread" else slack
 
     def _outright(self, reason: Reason, said: str, nodes: Sequence[str] | None) -> Refusal:
         names = self.index.nodes if nodes is None else nodes
         return Refusal({}, {reason: len(names)}, {}, dict.fromkeys(names, reason), said)
+
+
+def _by_type(app_type: str) -> str:
+    return f"{NODE_SCORE} {app_type or DEFAULT_TYPE}"
+
+
+def _left(value: Values, leave: int) -> int:
+    """The best node once `leave` better ones are left to others; the last that fits, if there are not so many."""
+    order = np.argsort(-value, kind="stable")
+    return int(order[min(leave, int((value > -np.inf).sum()) - 1)])

@@ -84,7 +84,7 @@ def test_spread_takes_the_emptiest_node(ledger: Ledger) -> None:
 def test_an_unknown_policy_is_refused_with_the_known_ones(ledger: Ledger) -> None:
     no = refusal(ledger, slice_request("a", 4, policy="fastest"))
     assert no.main is Reason.POLICY
-    assert no.text == "no placement policy 'fastest': write best-fit, fgd, fragmentation, pack, spread"
+    assert no.text == "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
 
 
 def test_the_text_counts_cards_and_says_the_largest_remainder() -> None:
@@ -186,7 +186,7 @@ def test_nodes_of_one_reason_have_one_text_and_it_is_their_most_hopeful(ledger: 
         "ghost": "showing no card",
     }
     assert refusal(ledger, slice_request("p", 4, policy="fastest")).by_node["n1"] == (
-        "no placement policy 'fastest': write best-fit, fgd, fragmentation, pack, spread"
+        "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
     )
 
 

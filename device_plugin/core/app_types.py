@@ -1,0 +1,65 @@
+"""Application types: what a pod says it needs most, and how `node-score` weighs a node's resources for it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, field
+
+TYPES = ("gpu", "cpu", "memory")
+DEFAULT_TYPE = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each resource counts; together 1."""
+
+    gpu: float
+    cpu: float
+    memory: float
+    disk: float
+
+    def __str__(self) -> str:
+        """As people write them: `{gpu: 0.6, cpu: 0.2, memory: 0.1, disk: 0.1}`."""
+        parts = zip(("gpu", "cpu", "memory", "disk"), astuple(self), strict=True)
+        return f"{{{', '.join(f'{name}: {weight:g}' for name, weight in parts)}}}"
+
+
+DEFAULT_WEIGHTS: Mapping[str, Weights] = {
+    "gpu": Weights(gpu=0.6, cpu=0.2, memory=0.1, disk=0.1),
+    "cpu": Weights(gpu=0, cpu=0.6, memory=0.3, disk=0.1),
+    "memory": Weights(gpu=0, cpu=0.3, memory=0.6, disk=0.1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """The weights of each application type.
+
+    A card of whose memory a greater share than `most_memory` is in use, or that is busy for a greater share than
+    `most_load`, counts as not free at all.
+    """
+
+    weights: Mapping[str, Weights] = field(default_factory=lambda: DEFAULT_WEIGHTS)
+    most_memory: float = 0.9
+    most_load: float = 0.9
+
+
+Rule = tuple[str, Callable[[Weights], bool]]
+_NO_GPU: Rule = ("gpu = 0", lambda w: w.gpu == 0)
+_RULES: Mapping[str, tuple[Rule, ...]] = {
+    "gpu": (
+        ("gpu > cpu + memory + disk", lambda w: w.gpu > w.cpu + w.memory + w.disk),
+        ("cpu > memory", lambda w: w.cpu > w.memory),
+    ),
+    "cpu": (_NO_GPU, ("cpu > memory > disk", lambda w: w.cpu > w.memory > w.disk)),
+    "memory": (_NO_GPU, ("memory > cpu > disk", lambda w: w.memory > w.cpu > w.disk)),
+}
+
+
+def problem(app_type: str, weights: Weights) -> str:
+    """Which rule the weights of an application type break, in words; empty if none."""
+    rules: tuple[Rule, ...] = (
+        ("each from 0 to 1", lambda w: all(0 <= weight <= 1 for weight in astuple(w))),
+        ("a sum of 1", lambda w: abs(sum(astuple(w)) - 1) < 1e-6),
+        *_RULES[app_type],
+    )
+    broken = next((text for text, holds in rules if not holds(weights)), "")
+    return f"{weights} breaks the rule `{broken}`" if broken else ""
