@@ -1,22 +1,21 @@
 """The few requests that our services make, over kept connections."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-import urllib3
+import msgspec
 
 from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.connections import LOST, Connection, Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.kube.errors import KubeError, UnreachableError, refused
 from device_plugin.core.pods import Node, Pod
 
 TIMEOUT_SECONDS = 3.0
-CONNECTIONS = 32
 Found = TypeVar("Found")
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -42,14 +41,11 @@ class KubeClient:
         self._endpoint = endpoint
         self._component = component
         self._timeout = timeout
-        tls: dict[str, Any] = {}
-        if endpoint.url.startswith("https:"):
-            tls = {"ca_certs": endpoint.ca, "cert_file": endpoint.cert, "key_file": endpoint.key}
-        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, block=False, retries=False, **tls)
+        self._connections = Connections(endpoint, timeout)
 
     def close(self) -> None:
         """Close the kept connections."""
-        self._pool.clear()
+        self._connections.close()
 
     def get_pod(self, namespace: str, name: str) -> Pod:
         """A pod as it is now, not from a cache. Raises NotFoundError."""
@@ -93,6 +89,19 @@ class KubeClient:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
 
+    def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Evict the pod of this uid, as far as PodDisruptionBudgets allow.
+
+        Raises NotFoundError, ConflictError for another pod of that name, or a KubeError of status 429 if none may go.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+
     def post_event(self, event: EventSpec) -> None:
         """Post an event. Those about nodes live in the namespace `default`, as the kubelet's do."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -120,15 +129,17 @@ class KubeClient:
         """A list's JSON."""
         return self._request("GET", path, query=query)
 
-    def stream(self, path: str, query: Mapping[str, str], silence: float) -> urllib3.BaseHTTPResponse:
-        """An open watch; reading from it raises if the server says nothing for `silence` seconds. Close it."""
-        response = self._send(
-            "GET", path, None, JSON, query, urllib3.Timeout(self._timeout, silence), preload=False
-        )
-        if response.status != 200:
-            with closing(response):
-                raise _error(response.status, response.read())
-        return response
+    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Connection:
+        """An open watch; reading from it raises one of LOST where the server says nothing for `silence` seconds.
+
+        Close it.
+        """
+        with self._reached():
+            stream = self._connections.stream(_target(path, query), self._headers(), silence)
+        if stream.status != 200:
+            with closing(stream), self._reached():
+                raise _error(stream.status, b"".join(stream.body()))
+        return stream
 
     def _readable(self, read: Callable[[decode.Text], Found], path: str) -> list[Found]:
         items, _ = _decoded(decode.listed, self._request("GET", path))
@@ -142,30 +153,32 @@ class KubeClient:
         content: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> bytes:
-        response = self._send(
-            method, path, body, content, query, urllib3.Timeout(self._timeout, self._timeout)
-        )
-        if response.status >= 300:
-            raise _error(response.status, response.data)
-        return response.data
+        headers = self._headers()
+        if body is not None:
+            headers["Content-Type"] = content
+        text = None if body is None else msgspec.json.encode(body)
+        with self._reached():
+            status, answer = self._connections.request(method, _target(path, query), headers, text)
+        if status >= 300:
+            raise _error(status, answer)
+        return answer
 
-    def _send(
-        self, method: str, path: str, body: Any, content: str, query: Mapping[str, str] | None,
-        timeout: urllib3.Timeout, *, preload: bool = True,
-    ) -> urllib3.BaseHTTPResponse:  # fmt: skip
+    def _headers(self) -> dict[str, str]:
         headers = {"Accept": JSON, "User-Agent": self._component}
         if (authorization := self._endpoint.authorization()) is not None:
             headers["Authorization"] = authorization
-        if body is not None:
-            headers["Content-Type"] = content
-        url = self._endpoint.url + path + ("?" + urlencode(query) if query else "")
+        return headers
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
         try:
-            return self._pool.request(
-                method, url, body=None if body is None else json.dumps(body), headers=headers, timeout=timeout,
-                preload_content=preload,
-            )  # fmt: skip
-        except urllib3.exceptions.HTTPError as error:
+            yield
+        except LOST as error:
             raise UnreachableError(f"API server {self._endpoint.url}: {error}") from error
+
+
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    return path + ("?" + urlencode(query) if query else "")
 
 
 def _error(status: int, text: bytes) -> KubeError:

@@ -8,14 +8,13 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from enum import Enum
 from typing import Generic, TypeVar
 
-import urllib3
-
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.connections import LOST, Connection
 from device_plugin.adapters.kube.decode import DecodeError
 from device_plugin.adapters.kube.errors import ExpiredError, KubeError, UnreachableError, refused
 
@@ -56,7 +55,7 @@ class ListWatch(Generic[Item]):
         self._silence = silence
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._lock = threading.Lock()
-        self._stream: urllib3.BaseHTTPResponse | None = None
+        self._stream: Connection | None = None
         self._stopped = False
 
     def run(
@@ -98,9 +97,7 @@ class ListWatch(Generic[Item]):
         with self._lock:
             self._stopped = True
             if self._stream is not None:
-                # It may be at its end already.
-                with suppress(OSError, RuntimeError, ValueError):
-                    self._stream.shutdown()
+                self._stream.interrupt()
 
     def _pause(self, delay: float, stop: threading.Event) -> float:
         stop.wait(delay * self._rng.uniform(0.5, 1.0))
@@ -126,22 +123,22 @@ class ListWatch(Generic[Item]):
                     self._stream = None
         return version
 
-    def _lines(self, stream: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    def _lines(self, stream: Connection) -> Iterator[bytes]:
         rest = b""
         try:
-            for chunk in stream.stream(65536):
+            for chunk in stream.body():
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from filter(None, lines)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            # A cut or silent connection is everyday: go on from the last version. ValueError: closed by us.
+        except LOST as error:
+            # A cut or silent connection is everyday: go on from the last version.
             log.debug("watch of %s ended: %s", self._path, error)
 
-    def _opened(self, query: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+    def _opened(self, query: Mapping[str, str]) -> Connection:
         stream = self._client.stream(self._path, query, self._silence)
         with self._lock:
             self._stream = stream
             if self._stopped:
-                stream.close()
+                stream.interrupt()
         return stream
 
     def _event(self, line: bytes, on_change: Callable[[Change, Item], None]) -> str:

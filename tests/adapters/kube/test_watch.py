@@ -153,8 +153,10 @@ def test_a_defect_of_whoever_listens_is_not_taken_for_the_streams_end(client: Ku
 def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) -> None:
     watch = ListWatch(client, "/api/v1/nodes", {}, decode.node)
     stream = client.stream("/api/v1/nodes", {}, 1.0)
-    stream.read()
+    list(stream.body())
     watch._stream = stream
+    watch.interrupt()
+    stream.close()
     watch.interrupt()
     stop = threading.Event()
     watch.run(lambda _: None, lambda *_: None, stop)
