@@ -112,7 +112,7 @@ class Binder:
             if self._state.is_gone(call.uid):
                 raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
             busy = self._state.reservations.get(call.uid)
-            if busy is not None and busy.stage is not Stage.WAITING:
+            if busy is not None and busy.under_way:
                 raise BindError("busy", "another Binding of the pod is under way: try again")
             if why := self._leader.why_not():
                 raise BindError("fenced", why)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.reservations import Stage
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -15,12 +16,15 @@ from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
 View = Mapping[str, Any]
-FITS = "fits"
+FITS, PREEMPTING = "fits", "preempting"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An unbound pod that asks for slices. `reason` is a Reason's value, or FITS if there is room now."""
+    """An unbound pod that asks for slices.
+
+    `reason` is a Reason's value, FITS if there is room now, or PREEMPTING if others are leaving for it.
+    """
 
     namespace: str
     pod: str
@@ -60,7 +64,8 @@ class Explainer:
             ours = (
                 pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
             )
-            if ours and self._state.reservations.get(pod.uid) is None:
+            reservation = self._state.reservations.get(pod.uid)
+            if ours and (reservation is None or reservation.stage is Stage.NOMINATED):
                 yield pod
 
     def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal]) -> Waiting:
@@ -71,6 +76,9 @@ class Explainer:
             return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
             return Waiting(pod.namespace, pod.name, "asks for no slice", "", FITS)
+        nominated = self._state.reservations.get(pod.uid)
+        if nominated is not None:
+            return self._nominated(pod, nominated.grant)
         key = _shape(request)
         if key not in answers:
             answers[key] = self._state.would_place(request)
@@ -81,6 +89,19 @@ class Explainer:
             pod.namespace, pod.name, f"fits on node {answer.node}, and kube-scheduler has not asked for it yet",
             "see the events of the pod and the log of kube-scheduler", FITS,
         )  # fmt: skip
+
+    def _nominated(self, pod: Pod, grant: Grant) -> Waiting:
+        """The lock is held. Those who are leaving are those whose slices overlap with what is held for the pod."""
+        leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.conflicts(grant))
+        cards = ", ".join(sorted({s.card for s in grant.slices()}))
+        text = f"{cards} on {grant.node} is held for it"
+        if leaving:
+            text += f" until {', '.join(dict.fromkeys(leaving))} ended"
+        return Waiting(pod.namespace, pod.name, text, "wait for them, or see why they do not end", PREEMPTING)
+
+    def _name(self, uid: str) -> str:
+        pod = self._state.pod(uid)
+        return f"{pod.namespace}/{pod.name}" if pod else uid
 
     def _node(self, name: str) -> dict[str, Any]:
         state = self._state.ledger.node(name)

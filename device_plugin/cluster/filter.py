@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
-from device_plugin.cluster.reservations import Reservation, Stage
+from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement import Refusal
@@ -86,6 +86,6 @@ class Filter:
         if known is not None and known.node:
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
         reservation = self._state.reservations.get(pod.uid)
-        if reservation is not None and reservation.stage is not Stage.WAITING:
+        if reservation is not None and reservation.under_way:
             return "what became of an earlier Binding is not known yet: try again"
         return ""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from device_plugin.cluster.explain import FITS, Explainer
+from device_plugin.cluster.explain import FITS, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.core.ledger import CardState
@@ -60,7 +60,7 @@ class Measures:
 
     def _unplaced(self) -> Gauge:
         counts = Counter(entry.reason for entry in self._explainer.waiting())
-        reasons = [FITS, *(reason.value for reason in Reason)]
+        reasons = [FITS, PREEMPTING, *(reason.value for reason in Reason)]
         samples = [((reason,), float(counts[reason])) for reason in reasons]
         return Gauge("vgpu_unplaced_pods", "Pods that wait for a slice, by reason.", ("reason",), samples)
 

@@ -62,6 +62,9 @@ class Api(Protocol):
     def delete(self, pod: Pod) -> None:
         """Delete the pod of this uid."""
 
+    def evict(self, pod: Pod) -> None:
+        """Evict the pod of this uid. Raises RefusedError where a PodDisruptionBudget forbids it now."""
+
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""
 

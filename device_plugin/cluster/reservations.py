@@ -12,6 +12,7 @@ from device_plugin.core.requests import PodRequest
 class Stage(Enum):
     """How far a reservation is on its way to a binding."""
 
+    NOMINATED = "nominated"
     WAITING = "waiting"
     BINDING = "binding"
     UNKNOWN = "unknown"
@@ -19,8 +20,9 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A grant for a pod that asked for `request`; while WAITING it ends at `expires` of the monotonic clock.
+    """A grant for a pod that asked for `request`; until its Binding is under way it ends at `expires` of the clock.
 
+    NOMINATED: others hold some of it still, and are about to leave; nobody else gets what they leave behind.
     BINDING: a Binding is under way. UNKNOWN: one was sent at `sent`, and nobody knows yet what became of it.
     """
 
@@ -30,6 +32,11 @@ class Reservation:
     expires: float
     stage: Stage = Stage.WAITING
     sent: float = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """True once a Binding was sent: what becomes of it is then to be learnt, not decided."""
+        return self.stage in (Stage.BINDING, Stage.UNKNOWN)
 
 
 class Reservations:
@@ -53,6 +60,14 @@ class Reservations:
         self._by_pod[pod.uid] = made
         return made
 
+    def nominate(self, pod: Pod, request: PodRequest, grant: Grant, expires: float) -> None:
+        """Keep `grant` for the pod while others leave it."""
+        self._by_pod[pod.uid] = Reservation(pod, request, grant, expires, Stage.NOMINATED)
+
+    def keep(self, reservation: Reservation) -> None:
+        """Take back a reservation that was dropped, as it was."""
+        self._by_pod[reservation.pod.uid] = reservation
+
     def move(self, reservation: Reservation, stage: Stage, now: float) -> Reservation:
         """Take it to a later stage."""
         sent = now if stage is Stage.BINDING else reservation.sent
@@ -66,4 +81,4 @@ class Reservations:
 
     def expired(self, now: float) -> list[str]:
         """Uids of pods whose reservation nobody came to bind in time."""
-        return [uid for uid, r in self._by_pod.items() if r.stage is Stage.WAITING and now >= r.expires]
+        return [uid for uid, r in self._by_pod.items() if not r.under_way and now >= r.expires]

@@ -13,7 +13,8 @@ from itertools import product
 from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.pods import Known, concerns_us, later, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
-from device_plugin.core.cards import Inventory
+from device_plugin.cluster.wishes import Wish, Wishes
+from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
@@ -23,6 +24,7 @@ from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.target import Target
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest, pod_request
+from device_plugin.core.room import Planner
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +45,14 @@ class State:
         self.ledger = Ledger()
         self.hosts = Hosts()
         self.reservations = Reservations(reservation_seconds)
+        self.wishes = Wishes()
         self.faults = Faults()
         self.inventories: dict[str, Inventory] = {}
         self.pods_listed = False
         self.nodes_listed = False
         self._clock = clock
         self.placer = Placer(self.ledger, self.hosts)
+        self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.target = Target()
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._pods: dict[str, Known] = {}
@@ -115,6 +119,7 @@ class State:
             if known is not None:
                 self._on_node[known.pod.node].discard(uid)
             self.faults.clear("grant", uid)
+            self.wishes.drop(uid)
             self.release(uid)
 
     def sync_pods(self, pods: Iterable[Pod]) -> None:
@@ -139,6 +144,8 @@ class State:
         with self.lock:
             try:
                 inventory = Inventory.decode(node.inventory) if node.inventory else None
+                if inventory is not None:
+                    inventory = inventory.cordon(card_list(node.cordoned))
                 self.faults.clear("inventory", node.name)
             except AnnotationError as error:
                 inventory = None
@@ -188,13 +195,34 @@ class State:
         """Place on one of `nodes` and hold it, in place of what the pod had reserved before."""
         with self.lock:
             self.expire()
+            before = self.reservations.get(pod.uid)
             self.release(pod.uid)
             answer = self.placer.place(request, nodes, vetted=True)
             if isinstance(answer, Refusal):
+                self._wish(Wish(pod, request, nodes), before)
                 return answer
-            self.ledger.hold(answer)
-            self.hosts.hold(pod.uid, answer.node, request.host)
+            self._reserve(answer, request)
+            self.wishes.drop(pod.uid)
             return self.reservations.put(pod, request, answer, self._clock())
+
+    def wish(self) -> Wish | None:
+        """The foremost wish of a refused pod, which is forgotten here."""
+        with self.lock:
+            return self.wishes.take()
+
+    def resume(self, wish: Wish) -> None:
+        """What the pod was nominated for did not come free: it wishes again."""
+        with self.lock:
+            found = self.reservations.get(wish.pod.uid)
+            if found is not None and found.stage is Stage.NOMINATED:
+                self.release(wish.pod.uid)
+                self.wishes.note(wish)
+
+    def nominate(self, wish: Wish, grant: Grant, seconds: float) -> None:
+        """Hold for a pod, for so long, what others are about to leave: it counts as taken twice until they have."""
+        with self.lock:
+            self._reserve(grant, wish.request)
+            self.reservations.nominate(wish.pod, wish.request, grant, self._clock() + seconds)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
         """The pod's waiting reservation on `node`, which is BINDING from now on; None if it has none."""
@@ -252,8 +280,9 @@ class State:
         """Release all but those whose Binding is on its way: what becomes of these is still to be learnt."""
         with self.lock:
             for reservation in self.reservations:
-                if reservation.stage is Stage.WAITING:
+                if not reservation.under_way:
                     self.release(reservation.pod.uid)
+            self.wishes.clear()
 
     def request_of(self, pod: Pod) -> PodRequest | None:
         """What the pod asks for, or None. Raises RequestError."""
@@ -269,6 +298,18 @@ class State:
             return
         if request is not None and (ask := Ask.of(request)) is not None:
             self.target.add(ask)
+
+    def _reserve(self, grant: Grant, request: PodRequest) -> None:
+        self.ledger.hold(grant)
+        self.hosts.hold(grant.pod, grant.node, request.host)
+
+    def _wish(self, wish: Wish, before: Reservation | None) -> None:
+        """A refused pod keeps what it is nominated for; otherwise it is known where it could go."""
+        if before is not None and before.stage is Stage.NOMINATED and before.request == wish.request:
+            self._reserve(before.grant, before.request)
+            self.reservations.keep(before)
+        else:
+            self.wishes.note(wish)
 
     def _lodge(self, pod: Pod) -> None:
         """Note what the pod, ours or not, takes of its node beside cards."""
@@ -309,7 +350,7 @@ class State:
 
     def _account_unbound(self, pod: Pod) -> None:
         reservation = self.reservations.get(pod.uid)
-        if reservation is None or reservation.stage is not Stage.WAITING:
+        if reservation is None or reservation.under_way:
             return
         try:
             request = self.request_of(pod)

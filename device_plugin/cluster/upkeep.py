@@ -1,4 +1,4 @@
-"""What must be done though nobody asks: end what was not bound in time, find out what is unknown, settle conflicts."""
+"""What must be done though nobody asks: end late reservations, find out what is unknown, settle conflicts, preempt."""
 
 import logging
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.conflicts import Arbiter
 from device_plugin.cluster.ports import Api, ApiError, GoneError
+from device_plugin.cluster.preempt import Preemption
 from device_plugin.cluster.state import State
 
 log = logging.getLogger(__name__)
@@ -15,15 +16,22 @@ CONFIRM_SECONDS = 10.0
 
 
 class Upkeep:
-    """Call `step` about once a second. It only reads, unless two grants overlap."""
+    """Call `step` about once a second. It only reads, unless two grants overlap or somebody must go."""
 
     def __init__(
-        self, api: Api, state: State, binder: Binder, arbiter: Arbiter, clock: Callable[[], float]
+        self,
+        api: Api,
+        state: State,
+        binder: Binder,
+        arbiter: Arbiter,
+        preemption: Preemption,
+        clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._state = state
         self._binder = binder
         self._arbiter = arbiter
+        self._preemption = preemption
         self._clock = clock
 
     def step(self) -> None:
@@ -32,6 +40,7 @@ class Upkeep:
         self._binder.settle()
         self._confirm()
         self._arbiter.sweep()
+        self._preemption.step()
 
     def _confirm(self) -> None:
         for known in self._state.unconfirmed(self._clock() - CONFIRM_SECONDS):

@@ -1,7 +1,8 @@
 """Cards, and the inventory of a node's cards as the Node annotation `vgpu.io/cards` carries it."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from device_plugin.core import annotations, units
 from device_plugin.core.annotations import Fields
@@ -61,6 +62,14 @@ class Inventory:
     cards: tuple[Card, ...]
     serving: bool = True
 
+    def cordon(self, uuids: Collection[str]) -> "Inventory":
+        """The same, with the cards of these uuids cordoned and no others."""
+        cards = [
+            card if card.cordoned == (card.uuid in uuids) else replace(card, cordoned=not card.cordoned)
+            for card in self.cards
+        ]
+        return replace(self, cards=tuple(cards))
+
     def encode(self) -> str:
         """The annotation's text: one line of JSON, keys in a fixed order, so equal values give equal text."""
         cards = [
@@ -93,6 +102,11 @@ class Inventory:
         if len({card.uuid for card in cards}) != len(cards):
             raise AnnotationError("inventory: two cards have the same uuid")
         return cls(cards, fields.flag("serving"))
+
+
+def card_list(text: str) -> frozenset[str]:
+    """The uuids of a comma list such as `vgpu.io/cordoned` carries."""
+    return frozenset(word.strip() for word in text.split(",")) - {""}
 
 
 def _card(fields: Fields) -> Card:

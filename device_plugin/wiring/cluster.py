@@ -25,6 +25,7 @@ from device_plugin.cluster.health import Health
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.measures import Measures
 from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.preempt import Preemption
 from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
@@ -62,7 +63,9 @@ class Service:
         Gauges(Measures(state, leader, explainer), registry)
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
-        self._upkeep = Upkeep(api, state, binder, Arbiter(api, state, leader), clock)
+        self._upkeep = Upkeep(
+            api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, clock), clock
+        )
         self._refit = Refit(state, fitting.tables, clock, lambda: stop.wait(REFIT_PAUSE_SECONDS))
         self._health = Health(state, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind)

@@ -48,13 +48,13 @@ class ClusterApi:
 
     def delete(self, pod: Pod) -> None:
         """Delete the pod of this uid. Raises GoneError if it is another one's by now."""
-        try:
-            with _translated():
-                self._client.delete_pod(pod.namespace, pod.name, pod.uid)
-        except UnknownError as error:
-            if isinstance(error.__cause__, ConflictError):
-                raise GoneError(str(error)) from error
-            raise
+        with _other_pod_is_gone(), _translated():
+            self._client.delete_pod(pod.namespace, pod.name, pod.uid)
+
+    def evict(self, pod: Pod) -> None:
+        """Evict the pod of this uid. Raises RefusedError where a PodDisruptionBudget forbids it now."""
+        with _other_pod_is_gone(), _translated():
+            self._client.evict_pod(pod.namespace, pod.name, pod.uid)
 
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""
@@ -71,3 +71,14 @@ def _translated() -> Iterator[None]:
     except KubeError as error:
         kind: type[ApiError] = RefusedError if error.status in _NOTHING_WRITTEN else UnknownError
         raise kind(str(error)) from error
+
+
+@contextmanager
+def _other_pod_is_gone() -> Iterator[None]:
+    """A conflict with the uid that was named means that the pod's name is another's by now."""
+    try:
+        yield
+    except UnknownError as error:
+        if isinstance(error.__cause__, ConflictError):
+            raise GoneError(str(error)) from error
+        raise

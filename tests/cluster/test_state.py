@@ -12,7 +12,7 @@ import pytest
 from device_plugin.cluster.state import State
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Node, Pod
-from tests.cluster.world import Clock, pod, with_grant
+from tests.cluster.world import Clock, World, pod, with_grant
 from tests.cluster.world import grant as slice_of
 from tests.core.clusters import FAMILY, inventory
 
@@ -191,3 +191,18 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
     rebuilt.sync_pods(shuffled)
     assert live.ledger.grants()
     assert rebuilt.ledger == live.ledger
+
+
+def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: World) -> None:
+    first = world.placed("first")
+    cordoned = replace(world.api.by_node["n1"], cordoned="n1-0, ghost")
+    world.one.state.see_node(cordoned)
+    second = world.pod("second")
+    world.one.ask(second)
+    held = world.one.state.ledger.grant(second.uid)
+    assert held is not None
+    assert [s.card for s in held.slices()] == ["n1-1"]
+    kept = world.one.state.ledger.grant(first.uid)
+    assert kept is not None, "who holds slices of it keeps them"
+    world.one.state.see_node(replace(cordoned, cordoned=""))
+    assert world.one.ask(world.pod("third")) == "n1"

@@ -12,6 +12,7 @@ from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError, UnknownError
+from device_plugin.cluster.preempt import Preemption
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.upkeep import Upkeep
@@ -53,6 +54,7 @@ class FakeApi:
         self.held: Lease | None = None
         self.written: list[tuple[str, str]] = []
         self.warnings: list[tuple[str, str]] = []
+        self.protected: set[str] = set()
         self.away = False
         self.reads = 0
         self.on_bind: Callable[[Pod, str, Mapping[str, str]], None] | None = None
@@ -100,6 +102,16 @@ class FakeApi:
         if found is None or found.uid != pod.uid:
             raise GoneError("gone")
         self.remove(found)
+
+    def evict(self, pod: Pod) -> None:
+        """The pod is on its way out, and still there."""
+        if pod.name in self.protected:
+            raise RefusedError("Cannot evict pod as it would violate the pod's disruption budget.")
+        self.written.append(("evict", pod.name))
+        found = self.by_name.get((pod.namespace, pod.name))
+        if found is None or found.uid != pod.uid:
+            raise GoneError("gone")
+        self.put(replace(found, deleting=True))
 
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         self.warnings.append((f"{pod.name} {reason}", message))
@@ -156,7 +168,10 @@ class Replica:
         self.filter._news = lambda: False  # type: ignore[method-assign]
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
         self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
-        self.upkeep = Upkeep(api, self.state, self.binder, Arbiter(api, self.state, self.leader), clock)
+        self.upkeep = Upkeep(
+            api, self.state, self.binder, Arbiter(api, self.state, self.leader),
+            Preemption(api, self.state, self.leader, clock), clock,
+        )  # fmt: skip
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler")
 
     def follow(self) -> None:

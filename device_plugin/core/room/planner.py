@@ -63,13 +63,15 @@ class Planner:
 
         None if no node would do. A plan without moves if it fits as it is.
         """
-        for option in self.cheapest(request, nodes, ranks):
-            with self.trial.attempt():
-                moves = tuple(Move(self.trial.release(pod)) for pod in option.leaving)
-                place = self.placer.find(request, (option.node,))
-            if place is not None:
-                return Plan(moves, (place,))
-        return None
+        options = self.cheapest(request, nodes, ranks)
+        return next((plan for option in options if (plan := self.cleared(request, option)) is not None), None)
+
+    def cleared(self, request: PodRequest, option: Option) -> Plan | None:
+        """The plan of an option whose pods end; None if the request does not fit even then, as on a full host."""
+        with self.trial.attempt():
+            moves = tuple(Move(self.trial.release(pod)) for pod in option.leaving)
+            place = self.placer.find(request, (option.node,))
+        return None if place is None else Plan(moves, (place,))
 
     def moves(self, request: PodRequest, nodes: Iterable[str], holders: Mapping[str, Ranked]) -> Plan | None:
         """The fewest pods of `holders` that must go elsewhere for the request to fit on one of `nodes`.
@@ -111,7 +113,12 @@ class Planner:
     def cheapest(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Iterator[Option]:
         """Options of the nodes, the cheapest first; of equal ones in the order of the nodes' names."""
         options = [option for node in nodes if (option := self.option(node, request, ranks)) is not None]
-        yield from sorted(options, key=lambda option: (cost(option.leaving, ranks), option.node))
+        yield from ordered(options, ranks)
+
+
+def ordered(options: Iterable[Option], ranks: Ranks) -> Sequence[Option]:
+    """The cheapest first; of equal ones in the order of the nodes' names."""
+    return sorted(options, key=lambda option: (cost(option.leaving, ranks), option.node))
 
 
 def size(request: PodRequest) -> int:

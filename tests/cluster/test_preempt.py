@@ -1,0 +1,180 @@
+"""Preemption: the fewest victims, and what they leave behind goes to nobody else."""
+
+from dataclasses import replace
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.pods import Pod
+from tests.cluster.world import World
+
+
+def hold(world: World, name: str, mem: int, priority: int = 0) -> Pod:
+    """A pod that is bound and holds a slice."""
+    made = world.pod(name, mem, None, priority=priority)
+    assert world.one.bind(made, world.one.ask(made)) == ""
+    return world.api.by_name["default", name]
+
+
+def full(world: World) -> None:
+    """Cards n1-0 and n1-1 of 16 units hold 12 each: low and lower, with 8 units left in all."""
+    hold(world, "low", 12, priority=-1)
+    hold(world, "lower", 12, priority=-2)
+    world.one.upkeep.step()
+
+
+def refused(world: World, name: str, mem: int = 8, priority: int = 10, **more: object) -> Pod:
+    made = world.pod(name, mem, None, priority=priority, **more)
+    assert world.one.ask(made) == ""
+    return made
+
+
+def evicted(world: World) -> list[str]:
+    return [name for verb, name in world.api.written if verb == "evict"]
+
+
+def gone(world: World, name: str) -> None:
+    world.api.remove(world.api.by_name["default", name])
+
+
+def test_the_lowest_priority_is_evicted_and_its_slice_goes_to_the_pod_that_waited(world: World) -> None:
+    full(world)
+    vip = refused(world, "vip")
+    world.one.upkeep.step()
+    assert evicted(world) == ["lower"]
+    assert [who for who, _ in world.api.warnings] == ["lower Preempted", "vip Preempting"]
+    gone(world, "lower")
+    assert world.one.bind(vip, world.one.ask(vip)) == ""
+    held = world.one.state.ledger.grant(vip.uid)
+    assert held is not None
+    assert [s.card for s in held.slices()] == ["n1-1"]
+    assert evicted(world) == ["lower"]
+
+
+def test_nobody_else_gets_what_is_left_before_during_and_after_the_victims_end(world: World) -> None:
+    full(world)
+    refused(world, "vip")
+    world.one.upkeep.step()
+    # 4 units of n1-1 are free, and vip needs them beside those of its victim.
+    small = world.pod("small-0", 4, None)
+    assert world.one.bind(small, world.one.ask(small)) == ""
+    held = world.one.state.ledger.grant(small.uid)
+    assert held is not None
+    assert [s.card for s in held.slices()] == ["n1-0"]
+    assert world.one.ask(world.pod("small-1", 4, None)) == ""
+    gone(world, "lower")
+    assert world.one.ask(world.pod("small-2", 12, None)) == ""
+    assert world.one.ask(world.pod("small-3", 8, None)) == "n1", "vip needs only half of the card"
+
+
+def test_a_pod_of_equal_priority_or_that_never_preempts_evicts_nobody(world: World) -> None:
+    full(world)
+    refused(world, "equal", priority=-2)
+    refused(world, "polite", priority=10, preempts=False)
+    world.one.upkeep.step()
+    assert evicted(world) == []
+
+
+def test_only_nodes_that_kube_scheduler_offered_are_looked_at(world: World) -> None:
+    full(world)
+    vip = world.pod("vip", 8, None, priority=10)
+    assert world.one.filter(vip, ["elsewhere"]).nodes == ()
+    world.one.upkeep.step()
+    assert evicted(world) == []
+
+
+def test_a_protected_victim_stays_and_the_next_one_goes(world: World) -> None:
+    full(world)
+    world.api.protected.add("lower")
+    refused(world, "vip")
+    world.one.upkeep.step()
+    assert evicted(world) == ["low"]
+
+
+def test_one_that_is_leaving_anyway_is_waited_for_and_nobody_is_evicted(world: World) -> None:
+    full(world)
+    world.api.put(replace(world.api.by_name["default", "low"], deleting=True))
+    vip = refused(world, "vip")
+    world.one.upkeep.step()
+    assert evicted(world) == []
+    assert world.one.ask(world.pod("small", 4, None)) == "n1"
+    gone(world, "low")
+    assert world.one.bind(vip, world.one.ask(vip)) == ""
+
+
+def test_two_waiting_pods_do_not_share_a_victim(world: World) -> None:
+    full(world)
+    refused(world, "first", 9, priority=20)
+    refused(world, "second", 9, priority=10)
+    world.one.upkeep.step()
+    assert evicted(world) == ["lower", "low"]
+    assert world.one.free() == [0, 0]
+
+
+def test_one_victim_is_enough_for_two_that_fit_its_place(world: World) -> None:
+    full(world)
+    refused(world, "first", priority=20)
+    refused(world, "second", priority=10)
+    world.one.upkeep.step()
+    assert evicted(world) == ["lower"]
+
+
+def test_what_is_held_for_a_pod_ends_with_it(world: World) -> None:
+    full(world)
+    vip = refused(world, "vip")
+    world.one.upkeep.step()
+    gone(world, "lower")
+    world.api.remove(vip)
+    assert sorted(world.one.free()) == [4092, 16368]
+
+
+def test_what_is_held_for_a_pod_ends_when_it_asks_for_something_else(world: World) -> None:
+    full(world)
+    vip = refused(world, "vip")
+    world.one.upkeep.step()
+    world.api.put(replace(vip, containers=world.pod("other", 3, None).containers))
+    gone(world, "lower")
+    assert sorted(world.one.free()) == [4092, 16368]
+
+
+def test_after_the_deadline_others_may_have_it_and_the_pod_may_wish_again(world: World) -> None:
+    full(world)
+    vip = refused(world, "vip")
+    world.one.upkeep.step()
+    world.one.wait(301)
+    world.one.upkeep.step()
+    assert world.one.state.reservations.get(vip.uid) is None
+    assert world.one.ask(vip) == ""
+    world.one.upkeep.step()
+    assert evicted(world) == ["lower"], "the victim is leaving already: nobody else must"
+    gone(world, "lower")
+    assert world.one.ask(vip) == "n1"
+
+
+def test_a_replica_that_does_not_lead_evicts_nobody(world: World) -> None:
+    full(world)
+    refused(world, "vip")
+    world.clock.now += 20
+    world.one.upkeep.step()
+    assert evicted(world) == []
+
+
+def test_victims_are_no_conflict_of_grants(world: World) -> None:
+    full(world)
+    refused(world, "vip")
+    world.one.upkeep.step()
+    victim = world.api.by_name["default", "lower"]
+    grant = world.one.state.ledger.grant(victim.uid)
+    assert isinstance(grant, Grant)
+    world.one.state.release(victim.uid)
+    world.api.put(replace(victim, created="2026-11-21T07:00:01Z"))
+    world.one.upkeep.step()
+    assert [verb for verb, _ in world.api.written if verb == "delete"] == []
+    assert world.one.state.ledger.grant("uid-vip") is not None
+
+
+def test_explain_says_for_what_a_preemptor_waits(world: World) -> None:
+    full(world)
+    refused(world, "vip")
+    world.one.upkeep.step()
+    (entry,) = world.one.explainer.waiting()
+    assert (entry.pod, entry.reason) == ("vip", "preempting")
+    assert entry.text == "n1-1 on n1 is held for it until default/lower ended"
