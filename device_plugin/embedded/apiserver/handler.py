@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Create or bind."""
+        """Create, bind or evict."""
         self._answer(self._post)
 
     def do_PUT(self) -> None:
@@ -132,6 +132,9 @@ class Handler(BaseHTTPRequestHandler):
         if target.resource is BINDINGS or target.subresource == "binding":
             self.api.registry.bind(self._user, target, value)
             self._send(201, _success({}, 201))
+        elif target.subresource == "eviction":
+            self.api.registry.evict(target, value, _deletion(value.get("deleteOptions") or {}))
+            self._send(201, _success({}, 201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         else:
@@ -158,20 +161,13 @@ class Handler(BaseHTTPRequestHandler):
         target = self._named(path)
         if target.subresource:
             raise errors.method_not_allowed()
-        options = _object(body) if body else {}
-        conditions = options.get("preconditions") or {}
-        grace = options.get("gracePeriodSeconds", self._query.get("gracePeriodSeconds"))
-        deletion = Deletion(
-            None if grace is None else int(grace),
-            conditions.get("uid", ""),
-            conditions.get("resourceVersion", ""),
-        )
-        last = self.api.registry.delete(target, deletion)
+        options = {"gracePeriodSeconds": self._query.get("gracePeriodSeconds"), **(_object(body) if body else {})}
+        last = self.api.registry.delete(target, _deletion(options))
         self._send(200, last.document if target.resource is resources.PODS else _deleted(last))
 
     def _named(self, path: str) -> Target:
         target = resources.target(path)
-        if not target.name or target.resource is BINDINGS or target.subresource == "binding":
+        if not target.name or target.resource is BINDINGS or target.subresource in ("binding", "eviction"):
             raise errors.method_not_allowed()
         return target
 
@@ -208,6 +204,16 @@ def _object(body: bytes) -> Object:
     if not isinstance(value, dict):
         raise errors.bad_request("the body is not a JSON object")
     return value
+
+
+def _deletion(options: Object) -> Deletion:
+    """DeleteOptions as they are written."""
+    conditions, grace = options.get("preconditions") or {}, options.get("gracePeriodSeconds")
+    return Deletion(
+        None if grace is None else int(grace),
+        conditions.get("uid", ""),
+        conditions.get("resourceVersion", ""),
+    )
 
 
 def _success(details: dict[str, Any], code: int | None = None) -> bytes:

@@ -15,6 +15,7 @@ from device_plugin.embedded.apiserver.pods import PodStrategy
 from device_plugin.embedded.apiserver.resources import (
     BINDINGS,
     EVENTS,
+    EVICTIONS,
     NAMESPACES,
     NODES,
     PODS,
@@ -149,6 +150,12 @@ class Registry:
             old = self.store.get(PODS, target.namespace, name)
             if self.store.replace(old, pods.bound(old.copy(), binding)) is not None:
                 return
+
+    def evict(self, target: Target, eviction: Object, options: Deletion) -> None:
+        """Delete a pod as somebody asks who respects disruption budgets; there are none here."""
+        if _metadata(EVICTIONS, eviction).get("name", target.name) != target.name:
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        self.delete(replace(target, subresource=""), options)
 
     def delete(self, target: Target, options: Deletion) -> Stored:
         """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""

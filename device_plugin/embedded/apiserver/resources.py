@@ -42,7 +42,7 @@ PODS = Resource(
     "pods", "Pod",
     fields=("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
             "status.phase", "status.podIP", "status.nominatedNodeName"),
-    subresources=("status", "binding", "ephemeralcontainers"),
+    subresources=("status", "binding", "eviction", "ephemeralcontainers"),
 )  # fmt: skip
 NODES = Resource("nodes", "Node", namespaced=False, fields=("spec.unschedulable",), subresources=("status",))
 NAMESPACES = Resource("namespaces", "Namespace", namespaced=False, fields=("status.phase",))
@@ -58,6 +58,8 @@ LEASES = Resource(
 )
 # Never stored: a POST to it binds a pod.
 BINDINGS = Resource("bindings", "Binding")
+# Never stored either: a POST to a pod's subresource.
+EVICTIONS = Resource("evictions", "Eviction", group="policy")
 
 RESOURCES = (PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, BINDINGS)
 _BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
