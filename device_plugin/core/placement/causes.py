@@ -40,7 +40,7 @@ def _causes(index: Index, request: PodRequest, family: str, need: Need) -> Itera
     yield Reason.UUID, ~index.named(request.uuids)
     yield Reason.TOO_LARGE, need.small
     yield Reason.NOT_SERVING, ~index.serving
-    yield Reason.CORDONED, index.cordoned()
+    yield Reason.CORDONED, index.cordoned
     yield Reason.UNHEALTHY, ~index.usable
     yield from need.lacking()
     if request.host != NOTHING:

@@ -23,6 +23,7 @@ COUNTS = (
     "kind",
     "serving",
     "usable",
+    "cordoned",
 )
 
 
@@ -74,6 +75,12 @@ class Columns:
     def usable(self) -> Rows:
         """Where the card may get new slices and its node serves."""
         rows: Rows = self.table[9] == 1
+        return rows
+
+    @property
+    def cordoned(self) -> Rows:
+        """Where somebody has cordoned the card."""
+        rows: Rows = self.table[10] == 1
         return rows
 
     @property

@@ -24,17 +24,26 @@ from device_plugin.core.placement.need import Need
 TIE, UNTOUCHED_NODE = 3.0, 3.0
 
 
-class ExpectedFill:
-    """Scores in thousandths of a card."""
+class Loss:
+    """What expected fill is lost, in thousandths of a card; as a policy, the score of `ExpectedFill` at its best."""
 
-    lasting = True
+    lasting, rough = True, None
 
-    def __init__(self, fill: Fill, fragments: Fragments) -> None:
+    def __init__(self, fill: Fill) -> None:
         self._fill = fill
-        self._fragments = fragments
 
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
-        """The less expected fill is lost, the better."""
+        """The less is lost, the better."""
+        share = np.maximum(need.mib / view.mib, need.cores / view.groups)
+        return _settled(view, self.by_slice(view, need, ask), -share)
+
+    def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
+        """The less is lost, the better."""
+        score = self.by_whole(view, taken, ask)
+        return _settled(view, score, -taken.sum(axis=1)) if ask.request.whole else score.round(6)
+
+    def by_slice(self, view: View, need: Need, ask: Ask) -> Values:
+        """Less than zero by what is lost when a card gives the slice; shape (nodes, cards)."""
         fill, cpu = self._fill, ask.host.cpu_milli
         now = self._worth(view, view.free_mib, view.free_cores)
         then = self._worth(view, view.free_mib - need.mib, view.free_cores - need.cores)
@@ -43,21 +52,18 @@ class ExpectedFill:
             axis=2
         )
         share = np.maximum(need.mib / view.mib, need.cores / view.groups)
-        score = after - self._before(view, total)[:, None] - fill.price[view.kind] * share
-        return self._settled(view, score, self._fragments.added_by_slice(view, need, ask))
+        score: Values = after - self._before(view, total)[:, None] - fill.price[view.kind] * share
+        return score
 
-    def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
-        """The less expected fill is lost, the better."""
+    def by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
+        """Less than zero by what is lost when the cards `taken` are given away; shape (nodes,)."""
         fill, cpu = self._fill, ask.host.cpu_milli
         now = self._worth(view, view.free_mib, view.free_cores)
-        total = now.sum(axis=1)
         left = np.where(taken[:, :, None], 0, now).sum(axis=1)
         after = (left + fill.cpu * (view.cpu - cpu)[:, None]).min(axis=1)
         price = np.where(taken, fill.price[view.kind], 0).sum(axis=1)
-        score: Values = after - self._before(view, total) - price
-        if not ask.request.whole:
-            return score.round(6)
-        return self._settled(view, score, self._fragments.added_by_whole(view, taken, ask))
+        score: Values = after - self._before(view, now.sum(axis=1)) - price
+        return score
 
     def _worth(self, view: View, mib: Numbers, cores: Numbers) -> Values:
         """Of each card with so much free, for each CPU price; shape (nodes, cards, CPU prices)."""
@@ -70,7 +76,36 @@ class ExpectedFill:
         worth: Values = (total + self._fill.cpu * view.cpu[:, None]).min(axis=1)
         return worth
 
-    def _settled(self, view: View, score: Values, added: Values) -> Values:
-        """Near-equal choices settled; rounded, so that equal states are exactly equal."""
-        untouched = (view.untouched | ~view.there).all(axis=1, keepdims=score.ndim > 1)
-        return np.round(score - np.where(untouched, UNTOUCHED_NODE * TIE, TIE * added), 6)
+
+class ExpectedFill:
+    """Scores in thousandths of a card."""
+
+    lasting = True
+
+    def __init__(self, fill: Fill, fragments: Fragments) -> None:
+        self._loss = Loss(fill)
+        self._fragments = fragments
+
+    @property
+    def rough(self) -> Loss:
+        """Fragmentation falls by no more than what is given away, and to measure it takes most of the time."""
+        return self._loss
+
+    def slices(self, view: View, need: Need, ask: Ask) -> Values:
+        """The less expected fill is lost, the better."""
+        added = self._fragments.added_by_slice(view, need, ask)
+        return _settled(view, self._loss.by_slice(view, need, ask), added)
+
+    def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
+        """The less expected fill is lost, the better."""
+        score = self._loss.by_whole(view, taken, ask)
+        if not ask.request.whole:
+            return score.round(6)
+        return _settled(view, score, self._fragments.added_by_whole(view, taken, ask))
+
+
+def _settled(view: View, score: Values, added: Values) -> Values:
+    """Near-equal choices settled; rounded, so that equal states are exactly equal."""
+    untouched = (view.untouched | ~view.there).all(axis=1, keepdims=score.ndim > 1)
+    settled: Values = np.round(score - np.where(untouched, UNTOUCHED_NODE * TIE, TIE * added), 6)
+    return settled

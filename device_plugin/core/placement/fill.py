@@ -37,7 +37,10 @@ class Fill:
         values = [FREE_CARD * self._duals(size, demand.slice, mass) for size in sizes]
         value = np.mean(values, axis=0) if values else np.zeros(len(asks))
         spent = float((mass * cpu).sum())
-        self.cpu: Values = np.array(CPU_PRICES) * (float((mass * value).sum()) / spent if spent else 0.0)
+        # Where nobody requests CPU it has no price.
+        self.cpu: Values = (
+            np.array(CPU_PRICES) * float((mass * value).sum()) / spent if spent else np.zeros(1)
+        )
         rows, columns = self.grid.shape
         self.worth: Values = np.zeros((len(kinds), len(self.cpu), rows * columns))
         alike: dict[tuple[bytes, ...], Values] = {}

@@ -103,7 +103,7 @@ class Fgd:
     The steps matter: nearly equal nodes count as equal, and the first of them is filled before the next is opened.
     """
 
-    lasting = True
+    lasting, rough = True, None
 
     def __init__(self, fragments: Fragments) -> None:
         self._fragments = fragments

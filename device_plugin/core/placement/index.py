@@ -96,10 +96,6 @@ class Index(Columns):
             return np.ones(len(self.uuids), dtype=bool)
         return np.fromiter((uuids.accepts(uuid) for uuid in self.uuids), dtype=bool, count=len(self.uuids))
 
-    def cordoned(self) -> Rows:
-        """Rows of the cards that somebody cordoned."""
-        return np.fromiter((state.card.cordoned for state in self.cards), dtype=bool, count=len(self.cards))
-
     def by_node(self, values: Numbers) -> Numbers:
         """Sums of a column over each of `nodes`."""
         before = np.concatenate(([0], np.cumsum(values)))
@@ -185,7 +181,7 @@ class Index(Columns):
                 state.free_mib, state.free_cores.bit_count(), state.free_slices,
                 state.card.mem_mib, state.card.units, state.card.core_groups, state.card.max_slices,
                 self.kinds[Kind.of(state.card)],
-                serving, serving and state.card.open,
+                serving, serving and state.card.open, state.card.cordoned,
             )
             for state in states
         ]  # fmt: skip

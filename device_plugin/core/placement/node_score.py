@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 class NodeScore:
     """Scores from 0 to 1 for one application type. On the best node the freest card is taken."""
 
-    lasting = True
+    lasting, rough = True, None
 
     def __init__(self, weights: Weights, scoring: Scoring) -> None:
         self._weights = weights

@@ -138,8 +138,8 @@ class Placer:
         ask = Ask.of(request)
         if ask is None or not self._taught():
             return 0.0
-        value = self._kept.of(DEFAULT, self._policies[DEFAULT], ask).value
-        gain = float(value[self.index.position[node]]) - float(value[self.index.position[than]])
+        scores = self._kept.of(DEFAULT, self._policies[DEFAULT], ask)
+        gain = scores.at(self.index.position[node]) - scores.at(self.index.position[than])
         return gain if math.isfinite(gain) else 0.0
 
     def _unknown(self, request: PodRequest) -> str:
@@ -166,11 +166,11 @@ class Placer:
         if name not in self._plain and not self._taught():
             name = UNTAUGHT
         scores = self._kept.of(name, self._policies[name], ask)
-        value = scores.value if among is None else np.where(among, scores.value, -np.inf)
-        best = int(value.argmax()) if len(value) else 0
-        if not len(value) or value[best] == -np.inf:
+        best = scores.best(among)
+        if best is None:
             return None
         if request.standing.leave:
+            value = scores.value if among is None else np.where(among, scores.value, -np.inf)
             best = _left(value, request.standing.leave)
         given = []
         for row in scores.rows(best):

@@ -19,6 +19,10 @@ class Policy(Protocol):
     def lasting(self) -> bool:
         """False if no score outlives its decision."""
 
+    @property
+    def rough(self) -> "Policy | None":
+        """One that scores quickly, and never lower than this one: who is far behind by it need not be looked at."""
+
     def slices(self, view: View, need: Need, ask: Ask, /) -> Values:
         """The score of each card for a slice; shape (nodes, cards). Looked at only where the ask fits."""
 

@@ -11,10 +11,15 @@ from device_plugin.core.requests import Selector
 
 # Beyond this many nodes at once the arrays leave the processor's cache.
 BATCH = 512
+# So many rough values are made exact at first; twice as many each time that is not enough.
+FEW = 8
 
 
 class Scores:
-    """`value` of shape (nodes,), minus infinity where no cards fit; `card` is the best card's place there."""
+    """`value` of shape (nodes,), minus infinity where no cards fit; `card` is the best card's place there.
+
+    Where a policy has a rough one, a value is that one's, and so too high at most, until the node comes near the best.
+    """
 
     def __init__(self, index: Index, ask: Ask, policy: Policy) -> None:
         self.policy = policy
@@ -24,6 +29,7 @@ class Scores:
         self._done: Numbers = np.zeros(0, dtype=np.int64)
         self.value: Values = np.zeros(0)
         self.card: Numbers = np.zeros(0, dtype=np.int64)
+        self._exact: Rows = np.zeros(0, dtype=bool)
 
     def refresh(self, most: int | None = None) -> bool:
         """Score the nodes that changed since they were scored, but `most` of them; true once none is left."""
@@ -33,12 +39,41 @@ class Scores:
             self._done = np.full(len(index.nodes), -1, dtype=np.int64)
             self.value = np.full(len(index.nodes), -np.inf)
             self.card = np.zeros(len(index.nodes), dtype=np.int64)
+            self._exact = np.zeros(len(index.nodes), dtype=bool)
         changed = np.flatnonzero(index.stamp > self._done) if index.cards else np.zeros(0, dtype=np.int64)
         now = changed[:most]
         for start in range(0, len(now), BATCH):
-            self._score(now[start : start + BATCH])
+            self._score(now[start : start + BATCH], self.policy.rough or self.policy)
+        self._exact[now] = self.policy.rough is None
         self._done[now] = index.stamp[now]
         return len(now) == len(changed)
+
+    def best(self, among: Rows | None) -> int | None:
+        """Where the highest value is, the first if there are several, of all nodes or `among` some; None if nowhere."""
+        looked = FEW
+        while len(self.value):
+            value = self.value if among is None else np.where(among, self.value, -np.inf)
+            best = int(value.argmax())
+            if value[best] == -np.inf:
+                return None
+            if self._exact[best]:
+                return best
+            rough = np.flatnonzero(~self._exact & (value > -np.inf))
+            if len(rough) > looked:
+                rough = rough[np.argpartition(-value[rough], looked)[:looked]]
+            self._make_exact(rough)
+            looked *= 2
+        return None
+
+    def at(self, position: int) -> float:
+        """The value of one node."""
+        if not self._exact[position]:
+            self._make_exact(np.array([position]))
+        return float(self.value[position])
+
+    def _make_exact(self, positions: Numbers) -> None:
+        self._score(positions, self.policy)
+        self._exact[positions] = True
 
     def rows(self, position: int) -> list[int]:
         """The index's rows of the cards that the ask takes on the node at `position`."""
@@ -48,19 +83,19 @@ class Scores:
         view = View(index, np.array([position]))
         return [int(row) for row in view.rows[self._taken(view)]]
 
-    def _score(self, positions: Numbers) -> None:
+    def _score(self, positions: Numbers, policy: Policy) -> None:
         index, ask = self._index, self._ask
         view = View(index, positions)
         if ask.is_slice:
             need = Need(view, ask.request)
             fits = self._open(view) & need.fits()
-            values = np.where(fits, self.policy.slices(view, need, ask), -np.inf)
+            values = np.where(fits, policy.slices(view, need, ask), -np.inf)
             self.card[positions] = values.argmax(axis=1)
             self.value[positions] = values.max(axis=1, initial=-np.inf)
         else:
             taken = self._taken(view)
             enough = taken.sum(axis=1) == ask.request.whole
-            self.value[positions] = np.where(enough, self.policy.whole(view, taken, ask), -np.inf)
+            self.value[positions] = np.where(enough, policy.whole(view, taken, ask), -np.inf)
 
     def _taken(self, view: View) -> Rows:
         """The first so many wholly free cards of each node; fewer where there are not enough."""

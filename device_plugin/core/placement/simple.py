@@ -17,7 +17,7 @@ STEP = 1 << 28
 class Pack:
     """Best fit on the card, then the fullest node."""
 
-    lasting = True
+    lasting, rough = True, None
 
     def slices(self, view: View, need: Need, _ask: Ask) -> Values:
         """The less would remain of the card, the better."""
@@ -31,7 +31,7 @@ class Pack:
 class Spread:
     """The emptiest node, then the emptiest card."""
 
-    lasting = True
+    lasting, rough = True, None
 
     def slices(self, view: View, need: Need, _ask: Ask) -> Values:
         """The more is free on the node, the better."""
@@ -48,7 +48,7 @@ class BestFit:
     As the baseline of FGD's paper (ATC'23) does it: each dimension against the largest node.
     """
 
-    lasting = True
+    lasting, rough = True, None
 
     def slices(self, view: View, need: Need, _ask: Ask) -> Values:
         """The less would remain of the node, the better; then of the card."""
@@ -62,7 +62,7 @@ class BestFit:
 class Random:
     """Any node, any card, drawn anew for each decision: what every other policy is to be better than."""
 
-    lasting = False
+    lasting, rough = False, None
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)

@@ -2,15 +2,20 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.ask import NO_CARD, Ask
+from device_plugin.core.placement.expected_fill import ExpectedFill
+from device_plugin.core.placement.scores import Scores
 from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Target
+from device_plugin.core.requests import PodRequest, Request
+from tests.core.clusters import FAMILY, inventory
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
 
 
@@ -55,3 +60,46 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
             known[name] = changed(rng, name, known[name])
             ledger.set_node(name, known[name])
             hosts.set_node(name, Room(rng.choice((2000, 64_000)), 10_000))
+
+
+class Thorough:
+    """The policy without its rough one."""
+
+    lasting, rough = True, None
+
+    def __init__(self, policy: ExpectedFill) -> None:
+        self.slices, self.whole = policy.slices, policy.whole
+
+
+def test_looking_only_at_nodes_near_the_best_finds_the_best(rng: random.Random) -> None:
+    ledger, hosts = Ledger(), Hosts()
+    for name in (f"n{i:02}" for i in range(40)):
+        ledger.set_node(name, inventory(name, rng.randint(1, 4)))
+        hosts.set_node(name, Room(rng.choice((2000, 64_000)), 10_000))
+    placer, target = Placer(ledger, hosts, POLICIES), Target()
+    asks = [
+        Ask(Request(FAMILY, 0, rng.randint(1, 12)), host=Room(rng.choice((0, 500, 4000)))) for _ in range(12)
+    ]
+    asks += [Ask(Request(FAMILY, 1)), Ask(Request(FAMILY, 2)), Ask(NO_CARD)]
+    for ask in asks:
+        target.add(ask, rng.random())
+    tables = Tables(*placer.supply(), target.frequent())
+    policy = ExpectedFill(tables.fill, tables.ties)
+    kept = {ask: Scores(placer.index, ask, policy) for ask in asks}
+    for number in range(300):
+        ask = rng.choice(asks)
+        thorough = Scores(placer.index, ask, Thorough(policy))
+        placer.index.refresh()
+        thorough.refresh()
+        kept[ask].refresh()
+        among = np.array([rng.random() < 0.7 for _ in placer.index.nodes]) if rng.random() < 0.5 else None
+        found = kept[ask].best(among)
+        assert found == thorough.best(among)
+        if found is not None:
+            assert kept[ask].at(found) == thorough.at(found)
+            assert kept[ask].rows(found) == thorough.rows(found)
+        request = PodRequest(f"p{number}", (("main", ask.request),), policy="random", host=ask.host)
+        if ask.request is not NO_CARD and isinstance(grant := placer.place(request), Grant):
+            ledger.hold(grant)
+        if rng.random() < 0.3 and ledger.grants():
+            ledger.release(rng.choice(sorted(ledger.grants())))
