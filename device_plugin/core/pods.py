@@ -32,7 +32,8 @@ class Pod:
     """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound.
 
     `host` is what it requests of its node beside cards. `priority` is that of its PriorityClass; it `preempts` unless
-    its preemptionPolicy is Never. Of `labels` and `annotations` only ours are kept.
+    its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nobody would make it
+    again. Of `labels` and `annotations` only ours are kept.
     """
 
     namespace: str
@@ -50,6 +51,7 @@ class Pod:
     host: Room = Room()
     priority: int = 0
     preempts: bool = True
+    owner: str = ""
 
     @property
     def ended(self) -> bool:

@@ -18,6 +18,10 @@ _COMMANDS = (
     ("cluster", "run the cluster service, beside its kube-scheduler", "device_plugin.wiring.cluster_command"),
     ("demo", "a cluster on this machine, with simulated cards", "device_plugin.cli.demo"),
     ("bench", "measure placement", "device_plugin.cli.bench"),
+    ("defrag", "move a few pods so that more fit", "device_plugin.cli.defrag"),
+    ("cordon", "let a card get no new slices", "device_plugin.cli.cordon"),
+    ("uncordon", "let a card get slices again", "device_plugin.cli.uncordon"),
+    ("drain", "cordon a card, and evict the pods that hold slices of it", "device_plugin.cli.drain"),
     ("simulate", "cards for a node that has none, for trying and testing", "device_plugin.cli.simulate"),
 )
 

@@ -21,6 +21,11 @@ class _Struct(msgspec.Struct, rename="camel", gc=False):
     pass
 
 
+class _Owner(_Struct):
+    kind: str = ""
+    controller: bool | None = None
+
+
 class _Meta(_Struct):
     name: str
     uid: str = ""
@@ -30,6 +35,7 @@ class _Meta(_Struct):
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
 
 
 class _Resources(_Struct):
@@ -163,6 +169,7 @@ def pod(text: Text) -> Pod:
         host=_host(raw.spec),
         priority=raw.spec.priority or 0,
         preempts=raw.spec.preemption_policy != "Never",
+        owner=next((owner.kind for owner in raw.metadata.owner_references or () if owner.controller), ""),
     )
 
 

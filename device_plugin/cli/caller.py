@@ -1,0 +1,60 @@
+"""The cluster as the person who calls may see and change it: everything is done with their own kubeconfig."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import from_kubeconfig
+from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError
+from device_plugin.core.pods import Pod
+
+COMPONENT = "vgpu-cli"
+# A large cluster's list of pods.
+TIMEOUT_SECONDS = 30.0
+TOO_MANY_REQUESTS = 429
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How the cluster is found."""
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, then ~/.kube/config")
+
+
+@contextmanager
+def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
+    """A client for the cluster that the kubeconfig names. Raises EndpointError."""
+    file = args.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
+    client = KubeClient(from_kubeconfig(file), COMPONENT, timeout=TIMEOUT_SECONDS)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def evicted(client: KubeClient, pod: Pod) -> str:
+    """Ask a pod to go; why it stays, or an empty text if it goes or is gone. Raises KubeError for other refusals."""
+    try:
+        client.evict_pod(pod.namespace, pod.name, pod.uid)
+    except (NotFoundError, ConflictError):
+        return ""
+    except KubeError as error:
+        if error.status != TOO_MANY_REQUESTS:
+            raise
+        return str(error)
+    return ""
+
+
+def still_there(client: KubeClient, pod: Pod) -> bool:
+    """True while the pod may have a container."""
+    try:
+        now = client.get_pod(pod.namespace, pod.name)
+    except NotFoundError:
+        return False
+    return now.uid == pod.uid and not now.ended
+
+
+def named(pod: Pod) -> str:
+    """The pod as people write it."""
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,135 @@
+"""`vgpu defrag`: which few pods to move so that those that wait fit, or so that what is free is of more use.
+
+    vgpu defrag --max-moves 20            says what it would do
+    vgpu defrag --max-moves 20 --apply    evicts those pods
+
+It reads pods and nodes with your kubeconfig and plans on a ledger of its own, made of the grants. A move is an
+eviction, which respects PodDisruptionBudgets: the pod's owner makes it again, and it is placed while the old one still
+holds its slice. Where it goes is what the placement policy says now, as far as cards, CPU and memory go. Only pods
+whose owner would make them again somewhere else are moved, none twice, and none for a pod of lower priority.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import caller
+from device_plugin.cli.caller import evicted, named, still_there
+from device_plugin.cluster.state import State
+from device_plugin.core.errors import RequestError, VgpuError
+from device_plugin.core.grants import Grant
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.core.room import Plan, Ranked, defragment
+
+MOST = 10
+# Owners that would make a pod again on the same node, or not at all.
+STAYING = ("", "DaemonSet", "Node")
+# How long a step waits for its pods to end before the next one begins.
+END_SECONDS, LOOK_SECONDS = 120.0, 1.0
+
+
+class DefragError(VgpuError):
+    """It cannot be done as asked."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu defrag`."""
+    parser.add_argument(
+        "--max-moves", type=int, default=MOST, metavar="N", help=f"pods to move at most (default: {MOST})"
+    )
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--dry-run", action="store_true", help="only say what would be done (the default)")
+    way.add_argument("--apply", action="store_true", help="evict the pods, one step after the other")
+    parser.add_argument(
+        "--prefixes",
+        default=",".join(DEFAULT_PREFIXES),
+        metavar="P,P",
+        help="resources, as the service has them",
+    )
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, print, and evict if asked to. Raises DefragError, KubeError, EndpointError."""
+    if args.max_moves < 1:
+        raise DefragError("write --max-moves of at least 1")
+    with caller.connected(args) as client:
+        state = State(tuple(args.prefixes.split(",")), 0.0, time.monotonic)
+        state.sync_nodes(client.list_nodes())
+        state.sync_pods(client.list_pods())
+        steps = planned(state, args.max_moves)
+        print(as_text(state, steps))
+        if not args.apply:
+            return 0
+        return int(not all(_done(client, state, step) for step in steps if step.moves))
+
+
+def planned(state: State, most: int) -> Sequence[Plan]:
+    """The steps of at most `most` moves for the cluster that `state` knows."""
+    waiting, holders = [], {}
+    for pod in state.pods():
+        try:
+            request = state.request_of(pod)
+        except RequestError:
+            continue
+        if request is None or pod.ended or pod.deleting:
+            continue
+        if not pod.node:
+            waiting.append(Ranked(request, pod.priority))
+        elif pod.owner not in STAYING:
+            holders[pod.uid] = Ranked(request, pod.priority)
+    state.placer.teach(state.target.frequent())
+    return defragment(state.planner, waiting, holders, most)
+
+
+def as_text(state: State, steps: Sequence[Plan]) -> str:
+    """The steps as a person reads them."""
+    moves = [move for step in steps for move in step.moves]
+    if not moves:
+        return "nothing to move: no waiting pod would fit, and nothing free would be of more use"
+    rows = [("POD", "FROM", "TO", "SO THAT")]
+    for step in steps:
+        gain = " and ".join(f"{_name(state, grant)} fits on {grant.node}" for grant in step.places)
+        for number, move in enumerate(step.moves):
+            told = gain or "more fits later" if not number else "  with the one above"
+            rows.append((_name(state, move.source), _where(move.source), _where(move.target), told))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows
+    ]
+    placed = sum(len(step.places) for step in steps)
+    return "\n".join([*lines, f"pods moved: {len(moves)}, waiting pods that fit then: {placed}"])
+
+
+def _where(grant: Grant | None) -> str:
+    if grant is None:
+        return "-"
+    return f"{grant.node} {','.join(sorted({s.card for s in grant.slices()}))}"
+
+
+def _name(state: State, grant: Grant) -> str:
+    pod = state.pod(grant.pod)
+    return named(pod) if pod else grant.pod
+
+
+def _done(client: KubeClient, state: State, step: Plan) -> bool:
+    """Evict the pods of one step, and wait until they have ended; false if one stays."""
+    going: list[Pod] = []
+    for move in step.moves:
+        pod = state.pod(move.source.pod)
+        if pod is None:
+            continue
+        if why := evicted(client, pod):
+            print(f"{named(pod)} stays: {why}", flush=True)
+            return False
+        print(f"evicted {named(pod)}", flush=True)
+        going.append(pod)
+    deadline = time.monotonic() + END_SECONDS
+    while left := [pod for pod in going if still_there(client, pod)]:
+        if time.monotonic() >= deadline:
+            print(f"still ending: {', '.join(map(named, left))}", flush=True)
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True

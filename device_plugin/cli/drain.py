@@ -1,0 +1,75 @@
+"""`vgpu drain CARD`: cordon a card for repair, and evict the pods that hold slices of it.
+
+    vgpu drain GPU-1122334455000001
+
+Evictions respect PodDisruptionBudgets: a pod that one protects is asked again until it may go, or time is up.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import caller, cordon
+from device_plugin.cli.caller import evicted, named, still_there
+from device_plugin.cli.cordon import CordonError
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.pods import Pod
+
+LOOK_SECONDS = 1.0
+TIMEOUT_SECONDS = 300.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu drain`."""
+    cordon.add_arguments(parser)
+    parser.add_argument("--force", action="store_true", help="evict pods too that nobody would make again")
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS",
+        help=f"how long to wait for them (default: {TIMEOUT_SECONDS:g})",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Cordon the card, evict its pods, and wait until it is empty. Raises CordonError, KubeError, EndpointError."""
+    with caller.connected(args) as client:
+        cordon.write(client, args.card, cordoned=True)
+        deadline = time.monotonic() + args.timeout
+        # A pod that was placed just before may be bound just after.
+        while holders := [pod for pod in client.list_pods() if _holds(pod, args.card)]:
+            alone = [named(pod) for pod in holders if not pod.owner]
+            if alone and not args.force:
+                raise CordonError(
+                    f"nobody would make {', '.join(alone)} again: add --force to evict them, or delete them yourself"
+                )
+            _empty(client, holders, deadline)
+    print(f"{args.card} is empty")
+    return 0
+
+
+def _holds(pod: Pod, card: str) -> bool:
+    try:
+        grant = pod.grant()
+    except AnnotationError:
+        return False
+    return not pod.ended and grant is not None and any(s.card == card for s in grant.slices())
+
+
+def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
+    """Evict the pods, asking those again that a budget protects, and say what is waited for."""
+    asked = {pod.uid for pod in pods if pod.deleting}
+    told: set[str] = set()
+    while left := [pod for pod in pods if still_there(client, pod)]:
+        for pod in left:
+            why = "" if pod.uid in asked else evicted(client, pod)
+            if not why:
+                asked.add(pod.uid)
+            line = f"{named(pod)} stays for now: {why}" if why else f"waiting for {named(pod)} to end"
+            if line not in told:
+                told.add(line)
+                print(line, flush=True)
+        if time.monotonic() >= deadline:
+            raise CordonError(
+                f"still there: {', '.join(map(named, left))}; the card stays cordoned, drain it again"
+            )
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,20 @@
+"""`vgpu uncordon CARD`: it gets slices again.
+
+vgpu uncordon GPU-1122334455000001
+"""
+
+import argparse
+
+from device_plugin.cli import caller, cordon
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu uncordon`."""
+    cordon.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Let the card get slices again. Raises CordonError, KubeError, EndpointError."""
+    with caller.connected(args) as client:
+        cordon.write(client, args.card, cordoned=False)
+    return 0

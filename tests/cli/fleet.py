@@ -1,0 +1,79 @@
+"""Nodes and pods on the embedded API server, as nobody runs them, and a kubeconfig for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from device_plugin.core import annotations
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.embedded.apiserver import EmbeddedApiServer
+from tests.contract.cluster import PODS, Cluster, binding, pod
+from tests.core.clusters import FAMILY, inventory
+
+ADMIN = "token-of-admin"
+USERS = {
+    ADMIN: "system:admin",
+    "token-of-allocator": "system:serviceaccount:vgpu-system:vgpu-cluster",
+    **{
+        f"token-of-{node}": f"system:serviceaccount:vgpu-system:vgpu-node@{node}"
+        for node in ("n1", "n2", "n3")
+    },
+}
+
+
+class Fleet:
+    def __init__(self, server: EmbeddedApiServer, folder: Path) -> None:
+        identities = {
+            token.removeprefix("token-of-"): {"Authorization": f"Bearer {token}"} for token in USERS
+        }
+        self._api = Cluster(server.url.removeprefix("http://"), identities)
+        self.kubeconfig = folder / "kubeconfig"
+        named = {"name": "c", "cluster": {"server": server.url}}
+        config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [named],
+            "users": [{"name": "c", "user": {"token": ADMIN}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        }  # fmt: skip
+        self.kubeconfig.write_text(json.dumps(config))
+
+    def close(self) -> None:
+        self._api.close()
+
+    def node(self, name: str, count: int = 1) -> None:
+        """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups."""
+        self._api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        cards = {"metadata": {"annotations": {annotations.CARDS: inventory(name, count).encode()}}}
+        answer = self._api.patch(f"/api/v1/nodes/{name}", cards, role=name)
+        assert answer.code == 200, answer.body
+
+    def pod(self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0) -> None:
+        """A pod that asks for `mem` units; with a `card` it holds them there, from core group 0."""
+        body = pod(
+            name, {f"{FAMILY}-mem": mem}, schedulerName="vgpu-scheduler", terminationGracePeriodSeconds=grace
+        )
+        if owner:
+            body["metadata"]["ownerReferences"] = [
+                {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
+            ]
+        made = self._api.post(PODS, body)
+        assert made.code == 201, made.body
+        if card:
+            node = card.partition("-")[0]
+            given = Slice(card, mem * 1023, tuple(range(mem * 60 // 16 + (mem * 60 % 16 > 0))))
+            grant = Grant(made.body["metadata"]["uid"], node, {"main": (given,)})
+            bind = binding(name, node, annotations={annotations.GRANT: grant.encode()})
+            answer = self._api.post(f"{PODS}/{name}/binding", bind, "allocator")
+            assert answer.code == 201, answer.body
+
+    def pods(self) -> dict[str, Any]:
+        """The pods by name."""
+        return {item["metadata"]["name"]: item for item in self._api.get(PODS).body["items"]}
+
+    def remove(self, name: str) -> None:
+        """The pod's kubelet has ended it."""
+        self._api.delete(f"{PODS}/{name}?gracePeriodSeconds=0")
+
+    def cordoned(self, node: str) -> str:
+        """The node's annotation."""
+        found = self._api.get(f"/api/v1/nodes/{node}").body["metadata"].get("annotations", {})
+        return str(found.get(annotations.CORDONED, ""))

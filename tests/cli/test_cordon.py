@@ -1,0 +1,81 @@
+"""Cards out of service and back, by a person with a kubeconfig."""
+
+import threading
+
+import pytest
+
+from device_plugin.wiring.commands import main
+from tests.cli.fleet import Fleet
+from tests.deadline import eventually
+
+
+def vgpu(fleet: Fleet, *words: str) -> int:
+    return main([*words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+def test_cards_of_one_node_are_cordoned_and_uncordoned_one_by_one(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1", 2)
+    fleet.node("n2")
+    assert vgpu(fleet, "cordon", "n1-1") == vgpu(fleet, "cordon", "n1-0") == 0
+    assert (fleet.cordoned("n1"), fleet.cordoned("n2")) == ("n1-0,n1-1", "")
+    assert vgpu(fleet, "cordon", "n1-0") == 0
+    assert vgpu(fleet, "uncordon", "n1-1") == 0
+    assert fleet.cordoned("n1") == "n1-0"
+    assert vgpu(fleet, "uncordon", "n1-0") == 0
+    assert fleet.cordoned("n1") == ""
+    assert capsys.readouterr().out.splitlines()[-1] == "n1-0 on n1 is in service"
+
+
+def test_a_card_that_no_node_has_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.node("n1")
+    assert vgpu(fleet, "cordon", "ghost") == 2
+    assert "no node has a card ghost" in capsys.readouterr().err
+
+
+def test_drain_evicts_the_pods_of_the_card_and_no_others(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1", 2)
+    fleet.pod("on-it", 8, "n1-0")
+    fleet.pod("beside", 8, "n1-1")
+    fleet.pod("nowhere", 8)
+    assert vgpu(fleet, "drain", "n1-0") == 0
+    assert set(fleet.pods()) == {"beside", "nowhere"}
+    assert fleet.cordoned("n1") == "n1-0"
+    assert capsys.readouterr().out.splitlines() == [
+        "n1-0 on n1 is cordoned", "waiting for default/on-it to end", "n1-0 is empty",
+    ]  # fmt: skip
+
+
+def test_drain_leaves_a_pod_alone_that_nobody_would_make_again(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.node("n1")
+    fleet.pod("alone", 8, "n1-0", owner="")
+    assert vgpu(fleet, "drain", "n1-0") == 2
+    assert "nobody would make default/alone again: add --force" in capsys.readouterr().err
+    assert set(fleet.pods()) == {"alone"}
+    assert vgpu(fleet, "drain", "n1-0", "--force") == 0
+    assert not fleet.pods()
+
+
+def test_drain_waits_until_the_containers_have_ended(fleet: Fleet) -> None:
+    fleet.node("n1")
+    fleet.pod("slow", 8, "n1-0", grace=30)
+    status: list[int] = []
+    drain = threading.Thread(target=lambda: status.append(vgpu(fleet, "drain", "n1-0")))
+    drain.start()
+    assert eventually(lambda: "deletionTimestamp" in fleet.pods()["slow"]["metadata"], 10)
+    assert not status
+    fleet.remove("slow")
+    drain.join(10)
+    assert status == [0]
+
+
+def test_drain_says_who_is_left_when_time_is_up(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.node("n1")
+    fleet.pod("slow", 8, "n1-0", grace=30)
+    assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
+    assert "still there: default/slow; the card stays cordoned" in capsys.readouterr().err

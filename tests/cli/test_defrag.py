@@ -1,0 +1,61 @@
+"""`vgpu defrag` plans on what the API server shows, and evicts only what it said."""
+
+import pytest
+
+from device_plugin.wiring.commands import main
+from tests.cli.fleet import Fleet
+
+
+def defrag(fleet: Fleet, *words: str) -> int:
+    return main(["defrag", *words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+@pytest.fixture
+def scattered(fleet: Fleet) -> Fleet:
+    """A small slice on each of two cards, and a pod that needs a whole one."""
+    for node, name in (("n1", "left"), ("n2", "right")):
+        fleet.node(node)
+        fleet.pod(name, 4 if name == "left" else 6, f"{node}-0")
+    fleet.pod("large", 16)
+    return fleet
+
+
+def test_it_says_which_pod_would_make_room_and_evicts_nobody(
+    scattered: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert defrag(scattered, "--max-moves", "5") == defrag(scattered, "--dry-run") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].split() == [
+        "default/left",
+        "n1",
+        "n1-0",
+        "n2",
+        "n2-0",
+        "default/large",
+        "fits",
+        "on",
+        "n1",
+    ]
+    assert said[2] == "pods moved: 1, waiting pods that fit then: 1"
+    assert set(scattered.pods()) == {"left", "right", "large"}
+
+
+def test_apply_evicts_the_pods_of_the_plan(scattered: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert defrag(scattered, "--apply") == 0
+    assert set(scattered.pods()) == {"right", "large"}
+    assert capsys.readouterr().out.splitlines()[-1] == "evicted default/left"
+
+
+@pytest.mark.parametrize("owner", ["", "DaemonSet"])
+def test_a_pod_that_would_not_come_back_elsewhere_is_not_moved(fleet: Fleet, owner: str) -> None:
+    for node, name in (("n1", "left"), ("n2", "right")):
+        fleet.node(node)
+        fleet.pod(name, 4, f"{node}-0", owner=owner)
+    fleet.pod("large", 16)
+    assert defrag(fleet, "--apply") == 0
+    assert set(fleet.pods()) == {"left", "right", "large"}
+
+
+def test_a_budget_below_one_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert defrag(fleet, "--max-moves", "0") == 2
+    assert "write --max-moves of at least 1" in capsys.readouterr().err
