@@ -69,7 +69,8 @@ class Binder:
             raise BindError("fenced", self._leader.why_not())
         grant = claimed.grant.encode()
         try:
-            self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant})
+            labels = claimed.request.standing.labels(claimed.pod)
+            self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)
         except GoneError as error:
             self._state.forget_pod(call.uid)
             raise BindError("gone", str(error)) from error
@@ -149,4 +150,5 @@ class Binder:
 def _bound(reservation: Reservation, grant: str) -> Pod:
     pod = reservation.pod
     carried = {**(pod.annotations or {}), annotations.GRANT: grant}
-    return replace(pod, node=reservation.grant.node, annotations=carried)
+    labels = {**(pod.labels or {}), **reservation.request.standing.labels(pod)}
+    return replace(pod, node=reservation.grant.node, annotations=carried, labels=labels or None)

@@ -79,6 +79,7 @@ class Explainer:
         nominated = self._state.reservations.get(pod.uid)
         if nominated is not None:
             return self._nominated(pod, nominated.grant)
+        request = self._state.in_group(pod, request)
         key = _shape(request)
         if key not in answers:
             answers[key] = self._state.would_place(request)
@@ -108,7 +109,11 @@ class Explainer:
         if state is None:
             raise AssertionError(f"the ledger named {name} a moment ago")
         cards = [self._card(name, card) for card in state.cards]
-        return {"name": name, "serving": state.serving, "cards": cards}
+        return {"name": name, "serving": state.serving, "loads": self._loads(name), "cards": cards}
+
+    def _loads(self, node: str) -> str:
+        age = self._state.measured.age(node)
+        return "from the ledger" if age is None else f"measured {age:.0f} s ago"
 
     def _card(self, node: str, state: CardState) -> dict[str, Any]:
         card = state.card
@@ -145,7 +150,10 @@ class Explainer:
 
 
 def _shape(request: PodRequest) -> tuple[object, ...]:
-    return request.containers, request.models, request.uuids, request.policy
+    return (
+        request.containers, request.models, request.uuids, request.policy, request.host, request.app_type,
+        request.standing,
+    )  # fmt: skip
 
 
 def _only(view: View, wanted: str) -> View:
@@ -168,7 +176,8 @@ def as_text(view: View) -> str:
     """A view as a person reads it."""
     lines = ["this replica leads" if view["leader"] else "this replica does not lead"]
     for node in view["nodes"]:
-        lines.append(f"{node['name']}{'' if node['serving'] else ' (its agent is not serving)'}")
+        silent = "" if node["serving"] else ", its agent is not serving"
+        lines.append(f"{node['name']} (loads: {node['loads']}{silent})")
         for card in node["cards"]:
             lines += _card_lines(card)
     lines += _section(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.loads import Load
 from device_plugin.core.pods import Node, Pod
 
 
@@ -56,8 +57,8 @@ class Api(Protocol):
     def lease(self, namespace: str, name: str) -> Lease | None:
         """The Lease, or None if nobody has made it yet."""
 
-    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind the pod of this uid, annotating it in the same write; takes at most 3 s on either side."""
+    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Bind the pod of this uid, annotating and labelling it in the same write; at most 3 s on either side."""
 
     def delete(self, pod: Pod) -> None:
         """Delete the pod of this uid."""
@@ -81,6 +82,10 @@ class Counts(Protocol):
 
     def bound(self, outcome: str) -> None:
         """A /bind ended as `outcome`."""
+
+
+ReadLoads = Callable[[str], Mapping[str, Load]]
+"""The loads of the cards of the agent at host:port, by uuid; takes a second or two. Raises OSError or ValueError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,16 @@ import logging
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 
 from device_plugin.cluster.faults import Fault, Faults
+from device_plugin.cluster.groups import Groups
+from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.pods import Known, concerns_us, later, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.wishes import Wish, Wishes
+from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
@@ -21,6 +25,7 @@ from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
 from device_plugin.core.placement.target import Target
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest, pod_request
@@ -36,22 +41,25 @@ class State:
     """Take `lock` around several calls that belong together; each call takes it too."""
 
     def __init__(
-        self, prefixes: Sequence[str], reservation_seconds: float, clock: Callable[[], float]
-    ) -> None:
+        self, prefixes: Sequence[str], reservation_seconds: float, clock: Callable[[], float],
+        scoring: Scoring = BY_DEFAULT, stale_seconds: float = 60.0,
+    ) -> None:  # fmt: skip
         self.lock = threading.RLock()
         # Notified whenever a slice becomes free or a card comes: what was refused may fit now.
         self.freed = threading.Condition(self.lock)
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
         self.hosts = Hosts()
+        self.measured = Measured(self.ledger, stale_seconds, clock)
         self.reservations = Reservations(reservation_seconds)
+        self.groups = Groups(self.ledger, self.reservations)
         self.wishes = Wishes()
         self.faults = Faults()
         self.inventories: dict[str, Inventory] = {}
         self.pods_listed = False
         self.nodes_listed = False
         self._clock = clock
-        self.placer = Placer(self.ledger, self.hosts)
+        self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.target = Target()
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
@@ -102,6 +110,7 @@ class State:
                 known = self._pods[pod.uid] = Known(pod, watched, self._clock())
                 self._learn(pod)
             known.pod = later(known.pod, pod)
+            self.groups.see(known.pod)
             known.watched |= watched
             known.since = self._clock()
             self._account(known.pod)
@@ -111,6 +120,7 @@ class State:
         with self.lock:
             known = self._pods.pop(uid, None)
             self.hosts.release(uid)
+            self.groups.forget(uid)
             if known is None and self.reservations.get(uid) is None:
                 return
             self._gone[uid] = None
@@ -197,6 +207,7 @@ class State:
             self.expire()
             before = self.reservations.get(pod.uid)
             self.release(pod.uid)
+            request = self.in_group(pod, request)
             answer = self.placer.place(request, nodes, vetted=True)
             if isinstance(answer, Refusal):
                 self._wish(Wish(pod, request, nodes), before)
@@ -272,6 +283,7 @@ class State:
     def expire(self) -> None:
         """Release the reservations that nobody came to bind."""
         with self.lock:
+            self.measured.expire()
             for uid in self.reservations.expired(self._clock()):
                 log.info("reservation expired pod=%s", uid)
                 self.release(uid)
@@ -283,6 +295,13 @@ class State:
                 if not reservation.under_way:
                     self.release(reservation.pod.uid)
             self.wishes.clear()
+
+    def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
+        """The request, with the pod's standing in its group where its placement policy looks at that."""
+        if request.policy != NODE_SCORE:
+            return request
+        with self.lock:
+            return replace(request, standing=self.groups.standing(pod))
 
     def request_of(self, pod: Pod) -> PodRequest | None:
         """What the pod asks for, or None. Raises RequestError."""

@@ -105,3 +105,12 @@ class Node:
     capacity: Mapping[str, str] | None = None
     room: Room = Room()
     cordoned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A pod of the node agent: its name, its node, and host:port of its /metrics, empty while it has none."""
+
+    pod: str
+    node: str
+    address: str = ""

@@ -6,7 +6,7 @@ For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<pr
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from device_plugin.core import annotations
@@ -75,7 +75,8 @@ class PodRequest:
     """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards.
 
     `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
-    `app_type` and `standing`, its place in its group as that is now, matter to the policy `node-score`.
+    `app_type` and `standing` matter to the policy `node-score`; where a pod stands in its group is not what it asks for,
+    and is not compared.
     """
 
     pod: str
@@ -85,7 +86,7 @@ class PodRequest:
     policy: str = ""
     host: Room = Room()
     app_type: str = ""
-    standing: Standing = ALONE
+    standing: Standing = field(default=ALONE, compare=False)
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:

@@ -6,6 +6,7 @@ A group is what its namespace's pods say it is, so that a label can only ever mo
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
@@ -26,12 +27,14 @@ class Mate:
 class Standing:
     """A pod within its group: its rank, the nodes of the others, and how many better nodes it leaves to others."""
 
-    rank: int = 0
+    rank: int | None = None
     avoid: frozenset[str] = frozenset()
     leave: int = 0
 
     def labels(self, pod: Pod) -> Mapping[str, str]:
-        """What the pod is labelled with when it is bound."""
+        """What the pod is labelled with when it is bound; nothing without a group."""
+        if self.rank is None:
+            return {}
         role = pod.label(annotations.ROLE)
         return {**({annotations.ROLE: role} if role else {}), annotations.RANK: str(self.rank)}
 
@@ -42,14 +45,12 @@ ALONE = Standing()
 def standing(pod: Pod, mates: Iterable[Mate]) -> Standing:
     """Where `pod` stands among the others as they are now.
 
-    Its rank is the number of those before it, or the first after it that nobody has.
+    Its rank is the number of those before it; where another has that rank already, the lowest that nobody has.
     """
     mates = list(mates)
     before = [mate for mate in mates if _order(mate.pod) < _order(pod)]
     taken = {mate.rank for mate in mates}
-    rank = len(before)
-    while rank in taken:
-        rank += 1
+    rank = len(before) if len(before) not in taken else next(n for n in count() if n not in taken)
     avoid = frozenset(mate.node for mate in mates if mate.node is not None)
     return Standing(rank, avoid, sum(1 for mate in before if mate.node is None))
 

@@ -16,6 +16,7 @@ SLICE = ("node", "card", "namespace", "pod", "container")
 _METRICS = (
     ("vgpu_card_memory_bytes", "Memory of the card.", CARD),
     ("vgpu_card_memory_used_bytes", "Memory in use on the card, as its driver says.", CARD),
+    ("vgpu_card_busy_ratio", "Share of its time that the card was busy lately, as its driver says.", CARD),
     ("vgpu_card_core_groups", "Core groups of the card.", CARD),
     ("vgpu_card_healthy", "1 if the card is healthy, 0 if not.", CARD),
     ("vgpu_slice_memory_limit_bytes", "Memory that the container may allocate on the card.", SLICE),
@@ -48,11 +49,13 @@ class Meter:
         records: Records,
         cards: Callable[[], Mapping[str, LocalCard]],
         used_bytes: Callable[[FoundCard], int | None],
+        busy_ratio: Callable[[FoundCard], float | None],
     ) -> None:
         self._node = node
         self._records = records
         self._cards = cards
         self._used_bytes = used_bytes
+        self._busy_ratio = busy_ratio
 
     def __call__(self) -> Iterator[Reading]:
         """All gauges as they stand now."""
@@ -76,6 +79,9 @@ class Meter:
         used = self._used_bytes(local.found)
         if used is not None:
             yield "vgpu_card_memory_used_bytes", labels, used
+        busy = self._busy_ratio(local.found)
+        if busy is not None:
+            yield "vgpu_card_busy_ratio", labels, busy
 
     def _slices(self, record: Record) -> Iterator[Sample]:
         usage = self._usage(record)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from device_plugin.adapters import extender, http
+from device_plugin.adapters import agents, extender, http
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
@@ -28,9 +28,10 @@ from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt import Preemption
 from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.state import State
+from device_plugin.cluster.survey import Pace, Survey
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.upkeep import Upkeep
-from device_plugin.core.pods import Node, Pod
+from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cluster_api import ClusterApi
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
 REFIT_PAUSE_SECONDS = 0.002
+AGENTS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
 
@@ -57,7 +59,10 @@ class Service:
         registry = CollectorRegistry()
         counts = ClusterMetrics(registry)
         api = ClusterApi(self._client)
-        state = self._state = State(settings.prefixes, settings.reservation_seconds, clock)
+        scored = settings.node_score
+        state = self._state = State(
+            settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
+        )
         leader = Leader(settings.pod_name, clock)
         explainer = Explainer(state, leader, settings.scheduler_name)
         Gauges(Measures(state, leader, explainer), registry)
@@ -67,12 +72,20 @@ class Service:
             api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, clock), clock
         )
         self._refit = Refit(state, fitting.tables, clock, lambda: stop.wait(REFIT_PAUSE_SECONDS))
+        pace = Pace(scored.ask_seconds, scored.asks_per_second)
+        self._survey = Survey(state, leader, agents.read_loads, pace, clock)
         self._health = Health(state, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind)
         self._extender = Extender(Filter(state, leader, counts, clock), binder, explainer, calls).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, exposition(registry))
         self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
         self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
+        self._agents: ListWatch[Agent] = ListWatch(
+            self._client,
+            f"/api/v1/namespaces/{scored.agent_namespace}/pods",
+            {"labelSelector": AGENTS},
+            decode.agent,
+        )
         self._threads = Threads(stop)
 
     def run(self) -> int:
@@ -87,6 +100,10 @@ class Service:
             self._threads.spawn(
                 "nodes", lambda: self._nodes.run(self._state.sync_nodes, self._on_node, self._stop)
             )
+            self._threads.spawn(
+                "agents", lambda: self._agents.run(self._survey.sync, self._on_agent, self._stop)
+            )
+            self._threads.spawn("survey", self._ask_agents)
             self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
             self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
             self._threads.spawn("refit", self._learn)
@@ -120,6 +137,12 @@ class Service:
         else:
             self._state.see_node(node)
 
+    def _on_agent(self, change: Change, agent: Agent) -> None:
+        if change is Change.DELETED:
+            self._survey.forget(agent.pod)
+        else:
+            self._survey.see(agent)
+
     def _turn(self, name: str, step: Callable[[], None]) -> None:
         while not self._stop.is_set():
             self._health.beat(name)
@@ -131,10 +154,17 @@ class Service:
         while not self._stop.wait(TURN_SECONDS):
             self._refit.step()
 
+    def _ask_agents(self) -> None:
+        # No heartbeat: where it hangs, loads become stale, and the ledger tells.
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = self._survey.step()
+
     def _join(self) -> None:
         self._stop.set()
         self._pods.interrupt()
         self._nodes.interrupt()
+        self._agents.interrupt()
         self._threads.join()
 
 

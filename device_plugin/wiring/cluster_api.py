@@ -41,10 +41,10 @@ class ClusterApi:
         except GoneError:
             return None
 
-    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind the pod of this uid, annotating it in the same write."""
+    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Bind the pod of this uid, annotating and labelling it in the same write."""
         with _translated():
-            self._client.bind(pod.namespace, pod.name, pod.uid, node, annotations)
+            self._client.bind(pod.namespace, pod.name, pod.uid, node, annotations, labels)
 
     def delete(self, pod: Pod) -> None:
         """Delete the pod of this uid. Raises GoneError if it is another one's by now."""

@@ -13,6 +13,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -20,6 +21,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from device_plugin.core.app_types import DEFAULT_WEIGHTS, TYPES, Scoring, Weights
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring import settings_checks as checks
@@ -69,6 +71,42 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     kube: KubeSettings = KubeSettings()
 
 
+class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """The placement policy `node-score`: weights by application type, and where the loads of cards come from."""
+
+    gpu: Annotated[
+        dict[str, float],
+        Meta(description="weights of app-type gpu", examples=[asdict(DEFAULT_WEIGHTS["gpu"])]),
+    ] = msgspec.field(default_factory=lambda: asdict(DEFAULT_WEIGHTS["gpu"]))
+    cpu: Annotated[
+        dict[str, float],
+        Meta(description="weights of app-type cpu", examples=[asdict(DEFAULT_WEIGHTS["cpu"])]),
+    ] = msgspec.field(default_factory=lambda: asdict(DEFAULT_WEIGHTS["cpu"]))
+    memory: Annotated[
+        dict[str, float],
+        Meta(description="weights of app-type memory", examples=[asdict(DEFAULT_WEIGHTS["memory"])]),
+    ] = msgspec.field(default_factory=lambda: asdict(DEFAULT_WEIGHTS["memory"]))
+    most_memory: Annotated[
+        float, Meta(description="a card with a greater share of its memory in use is not free", gt=0, le=1)
+    ] = 0.9
+    most_load: Annotated[
+        float, Meta(description="a card that is busy a greater share of its time is not free", gt=0, le=1)
+    ] = 0.9
+    agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
+    ask_seconds: Annotated[
+        float, Meta(description="agents are asked for their cards' loads so often", gt=0)
+    ] = 15.0
+    asks_per_second: Annotated[float, Meta(description="of all agents, at most", gt=0)] = 50.0
+    stale_seconds: Annotated[
+        float, Meta(description="loads that are older are forgotten, and the ledger tells", gt=0)
+    ] = 60.0
+
+    def scoring(self) -> Scoring:
+        """The same in the words of the core. Raises TypeError for weights that the checks refuse."""
+        weights = {name: Weights(**getattr(self, name)) for name in TYPES}
+        return Scoring(weights, self.most_memory, self.most_load)
+
+
 class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Settings of `vgpu cluster`. The replica leads while the Lease's holder is a process of `pod_name`."""
 
@@ -86,6 +124,7 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     )
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9402"
     reservation_seconds: Annotated[float, Meta(description="an unbound reservation ends then", gt=0)] = 60.0
+    node_score: NodeScoreSettings = msgspec.field(default_factory=NodeScoreSettings)
     kube: KubeSettings = KubeSettings()
 
 

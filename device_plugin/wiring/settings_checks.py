@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from device_plugin.core.app_types import DEFAULT_WEIGHTS, TYPES, Weights, problem
+
 if TYPE_CHECKING:
-    from device_plugin.wiring.settings import ClusterSettings, NodeSettings
+    from device_plugin.wiring.settings import ClusterSettings, NodeScoreSettings, NodeSettings
 
 MOST_PORT = 65535
 # domain/name, as Kubernetes has the names of extended resources.
@@ -31,11 +33,26 @@ def cluster(settings: "ClusterSettings") -> Iterator[str]:
     yield from _address("extenderListen", settings.extender_listen)
     yield from _address("httpListen", settings.http_listen)
     yield from _server(settings.kube.server)
+    yield from _node_score(settings.node_score)
     host, _, port = settings.extender_listen.rpartition(":")
     if not _loopback(host.strip("[]")):
         yield (
             f"extenderListen: {settings.extender_listen} is no loopback address, and whoever reaches it binds pods:"
             f" write 127.0.0.1:{port}"
+        )
+
+
+def _node_score(settings: "NodeScoreSettings") -> Iterator[str]:
+    for name in TYPES:
+        given = getattr(settings, name)
+        if set(given) != set(Weights.__slots__):
+            yield f"nodeScore.{name}: write all of {', '.join(Weights.__slots__)}, such as {DEFAULT_WEIGHTS[name]}"
+        elif broken := problem(name, Weights(**given)):
+            yield f"nodeScore.{name}: {broken}: write, for instance, {DEFAULT_WEIGHTS[name]}"
+    if settings.stale_seconds < settings.ask_seconds:
+        yield (
+            f"nodeScore.staleSeconds: {settings.stale_seconds:g} is less than askSeconds, and loads would be forgotten"
+            f" before they are asked for again: write {2 * settings.ask_seconds:g} or more"
         )
 
 

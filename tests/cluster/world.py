@@ -79,14 +79,16 @@ class FakeApi:
         self._reach()
         return self.held
 
-    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
         self.written.append(("bind", pod.name))
         if self.on_bind is not None:
             self.on_bind(pod, node, annotations)
         else:
-            self.land(pod, node, annotations)
+            self.land(pod, node, annotations, labels)
 
-    def land(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+    def land(
+        self, pod: Pod, node: str, annotations: Mapping[str, str], labels: Mapping[str, str] | None = None
+    ) -> None:
         """The Binding happens."""
         found = self.by_name.get((pod.namespace, pod.name))
         if found is None:
@@ -94,7 +96,8 @@ class FakeApi:
         if found.uid != pod.uid or found.node:
             raise UnknownError("conflict")
         carried = {**(found.annotations or {}), **annotations}
-        self.put(replace(found, node=node, annotations=carried, bound=self.time()))
+        labelled = {**(found.labels or {}), **(labels or {})} or None
+        self.put(replace(found, node=node, annotations=carried, labels=labelled, bound=self.time()))
 
     def delete(self, pod: Pod) -> None:
         self.written.append(("delete", pod.name))

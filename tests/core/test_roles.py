@@ -42,6 +42,8 @@ def test_a_rank_that_another_has_is_not_given_again() -> None:
     assert first.rank == 0
     late = standing(member("a", "a"), [Mate(member("b", "b"), "n1", first.rank)])
     assert late.rank == 1
+    replacement = [Mate(member(name, "b"), name, rank) for name, rank in (("a", 0), ("c", 2))]
+    assert standing(member("z", "b"), replacement).rank == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -55,7 +57,7 @@ def test_in_whatever_order_pods_are_placed_each_has_a_rank_of_its_own(seed: int)
         found = standing(pod, [placed.get(mate.name, Mate(mate)) for mate in known])
         assert found.avoid == {mate.node for mate in placed.values()}
         placed[pod.name] = Mate(pod, f"n{turn}", found.rank)
-    assert len({mate.rank for mate in placed.values()}) == len(pods), f"seed {seed}"
+    assert {mate.rank for mate in placed.values()} == set(range(len(pods))), f"seed {seed}"
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def parts(tmp_path: Path) -> Parts:
     return made
 
 
-def samples(parts: Parts) -> dict[tuple[str, ...], float]:
-    meter = Meter("n1", parts.records, parts.inventory, lambda _: None)
+def samples(parts: Parts, busy: float | None = None) -> dict[tuple[str, ...], float]:
+    meter = Meter("n1", parts.records, parts.inventory, lambda _: None, lambda _: busy)
     return {(r.name, *labels): value for r in meter() for labels, value in r.samples}
 
 
@@ -36,6 +36,12 @@ def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
     assert found[(USED, *labels)] == 0
     assert found[("vgpu_card_memory_bytes", "n1", parts.uuids[1])] == 16368 << 20
     assert "vgpu_card_memory_used_bytes" not in {name for name, *_ in found}, "the driver says nothing"
+
+
+def test_how_busy_a_card_is_is_told_where_its_driver_says(parts: Parts) -> None:
+    key = ("vgpu_card_busy_ratio", "n1", parts.uuids[0])
+    assert samples(parts, 0.25)[key] == 0.25
+    assert key not in samples(parts)
 
 
 @pytest.mark.parametrize(

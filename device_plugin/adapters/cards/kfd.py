@@ -51,6 +51,13 @@ class KfdCards:
         except (BrokenFileError, ValueError):
             return None
 
+    def busy_ratio(self, card: FoundCard) -> float | None:
+        """`gpu_busy_percent` of the card, which amdgpu averages over a moment; None from other drivers."""
+        try:
+            return min(int(_text(self._pci(card.pci) / "gpu_busy_percent")), 100) / 100
+        except (BrokenFileError, ValueError):
+            return None
+
     def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
         """What all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
 

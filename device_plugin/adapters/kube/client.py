@@ -72,12 +72,19 @@ class KubeClient:
         """Set annotations of a node; None takes one away."""
         self._request("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": dict(values)}}, MERGE)
 
-    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind the pod of this uid to a node; the API server copies the annotations to it in the same write."""
+    def bind(
+        self, namespace: str, name: str, uid: str, node: str,
+        annotations: Mapping[str, str], labels: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        """Bind the pod of this uid to a node; the API server copies annotations and labels to it in the same write.
+
+        Labels only from Kubernetes 1.35 on (KEP-4742).
+        """
+        kept = {"annotations": dict(annotations)} | ({"labels": dict(labels)} if labels else {})
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, **kept},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         # The server gives up when we do: a pod that is still unbound some seconds later stays unbound.

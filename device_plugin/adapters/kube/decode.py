@@ -11,7 +11,7 @@ import msgspec
 from device_plugin.adapters.kube import room
 from device_plugin.core import annotations
 from device_plugin.core.hosts import Room
-from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
 
 Object = TypeVar("Object")
 Text = bytes | msgspec.Raw
@@ -93,6 +93,31 @@ class _Node(_Struct):
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
+class _Port(_Struct):
+    container_port: int
+    name: str = ""
+
+
+class _AgentContainer(_Struct):
+    ports: list[_Port] | None = None
+
+
+class _AgentSpec(_Struct):
+    containers: list[_AgentContainer]
+    node_name: str | None = None
+
+
+class _AgentStatus(_Struct):
+    phase: str = ""
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+
+
+class _AgentPod(_Struct):
+    metadata: _Meta
+    spec: _AgentSpec
+    status: _AgentStatus = msgspec.field(default_factory=_AgentStatus)
+
+
 class _LeaseSpec(_Struct):
     holder_identity: str | None = None
     renew_time: str | None = None
@@ -143,6 +168,7 @@ def _decoder(kind: type[Object]) -> Callable[[Text], Object]:
 
 
 _read_pod, _read_node, _read_lease = _decoder(_Pod), _decoder(_Node), _decoder(_Lease)
+_read_agent = _decoder(_AgentPod)
 _read_list, _read_event, _read_status = _decoder(_List), _decoder(_Event), _decoder(_Status)
 _read_versioned = _decoder(_Versioned)
 
@@ -188,6 +214,17 @@ def node(text: Text) -> Node:
         room=room.offered(raw.status.allocatable or {}),
         cordoned=kept.get(annotations.CORDONED, ""),
     )
+
+
+def agent(text: Text) -> Agent:
+    """A v1 Pod of the node agent; it can be asked at its port `http` while it runs. Raises DecodeError."""
+    raw = _read_agent(text)
+    ports = [port for container in raw.spec.containers for port in container.ports or ()]
+    port = next((port.container_port for port in ports if port.name == "http"), 0)
+    address = raw.status.pod_ip if raw.status.phase == "Running" and port else None
+    if address and ":" in address:
+        address = f"[{address}]"
+    return Agent(raw.metadata.name, raw.spec.node_name or "", f"{address}:{port}" if address else "")
 
 
 def lease(text: bytes) -> tuple[str, str]:

@@ -25,6 +25,7 @@ SWITCH_SECONDS = 0.0005
 _POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding)?")
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
 _CONFLICT = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}'
+_NO_AGENTS = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
 _CREATED = b'{"kind":"Status","apiVersion":"v1","status":"Success","code":201}'
 _EXPIRED = b'{"type":"ERROR","object":{"reason":"Expired","code":410}}\n'
 
@@ -74,6 +75,11 @@ class _Routes(KeptConnection):
                 self.until_closed()
             case "GET", "/api/v1/nodes":
                 self.send(200, self.server.nodes)
+            case "GET", "/api/v1/namespaces/vgpu-system/pods" if "watch" in words:
+                self.begin()
+                self.until_closed()
+            case "GET", "/api/v1/namespaces/vgpu-system/pods":
+                self.send(200, _NO_AGENTS)
             case "GET", _ if path.startswith("/apis/coordination.k8s.io/"):
                 self._lease()
             case _:

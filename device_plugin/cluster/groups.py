@@ -1,0 +1,68 @@
+"""Groups: pods with one `vgpu.io/group` label, in one namespace."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.core import annotations
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.pods import Pod
+from device_plugin.core.roles import ALONE, Mate, Standing, rank_of, standing
+
+Key = tuple[str, str]
+"""Namespace and label."""
+
+
+class Groups:
+    """The members of every group, as they were last seen. Callers hold the lock of the state."""
+
+    def __init__(self, ledger: Ledger, reservations: Reservations) -> None:
+        self._ledger = ledger
+        self._reservations = reservations
+        self._members: dict[Key, dict[str, Pod]] = defaultdict(dict)
+        self._of: dict[str, Key] = {}
+
+    def see(self, pod: Pod) -> None:
+        """There is news of a pod; its label may be another than before."""
+        name = pod.label(annotations.GROUP)
+        key = (pod.namespace, name) if name else None
+        if self._of.get(pod.uid) != key:
+            self.forget(pod.uid)
+        if key is not None:
+            self._of[pod.uid] = key
+            self._members[key][pod.uid] = pod
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or in no group any more."""
+        key = self._of.pop(uid, None)
+        if key is not None:
+            del self._members[key][uid]
+            if not self._members[key]:
+                del self._members[key]
+
+    def members(self, key: Key) -> Iterator[Pod]:
+        """All members of a group; ended ones too, while they exist."""
+        return iter(self._members.get(key, {}).values())
+
+    def others(self, pod: Pod) -> Iterator[Pod]:
+        """The other members of the pod's group; ended ones too, while they exist."""
+        key = (pod.namespace, pod.label(annotations.GROUP))
+        return (mate for uid, mate in self._members.get(key, {}).items() if uid != pod.uid)
+
+    def standing(self, pod: Pod) -> Standing:
+        """Where the pod stands among the others that ask for the same policy; ALONE without a group."""
+        if not pod.label(annotations.GROUP):
+            return ALONE
+        policy = pod.annotation(annotations.POLICY)
+        alike = (mate for mate in self.others(pod) if mate.annotation(annotations.POLICY) == policy)
+        return standing(pod, [found for mate in alike if (found := self._mate(mate)) is not None])
+
+    def _mate(self, pod: Pod) -> Mate | None:
+        """The pod as its mates look at it; None once it needs no node."""
+        grant, reservation = self._ledger.grant(pod.uid), self._reservations.get(pod.uid)
+        node = pod.node or (grant.node if grant is not None else "")
+        if pod.ended or (pod.deleting and not node):
+            return None
+        if not node:
+            return Mate(pod)
+        return Mate(pod, node, reservation.request.standing.rank if reservation is not None else rank_of(pod))

@@ -1,0 +1,152 @@
+"""Loads from an agent's /metrics: a real one, and others that are slow, large or talk nonsense."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from device_plugin.adapters import agents, http
+from device_plugin.adapters.agents import read_loads
+from device_plugin.adapters.metrics import Gauges, exposition
+from device_plugin.adapters.probes import probes
+from device_plugin.core.loads import Load
+from device_plugin.node.meter import CARD, SLICE, Reading
+
+GIB = 1 << 30
+# More than the deadline, for a machine that does other things beside.
+PATIENCE = agents.SECONDS + 3.0
+
+
+def readings() -> list[Reading]:
+    def cards(name: str, **values: float) -> Reading:
+        return Reading(name, "", CARD, [(("n1", f"GPU-{key}"), value) for key, value in values.items()])
+
+    used = [(("n1", "GPU-a", "default", 'a"b}', "main"), GIB)]
+    return [
+        cards("vgpu_card_memory_bytes", a=16 * GIB, b=16 * GIB, c=16 * GIB, d=0),
+        cards("vgpu_card_memory_used_bytes", a=4 * GIB, b=20 * GIB, d=GIB),
+        cards("vgpu_card_busy_ratio", a=0.25),
+        Reading("vgpu_slice_memory_used_bytes", "", SLICE, used),
+    ]
+
+
+def test_what_a_real_agent_exports_is_read() -> None:
+    registry = CollectorRegistry()
+    Gauges(readings, registry)
+    app = probes(lambda: "", lambda: "", exposition(registry))
+    with http.serve(app, "127.0.0.1", 0, silence=http.STRANGERS_SECONDS) as server:
+        found = read_loads(f"127.0.0.1:{server.port}")
+    assert found == {"GPU-a": Load(0.25, 0.25), "GPU-b": Load(1.0)}, "c does not say, d has no memory"
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server of one connection; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                with suppress(OSError):  # the client leaves when it has had enough
+                    answer(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def silent(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+def dripping(connection: socket.socket) -> None:
+    """A byte now and then, so that no single wait is long."""
+    connection.settimeout(0.05)
+    for byte in b"HTTP/1.0 200 OK\r\nX: " + b"x" * 1000:
+        connection.sendall(bytes([byte]))
+        try:
+            if not connection.recv(1):
+                return
+        except TimeoutError:
+            continue
+
+
+@pytest.mark.parametrize("answer", [silent, dripping])
+def test_a_slow_agent_ends_at_the_deadline(answer: Callable[[socket.socket], None]) -> None:
+    with answering(answer) as address:
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError):
+            read_loads(address)
+        assert time.monotonic() - begin < PATIENCE
+
+
+def endless(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+    while True:
+        connection.sendall(b"#" * (1 << 16))
+
+
+def test_an_endless_answer_is_cut_off() -> None:
+    with answering(endless) as address, pytest.raises(ValueError, match="longer than 1048576 bytes"):
+        read_loads(address)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"", "the answer begins"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer begins"),
+        (b"HTTP/1.0 503 Service Unavailable\r\n\r\nno", "503 Service Unavailable"),
+        (b'HTTP/1.0 200 OK\r\n\r\nvgpu_card_memory_bytes{card="a"} 1e\n', "could not convert"),
+    ],
+)
+def test_what_is_no_answer_is_said(answer: bytes, says: str) -> None:
+    with (
+        answering(lambda connection: connection.sendall(answer)) as address,
+        pytest.raises(ValueError, match=says),
+    ):
+        read_loads(address)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vgpu_card_memory_used_bytes{" + 'card="x",' * 100_000,
+        "vgpu_card_memory_used_bytes{" + 'card="' * 150_000,
+        'vgpu_card_memory_used_bytes{card="' + "x" * 1_000_000,
+        'vgpu_card_busy_ratio{card="a"} ' + "9" * 1_000_000,
+        'vgpu_card_memory_bytes{card="a"} 1e999\nvgpu_card_memory_used_bytes{card="a"} 1e999\n',
+    ],
+)
+def test_a_hostile_text_costs_little_and_gives_nothing_wrong(line: str) -> None:
+    text = f"HTTP/1.0 200 OK\r\n\r\n{line}".encode()[: agents.MOST_BYTES]
+    with answering(lambda connection: connection.sendall(text)) as address:
+        begin = time.process_time()
+        found = read_loads(address)
+        assert time.process_time() - begin < 1.0
+    assert all(0 <= load.memory <= 1 for load in found.values())
+
+
+def test_of_more_cards_than_a_node_can_have_the_first_are_read() -> None:
+    lines = "".join(
+        f'vgpu_card_memory_bytes{{card="{i}"}} 4\nvgpu_card_memory_used_bytes{{card="{i}"}} 1\n'
+        for i in range(500)
+    )
+    with answering(
+        lambda connection: connection.sendall(f"HTTP/1.0 200 OK\r\n\r\n{lines}".encode())
+    ) as address:
+        assert set(read_loads(address)) == {str(i) for i in range(64)}
+
+
+def test_nobody_there_is_an_oserror() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(OSError):  # noqa: PT011 - refused, whichever way the kernel says it
+        read_loads(address)

@@ -1,0 +1,118 @@
+"""Pods of one group with node-score: a node for each, the best to the first role, and role and rank as labels."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from tests.cluster.world import Replica, World, pod
+from tests.core.clusters import inventory
+
+SCORED = {"vgpu.io/policy": "node-score"}
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """Four nodes of 1, 2, 3 and 4 free cards of four: n4 is the best, n1 the worst."""
+    for name in ("n1", "n2", "n3", "n4"):
+        world.node(name, inventory(name, 4))
+    world.one.state.sync_nodes(world.api.nodes())
+    for name, taken in (("n1", 3), ("n2", 2), ("n3", 1)):
+        for i in range(taken):
+            selected = {"vgpu.io/card-uuid": f"{name}-{i}"}
+            made = world.pod(f"on-{name}-{i}", 12, 30, annotations=selected)
+            assert world.one.bind(made, world.one.ask(made, name)) == ""
+    return world
+
+
+def member(world: World, name: str, role: str, group: str = "train", **more: object) -> Pod:
+    labels = {"vgpu.io/group": group, "vgpu.io/role": role}
+    return world.pod(name, 2, 4, annotations=SCORED, labels=labels, **more)
+
+
+def labels_of(world: World, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    found = {}
+    for name in names:
+        labels = world.api.by_name["default", name].labels or {}
+        found[name] = {key.removeprefix("vgpu.io/"): value for key, value in labels.items()}
+    return found
+
+
+def test_the_best_nodes_go_to_the_first_roles_in_whatever_order_they_ask(
+    world: World, one: Replica, rng: random.Random
+) -> None:
+    roles = {"chief": "chief", "w10": "worker-10", "w2": "worker-2"}
+    pods = [member(world, name, role) for name, role in roles.items()]
+    for made in rng.sample(pods, len(pods)):
+        assert one.bind(made, one.ask(made)) == ""
+    nodes = {name: world.api.by_name["default", name].node for name in roles}
+    assert nodes == {"chief": "n4", "w2": "n3", "w10": "n2"}
+    assert labels_of(world, roles) == {
+        "chief": {"group": "train", "role": "chief", "rank": "0"},
+        "w2": {"group": "train", "role": "worker-2", "rank": "1"},
+        "w10": {"group": "train", "role": "worker-10", "rank": "2"},
+    }
+
+
+def test_reservations_count_before_they_are_bound(world: World, one: Replica) -> None:
+    first, second = member(world, "a", "a"), member(world, "b", "b")
+    assert (one.ask(second), one.ask(first), one.ask(second)) == ("n3", "n4", "n3")
+
+
+def test_without_a_node_of_its_own_a_pod_waits_and_is_told_why(world: World, one: Replica) -> None:
+    pods = [member(world, f"p{i}", f"r{i}") for i in range(5)]
+    for made in pods[:4]:
+        assert one.bind(made, one.ask(made)) == ""
+    assert one.ask(pods[4]) == ""
+    (waiting,) = one.explainer.waiting()
+    assert (waiting.pod, waiting.reason) == ("p4", Reason.APART.value)
+    assert "on nodes of other pods of its group" in waiting.text
+    world.api.remove(world.api.by_name["default", "p2"])
+    assert one.ask(pods[4]) == "n2"
+
+
+def test_a_replacement_gets_the_rank_that_is_free(world: World, one: Replica) -> None:
+    for name in ("a", "b", "c"):
+        made = member(world, name, "worker")
+        assert one.bind(made, one.ask(made)) == ""
+    assert [labels_of(world, "abc")[name]["rank"] for name in "abc"] == ["0", "1", "2"]
+    world.api.remove(world.api.by_name["default", "b"])
+    late = member(world, "d", "worker")
+    assert one.bind(late, one.ask(late)) == ""
+    assert labels_of(world, ["d"])["d"]["rank"] == "1"
+
+
+def test_groups_are_of_one_namespace_and_one_policy(world: World, one: Replica) -> None:
+    alone = world.pod("alone", 2, 4, annotations=SCORED)
+    packed = world.pod(
+        "packed", 2, 4, labels={"vgpu.io/group": "train"}, annotations={"vgpu.io/policy": "spread"}
+    )
+    mine = member(world, "mine", "r")
+    theirs = pod("theirs", 2, 4, annotations=SCORED, labels={"vgpu.io/group": "train"}, uid="other")
+    for made in (alone, packed, mine):
+        assert one.ask(made) == "n4", made.name
+        one.state.release(made.uid)
+    assert one.bind(mine, one.ask(mine)) == ""
+    assert one.ask(world.api.put(theirs)) == "n3"
+    other = pod("stranger", 2, 4, annotations=SCORED, labels={"vgpu.io/group": "train"})
+    assert one.ask(world.api.put(replace(other, namespace="team-b", uid="b"))) == "n4"
+    assert "rank" not in labels_of(world, ["alone"])["alone"]
+
+
+def test_a_forged_rank_moves_only_ranks_of_its_own_group(world: World, one: Replica) -> None:
+    forged = {"vgpu.io/group": "train", "vgpu.io/rank": "7"}
+    made = world.pod("forged", 2, 4, annotations=SCORED, labels=forged)
+    assert one.bind(made, one.ask(made)) == ""
+    assert labels_of(world, ["forged"])["forged"]["rank"] == "0", "the allocator's own word counts"
+
+
+def test_a_pod_that_leaves_its_group_counts_no_more(world: World, one: Replica) -> None:
+    first = member(world, "a", "a")
+    assert one.bind(first, one.ask(first)) == ""
+    left = world.api.by_name["default", "a"]
+    world.api.put(replace(left, labels=None))
+    second = member(world, "b", "b")
+    assert one.ask(second) == "n4"
