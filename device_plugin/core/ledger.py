@@ -68,6 +68,8 @@ class Ledger:
         self._inventories: dict[str, Inventory] = {}
         self._grants: dict[str, Grant] = {}
         self._held: dict[CardKey, dict[str, tuple[Slice, ...]]] = {}
+        # What is left of cards, until somebody takes or gives back.
+        self._states: dict[CardKey, CardState] = {}
         self._changes = Changes()
         self._undo: list[Grant | str] = []
         self._checkpoints = 0
@@ -96,12 +98,16 @@ class Ledger:
     def set_node(self, name: str, inventory: Inventory) -> None:
         """Take a node's inventory; does nothing if it is the same as before."""
         if self._inventories.get(name) != inventory:
+            self.drop_node(name)
             self._inventories[name] = inventory
             self._changes.touch(name)
 
     def drop_node(self, name: str) -> None:
         """Forget a node's inventory; grants on it stay held."""
-        if self._inventories.pop(name, None) is not None:
+        dropped = self._inventories.pop(name, None)
+        if dropped is not None:
+            for card in dropped.cards:
+                self._states.pop((name, card.uuid), None)
             self._changes.touch(name)
 
     def nodes(self) -> tuple[str, ...]:
@@ -188,6 +194,7 @@ class Ledger:
         for s in grant.slices():
             held = self._held.setdefault((grant.node, s.card), {})
             held[grant.pod] = (*held.get(grant.pod, ()), s)
+            self._states.pop((grant.node, s.card), None)
         self._changes.touch(grant.node)
 
     def _take_off(self, grant: Grant) -> None:
@@ -195,11 +202,18 @@ class Ledger:
         for uuid in {s.card for s in grant.slices()}:
             held = self._held[(grant.node, uuid)]
             del held[grant.pod]
+            self._states.pop((grant.node, uuid), None)
             if not held:
                 del self._held[(grant.node, uuid)]
         self._changes.touch(grant.node)
 
     def _state(self, node: str, card: Card) -> CardState:
+        known = self._states.get((node, card.uuid))
+        if known is None:
+            known = self._states[node, card.uuid] = self._counted(node, card)
+        return known
+
+    def _counted(self, node: str, card: Card) -> CardState:
         slices = [s for held in self._held.get((node, card.uuid), {}).values() for s in held]
         taken = 0
         for s in slices:
@@ -212,18 +226,22 @@ class Ledger:
         )
 
     def _clashes(self, grant: Grant, uuid: str) -> Iterator[Conflict]:
-        others = {pod: held for pod, held in self.holders(grant.node, uuid).items() if pod != grant.pod}
+        held = self._held.get((grant.node, uuid), {})
+        others = sorted((pod, slices) for pod, slices in held.items() if pod != grant.pod)
+        if not others:
+            return
         own = [s for s in grant.slices() if s.card == uuid]
         card = self._card(grant.node, uuid)
-        mine = core_mask(core for s in own for core in s.cores)
-        mib = sum(s.mem_mib for s in own) + sum(s.mem_mib for held in others.values() for s in held)
-        count = len(own) + sum(len(held) for held in others.values())
-        for pod, held in sorted(others.items()):
-            if mine & core_mask(core for s in held for core in s.cores):
+        mine = {core for s in own for core in s.cores}
+        together = own + [s for _, slices in others for s in slices]
+        full = card is not None and sum(s.mem_mib for s in together) > card.mem_mib
+        many = card is not None and len(together) > card.max_slices
+        for pod, slices in others:
+            if not all(mine.isdisjoint(s.cores) for s in slices):
                 yield Conflict(grant.node, uuid, grant.pod, pod, Clash.CORES)
-            elif card is not None and mib > card.mem_mib:
+            elif full:
                 yield Conflict(grant.node, uuid, grant.pod, pod, Clash.MEMORY)
-            elif card is not None and count > card.max_slices:
+            elif many:
                 yield Conflict(grant.node, uuid, grant.pod, pod, Clash.SLICES)
 
     def _card(self, node: str, uuid: str) -> Card | None:
