@@ -106,7 +106,7 @@ def test_explain_shows_who_holds_what_and_who_waits(world: World, one: Replica, 
     (waiting,) = view["waiting"]
     assert (waiting["pod"], waiting["reason"]) == ("waits", "too-large")
     text = call("GET", "/explain")[1]
-    assert text.startswith("this replica leads\nn1\n")
+    assert text.startswith("this replica leads\nn1 (loads: from the ledger)\n")
     assert "default/reserved main: 8184 MiB" in text
     assert "default/waits: " in text
 

@@ -11,8 +11,9 @@ NOTE = "example.com/note"
 def test_node_annotations_and_labels_appear_in_one_write(
     cluster: Cluster, name: str, pending: str, route: str
 ) -> None:
+    cluster.patch(pending, {"metadata": {"labels": {"example.com/kept": "b", NOTE: "before"}}})
     version = cluster.get(pending).version
-    body = binding(name, "no-node", annotations={NOTE: "a"})
+    body = binding(name, "no-node", annotations={NOTE: "a"}, labels={NOTE: "c"})
     where = f"{pending}/binding" if route == "binding" else "/api/v1/namespaces/default/bindings"
     with cluster.watch(PODS, resourceVersion=version, fieldSelector=f"metadata.name={name}") as watch:
         answer = cluster.post(where, body, "allocator")
@@ -21,6 +22,10 @@ def test_node_annotations_and_labels_appear_in_one_write(
     assert kind == "MODIFIED"
     assert seen["spec"]["nodeName"] == "no-node"
     assert seen["metadata"]["annotations"][NOTE] == "a"
+    labels = {
+        key: value for key, value in seen["metadata"]["labels"].items() if key.startswith("example.com/")
+    }
+    assert labels == {"example.com/kept": "b", NOTE: "c"}, "the Binding's take the place of the pod's"
     scheduled = [item for item in seen["status"]["conditions"] if item["type"] == "PodScheduled"]
     assert [item["status"] for item in scheduled] == ["True"]
 

@@ -1,5 +1,6 @@
 """The cluster service as a process would run it, against the API server stand-in."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -7,13 +8,23 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from wsgiref.types import WSGIApplication
 
 import pytest
 import urllib3
+from prometheus_client import CollectorRegistry, Gauge
 
+from device_plugin.adapters import http
+from device_plugin.adapters.kube.client import MERGE, KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.metrics import exposition
+from device_plugin.adapters.probes import probes
 from device_plugin.embedded.apiserver import EmbeddedApiServer
+from device_plugin.embedded.cluster import AGENT_USER
 from device_plugin.wiring import cluster
 from device_plugin.wiring.settings import ClusterSettings, KubeSettings, SettingsError
+from tests.adapters.kube.conftest import create, node
+from tests.core.clusters import inventory
 from tests.deadline import eventually
 
 
@@ -100,3 +111,65 @@ def test_a_pod_name_that_no_host_can_have_is_refused() -> None:
     settings = ClusterSettings(pod_name="v" * 64, kube=KubeSettings(server="http://127.0.0.1:1"))
     with pytest.raises(SettingsError, match="63 characters"):
         cluster.run(settings, threading.Event())
+
+
+def test_the_leader_asks_the_agents_for_the_loads_of_their_cards(
+    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]]
+) -> None:
+    admin, on_node = _client(api, "system:admin"), _client(api, f"{AGENT_USER}@n1")
+    node(admin, "n1")
+    on_node.annotate_node("n1", {"vgpu.io/cards": inventory("n1").encode()})
+    with (
+        http.serve(_measuring("n1-0"), "127.0.0.1", 0, silence=5.0) as agent,
+        _running(api.url, capsys) as listening,
+    ):
+        _agent_pod(admin, agent.port)
+        _lease(admin, 0)
+        api.forget_requests()
+        turns = itertools.count(1)
+
+        def explained() -> str:
+            _lease(admin, next(turns))
+            return get(f"{listening['extender']}/explain")[1]
+
+        assert eventually(lambda: "n1 (loads: measured " in explained(), 30, every=0.5), explained()
+        assert {user for user, _, _ in api.write_requests} == {"system:admin"}, "the service writes nothing"
+    admin.close()
+    on_node.close()
+
+
+def _client(api: EmbeddedApiServer, user: str) -> KubeClient:
+    return KubeClient(Endpoint(api.url, lambda: f"Bearer {user}"), "test")
+
+
+def _measuring(card: str) -> WSGIApplication:
+    """What an agent serves."""
+    registry = CollectorRegistry()
+    Gauge("vgpu_card_memory_bytes", "", ["card"], registry=registry).labels(card).set(4)
+    Gauge("vgpu_card_memory_used_bytes", "", ["card"], registry=registry).labels(card).set(1)
+    return probes(str, str, exposition(registry))
+
+
+def _agent_pod(admin: KubeClient, port: int) -> None:
+    labels = {"app.kubernetes.io/name": "vgpu", "app.kubernetes.io/component": "node"}
+    container = {"name": "agent", "image": "i", "ports": [{"name": "http", "containerPort": port}]}
+    pods = "/api/v1/namespaces/vgpu-system/pods"
+    made = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "labels": labels},
+        "spec": {"nodeName": "n1", "containers": [container]},
+    }  # fmt: skip
+    create(admin, pods, made)
+    admin._request(
+        "PATCH", f"{pods}/agent/status", {"status": {"phase": "Running", "podIP": "127.0.0.1"}}, MERGE
+    )
+
+
+def _lease(admin: KubeClient, turn: int) -> None:
+    """The scheduler beside the service takes the Lease, and renews it."""
+    leases = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases"
+    spec = {"holderIdentity": "vgpu-0_x", "renewTime": f"2026-11-21T08:00:00.{turn:06}Z"}
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "vgpu-scheduler"}}
+    if turn:
+        admin._request("PATCH", f"{leases}/vgpu-scheduler", {"spec": spec}, MERGE)
+    else:
+        create(admin, leases, {**body, "spec": spec})

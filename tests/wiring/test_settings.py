@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.core.app_types import DEFAULT_WEIGHTS, Weights
 from device_plugin.wiring import settings
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, SettingsError
@@ -100,6 +101,21 @@ def test_a_bad_variable_is_named() -> None:
         ("cluster --kube-server 10.0.0.1:6443", "kube.server: '10.0.0.1:6443': write http(s)://host:port"),
         ("cluster --kube-server ftp://a:1", "kube.server: 'ftp://a:1': write http(s)://host:port"),
         (
+            'cluster --node-score-gpu {"gpu":0.5,"cpu":0.3,"memory":0.1,"disk":0.1}',
+            "nodeScore.gpu: {gpu: 0.5, cpu: 0.3, memory: 0.1, disk: 0.1} breaks the rule"
+            " `gpu > cpu + memory + disk`: write, for instance, {gpu: 0.6, cpu: 0.2, memory: 0.1, disk: 0.1}",
+        ),
+        (
+            'cluster --node-score-cpu {"gpu":0.5}',
+            "nodeScore.cpu: write all of gpu, cpu, memory, disk, such as",
+        ),
+        (
+            'cluster --node-score-memory {"gpu":0,"cpu":0.2,"memory":0.7,"disk":0.1,"net":0}',
+            "nodeScore.memory: write all of gpu, cpu, memory, disk, such as",
+        ),
+        ("cluster --node-score-most-load 1.5", "--node-score-most-load: Expected `float` <= 1.0"),
+        ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),
+        (
             "cluster --kube-server https://a:99999",
             "kube.server: 'https://a:99999': write http(s)://host:port",
         ),
@@ -118,6 +134,15 @@ def test_what_a_service_cannot_work_with_is_said_with_what_to_write(
 def test_any_loopback_address_will_do(listen: str) -> None:
     environ = {"VGPU_EXTENDER_LISTEN": listen, "VGPU_KUBE_SERVER": "https://[::1]:6443/k8s"}
     assert settings.load(ClusterSettings, {}, environ).extender_listen == listen
+
+
+def test_weights_of_the_file_reach_the_policy(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    weights = "{gpu: 0, cpu: 0.5, memory: 0.3, disk: 0.2}"
+    path.write_text(f"version: v1\nnodeScore:\n  cpu: {weights}\n  mostLoad: 0.8\n")
+    scoring = settings.load(ClusterSettings, {"config": str(path)}, {}).node_score.scoring()
+    assert scoring.weights == {**DEFAULT_WEIGHTS, "cpu": Weights(0, 0.5, 0.3, 0.2)}
+    assert (scoring.most_memory, scoring.most_load) == (0.9, 0.8)
 
 
 def test_simulated_cards_need_no_folder_of_real_ones() -> None:

@@ -100,6 +100,15 @@ def test_memory_use_that_cannot_be_read_is_unknown_not_zero(machine: Path, text:
     assert cards.used_bytes(card) is None
 
 
+@pytest.mark.parametrize(("text", "ratio"), [("37\n", 0.37), ("0\n", 0.0), ("101\n", 1.0), ("busy\n", None)])
+def test_how_busy_a_card_is(machine: Path, text: str, ratio: float | None) -> None:
+    cards = KfdCards(machine)
+    card = cards.scan().cards[0]
+    assert cards.busy_ratio(card) is None, "its driver does not say"
+    (machine / f"sys/bus/pci/devices/{card.pci}/gpu_busy_percent").write_text(text)
+    assert cards.busy_ratio(card) == ratio
+
+
 def test_a_container_gets_the_device_nodes_of_its_own_card_only(machine: Path) -> None:
     cards = SimulatedCards(machine)
     second = cards.scan().cards[1]

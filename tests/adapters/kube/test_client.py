@@ -21,12 +21,13 @@ def test_a_binding_carries_its_annotations_in_the_same_write(
     node(client, "n1")
     pod(client, "p", cpu="1")
     uid = client.get_pod("default", "p").uid
-    client.bind("default", "p", uid, "n1", {"vgpu.io/grant": "text"})
+    client.bind("default", "p", uid, "n1", {"vgpu.io/grant": "text"}, {"vgpu.io/rank": "3"})
     bound = client.get_pod("default", "p")
     assert (bound.node, bound.annotation("vgpu.io/grant")) == ("n1", "text")
+    assert bound.label("vgpu.io/rank") == "3"
     assert bound.bound
     with pytest.raises(ConflictError):
-        client.bind("default", "p", uid, "n1", {})
+        client.bind("default", "p", uid, "n1", {}, {})
     client.close()
 
 
@@ -34,7 +35,7 @@ def test_a_binding_for_another_uid_changes_nothing(client: KubeClient) -> None:
     node(client, "n1")
     pod(client, "p", cpu="1")
     with pytest.raises(ConflictError):
-        client.bind("default", "p", "another", "n1", {})
+        client.bind("default", "p", "another", "n1", {}, {})
     assert client.get_pod("default", "p").node == ""
 
 

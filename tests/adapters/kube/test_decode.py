@@ -1,0 +1,32 @@
+"""Kubernetes' JSON: where a node agent can be asked."""
+
+import json
+from typing import Any
+
+import pytest
+
+from device_plugin.adapters.kube import decode
+from device_plugin.core.pods import Agent
+
+
+def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
+    spec = {"nodeName": "n1", "containers": [{"name": "side"}, {"name": "agent", "ports": ports}]}
+    return json.dumps({"metadata": {"name": "vgpu-node-x"}, "spec": spec, "status": status}).encode()
+
+
+HTTP = [{"name": "debug", "containerPort": 1}, {"name": "http", "containerPort": 9400, "protocol": "TCP"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (agent_pod(HTTP, phase="Running", podIP="10.1.2.3"), "10.1.2.3:9400"),
+        (agent_pod(HTTP, phase="Running", podIP="fd00::1"), "[fd00::1]:9400"),
+        (agent_pod(HTTP, phase="Running"), ""),
+        (agent_pod(HTTP, phase="Failed", podIP="10.1.2.3"), ""),
+        (agent_pod(HTTP), ""),
+        (agent_pod([{"containerPort": 9400}], phase="Running", podIP="10.1.2.3"), ""),
+    ],
+)
+def test_an_agent_can_be_asked_while_it_runs(text: bytes, address: str) -> None:
+    assert decode.agent(text) == Agent("vgpu-node-x", "n1", address)
