@@ -117,7 +117,7 @@ class Binder:
                 raise BindError("busy", "another Binding of the pod is under way: try again")
             if why := self._leader.why_not():
                 raise BindError("fenced", why)
-            answer = self._state.reserve(pod, request, (call.node,))
+            answer = self._state.reserve(pod, request, (call.node,), named=True)
             if isinstance(answer, Refusal):
                 raise BindError("unplaced", f"{answer.text}; {answer.advice}")
             claimed = self._state.claim(call.uid, call.node)

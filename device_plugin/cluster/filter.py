@@ -10,6 +10,7 @@ from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
 
@@ -52,14 +53,17 @@ class Filter:
         if request is None:
             return Verdict(nodes)
         with self._state.lock:
-            if why := self._why_not(pod):
+            if why := self._why_not_heard_of(pod, request) or self._why_not(pod):
                 return Verdict(error=why)
             answer = self._place(pod, request, nodes)
-            if isinstance(answer, Refusal) and self._news():
+            if isinstance(answer, Refusal) and answer.main is not Reason.GANG and self._news():
                 if why := self._why_not(pod):
                     return Verdict(error=why)
                 answer = self._place(pod, request, nodes)
         if isinstance(answer, Refusal):
+            if answer.main is Reason.GANG:
+                # Nobody else's leaving completes a gang: kube-scheduler need not look for victims.
+                return Verdict(hopeless=answer.by_node)
             return Verdict(failed=answer.by_node)
         return Verdict((answer.grant.node,))
 
@@ -76,6 +80,20 @@ class Filter:
             return False
         self._waited = now
         return self._state.freed.wait(NEWS_SECONDS)
+
+    def _why_not_heard_of(self, pod: Pod, request: PodRequest) -> str:
+        """In words why nobody can tell whether all of the pod's gang exist; empty if that is known.
+
+        kube-scheduler asks for the last pod of a gang as soon as it hears of it, and if refused not again for minutes.
+        Once our watch has shown that pod as well, it has shown the older ones. The lock is held, and let go meanwhile.
+        """
+
+        def heard_of() -> bool:
+            return self._state.is_gone(pod.uid) or self._state.gangs.knows(pod, request)
+
+        if request.gang is None or self._state.mustered.wait_for(heard_of, NEWS_SECONDS):
+            return ""
+        return f"the watch has not shown pod {pod.namespace}/{pod.name} yet as it is now: try again"
 
     def _why_not(self, pod: Pod) -> str:
         if why := self._leader.why_not() or self._state.why_not_synced():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
@@ -55,8 +56,8 @@ class Reservations:
         return self._by_pod.get(pod)
 
     def put(self, pod: Pod, request: PodRequest, grant: Grant, now: float) -> Reservation:
-        """Reserve from now on, in place of what the pod had."""
-        made = Reservation(pod, request, grant, now + self._seconds)
+        """Reserve from now on, in place of what the pod had. Those of a gang have a deadline in common, kept there."""
+        made = Reservation(pod, request, grant, inf if request.gang else now + self._seconds)
         self._by_pod[pod.uid] = made
         return made
 

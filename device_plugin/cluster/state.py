@@ -12,11 +12,13 @@ from dataclasses import replace
 from itertools import product
 
 from device_plugin.cluster.faults import Fault, Faults
+from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.pods import Known, concerns_us, later, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.wishes import Wish, Wishes
+from device_plugin.core import annotations
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError, RequestError
@@ -47,6 +49,8 @@ class State:
         self.lock = threading.RLock()
         # Notified whenever a slice becomes free or a card comes: what was refused may fit now.
         self.freed = threading.Condition(self.lock)
+        # Notified whenever there is news of a pod of a gang.
+        self.mustered = threading.Condition(self.lock)
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
         self.hosts = Hosts()
@@ -61,6 +65,9 @@ class State:
         self._clock = clock
         self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
         self.planner = Planner(self.ledger, self.hosts, self.placer)
+        self.gangs = Gangs(
+            self.ledger, self.hosts, self.placer, self.groups, self.reservations, reservation_seconds
+        )
         self.target = Target()
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._pods: dict[str, Known] = {}
@@ -111,6 +118,7 @@ class State:
                 self._learn(pod)
             known.pod = later(known.pod, pod)
             self.groups.see(known.pod)
+            self._muster(known.pod)
             known.watched |= watched
             known.since = self._clock()
             self._account(known.pod)
@@ -119,8 +127,9 @@ class State:
         """The pod object is gone: its slices are free."""
         with self.lock:
             known = self._pods.pop(uid, None)
-            self.hosts.release(uid)
+            self._leave(uid)
             self.groups.forget(uid)
+            self.gangs.forget(uid)
             if known is None and self.reservations.get(uid) is None:
                 return
             self._gone[uid] = None
@@ -144,7 +153,7 @@ class State:
                 if known.watched and uid not in listed:
                     self.forget_pod(uid)
             for uid in set(self.hosts.pods()) - listed - self._pods.keys():
-                self.hosts.release(uid)
+                self._leave(uid)
             self.pods_listed = True
 
     # Nodes
@@ -164,6 +173,7 @@ class State:
             # Of the thousands of nodes without cards nothing need be known.
             if inventory is not None:
                 self.hosts.set_node(node.name, node.room)
+                self.gangs.hope()
 
     def forget_node(self, name: str) -> None:
         """The node object is gone; the grants of its pods stay held until the pods are gone."""
@@ -201,10 +211,20 @@ class State:
 
     # Reservations
 
-    def reserve(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refusal:
-        """Place on one of `nodes` and hold it, in place of what the pod had reserved before."""
+    def reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool = False
+    ) -> Reservation | Refusal:
+        """Place on one of `nodes` and hold it, in place of what the pod had reserved before.
+
+        A pod of a gang keeps what it had if that is there, and if it had nothing, all of its gang are placed, or none:
+        on `nodes`, unless the one node is `named` for this pod.
+        """
         with self.lock:
             self.expire()
+            if request.gang is not None:
+                if pod.uid not in self._pods:
+                    self.see_pod(pod, watched=False)
+                return self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
             before = self.reservations.get(pod.uid)
             self.release(pod.uid)
             request = self.in_group(pod, request)
@@ -266,25 +286,30 @@ class State:
             return self.placer.place(request)
 
     def release(self, uid: str) -> None:
-        """End the pod's reservation and grant."""
+        """End the pod's reservation and grant, and the reservations of its gang as long as nobody of it is bound."""
         with self.lock:
-            self.reservations.drop(uid)
-            self.hosts.release(uid)
-            if self.ledger.release(uid) is not None:
-                self.freed.notify_all()
+            dropped = self.reservations.drop(uid)
+            self._free(uid)
+            for mate in self.gangs.falling(dropped) if dropped is not None else ():
+                self.reservations.drop(mate)
+                self._free(mate)
 
     def release_unbound(self, uid: str) -> None:
-        """End the pod's reservation; what it holds since a binding became known stays."""
+        """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
         with self.lock:
-            if self.reservations.drop(uid) is not None:
-                self.hosts.release(uid)
-                self.ledger.release(uid)
+            found = self.reservations.get(uid)
+            if found is not None and found.request.gang is not None:
+                self.gangs.put_back(found, self._clock())
+            elif found is not None:
+                self.reservations.drop(uid)
+                self._free(uid)
 
     def expire(self) -> None:
         """Release the reservations that nobody came to bind."""
         with self.lock:
             self.measured.expire()
-            for uid in self.reservations.expired(self._clock()):
+            now = self._clock()
+            for uid in (*self.reservations.expired(now), *self.gangs.expired(now)):
                 log.info("reservation expired pod=%s", uid)
                 self.release(uid)
 
@@ -330,10 +355,33 @@ class State:
         else:
             self.wishes.note(wish)
 
+    def _muster(self, pod: Pod) -> None:
+        """Note whether the pod is of a gang, and of which."""
+        try:
+            request = self.request_of(pod) if pod.label(annotations.GROUP_SIZE) else None
+        except RequestError:
+            request = None
+        self.gangs.see(pod, request, self._clock())
+        if request is not None:
+            self.mustered.notify_all()
+
+    def _free(self, uid: str) -> None:
+        """Whatever the pod had is free."""
+        self._leave(uid)
+        if self.ledger.release(uid) is not None:
+            self.gangs.hope()
+            self.freed.notify_all()
+
+    def _leave(self, uid: str) -> None:
+        """The pod takes nothing of its node beside cards any more."""
+        if self.hosts.held(uid) is not None:
+            self.hosts.release(uid)
+            self.gangs.hope()
+
     def _lodge(self, pod: Pod) -> None:
         """Note what the pod, ours or not, takes of its node beside cards."""
         if pod.ended or not pod.node:
-            self.hosts.release(pod.uid)
+            self._leave(pod.uid)
         else:
             self.hosts.hold(pod.uid, pod.node, pod.host)
 

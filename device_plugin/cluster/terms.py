@@ -75,6 +75,7 @@ class Terms:
                 self._state.see_node(node)
             for pod in pods:
                 self._state.see_pod(pod, watched=False)
+            self._state.gangs.complete(self._clock())
             self._leader.begin()
         log.info("leading pods=%d nodes=%d", len(pods), len(nodes))
 

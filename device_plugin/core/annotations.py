@@ -20,6 +20,7 @@ APP_TYPE = "vgpu.io/app-type"
 
 # Labels.
 GROUP = "vgpu.io/group"
+GROUP_SIZE = "vgpu.io/group-size"
 ROLE = "vgpu.io/role"
 RANK = "vgpu.io/rank"
 

@@ -33,7 +33,8 @@ class Pod:
 
     `host` is what it requests of its node beside cards. `priority` is that of its PriorityClass; it `preempts` unless
     its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nobody would make it
-    again. Of `labels` and `annotations` only ours are kept.
+    again. Pods with equal `constraints`, a fingerprint of node selector, affinity and tolerations, may go to the same
+    nodes. Of `labels` and `annotations` only ours are kept.
     """
 
     namespace: str
@@ -52,6 +53,8 @@ class Pod:
     priority: int = 0
     preempts: bool = True
     owner: str = ""
+    owner_uid: str = ""
+    constraints: int = 0
 
     @property
     def ended(self) -> bool:

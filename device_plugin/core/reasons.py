@@ -21,6 +21,8 @@ class Reason(Enum):
     TOGETHER = "together"
     HOST = "host"
     APART = "apart"
+    GANG = "gang"
+    GANG_ROOM = "gang-room"
     POLICY = "policy"
     MALFORMED = "malformed"
 
@@ -62,6 +64,14 @@ _TEXT = {
     Reason.APART: (
         "on nodes of other pods of its group",
         "add nodes, or leave out the label vgpu.io/group: node-score puts each pod of a group on a node of its own",
+    ),
+    Reason.GANG: (
+        "not considered before all of the group exist",
+        "create the missing pods, or correct the label vgpu.io/group-size",
+    ),
+    Reason.GANG_ROOM: (
+        "fit a part of the group, but not all of it",
+        "wait for slices to end, or make the group smaller",
     ),
     Reason.POLICY: (
         "not considered",

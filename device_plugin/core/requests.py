@@ -16,6 +16,7 @@ from device_plugin.core.pods import ContainerKind, Pod
 from device_plugin.core.roles import ALONE, Standing
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
+MAX_GANG = 1024
 MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmetic with it stays exact
 
 # The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
@@ -26,6 +27,7 @@ _SUFFIXES = {
     "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
+_SIZE = re.compile(r"[1-9][0-9]{0,3}")
 _QUANTITY = re.compile(
     r"([+-]?)(\d{1,32}(?:\.\d{0,9})?|\.\d{1,9})(?:[eE]([+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)"
 )
@@ -71,12 +73,20 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """A group of pods of one namespace that are placed all or nothing, and how many they are."""
+
+    group: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class PodRequest:
     """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards.
 
     `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
-    `app_type` and `standing` matter to the policy `node-score`; where a pod stands in its group is not what it asks for,
-    and is not compared.
+    `app_type` and `standing` matter to the policy `node-score`; where a pod stands in its group is not what it asks
+    for, and is not compared.
     """
 
     pod: str
@@ -87,10 +97,11 @@ class PodRequest:
     host: Room = Room()
     app_type: str = ""
     standing: Standing = field(default=ALONE, compare=False)
+    gang: Gang | None = None
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
-    """What `pod` asks for, or None if no container asks. Raises RequestError if a container's limits are malformed."""
+    """What `pod` asks for, or None if no container asks. Raises RequestError if anything of it is malformed."""
     asking: list[tuple[str, Request]] = []
     for container in pod.containers:
         request = container_request(container.name, container.limits, prefixes)
@@ -112,7 +123,23 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         pod.annotation(annotations.POLICY),
         pod.host,
         pod.annotation(annotations.APP_TYPE),
+        gang=_gang(pod),
     )
+
+
+def _gang(pod: Pod) -> Gang | None:
+    size, group = pod.label(annotations.GROUP_SIZE), pod.label(annotations.GROUP)
+    if not size:
+        return None
+    if not _SIZE.fullmatch(size) or int(size) > MAX_GANG:
+        raise RequestError(
+            f"label {annotations.GROUP_SIZE} is {size!r}: write a whole number from 1 to {MAX_GANG}"
+        )
+    if not group:
+        raise RequestError(
+            f"label {annotations.GROUP_SIZE} needs {annotations.GROUP}: write the group's name"
+        )
+    return Gang(group, int(size))
 
 
 def container_request(name: str, limits: Mapping[str, str], prefixes: Collection[str]) -> Request | None:

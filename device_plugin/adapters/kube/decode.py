@@ -23,6 +23,7 @@ class _Struct(msgspec.Struct, rename="camel", gc=False):
 
 class _Owner(_Struct):
     kind: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 
@@ -56,6 +57,9 @@ class _PodSpec(_Struct):
     scheduler_name: str | None = None
     priority: int | None = None
     preemption_policy: str | None = None
+    node_selector: msgspec.Raw = msgspec.Raw()
+    affinity: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
     overhead: dict[str, str | int] | None = None
     resources: _Resources | None = None
 
@@ -179,6 +183,7 @@ def pod(text: Text) -> Pod:
     inits = raw.spec.init_containers or []
     containers = [_container(c, _init_kind(c)) for c in inits]
     containers += [_container(c, ContainerKind.MAIN) for c in raw.spec.containers]
+    owner = next((o for o in raw.metadata.owner_references or () if o.controller), _Owner())
     return Pod(
         namespace=raw.metadata.namespace,
         name=raw.metadata.name,
@@ -195,7 +200,9 @@ def pod(text: Text) -> Pod:
         host=_host(raw.spec),
         priority=raw.spec.priority or 0,
         preempts=raw.spec.preemption_policy != "Never",
-        owner=next((owner.kind for owner in raw.metadata.owner_references or () if owner.controller), ""),
+        owner=owner.kind,
+        owner_uid=owner.uid,
+        constraints=_constraints(raw.spec),
     )
 
 
@@ -270,6 +277,10 @@ def _init_kind(raw: _Container) -> ContainerKind:
 
 def _ours(kept: Mapping[str, str] | None) -> Mapping[str, str] | None:
     return {key: value for key, value in (kept or {}).items() if key.startswith("vgpu.io/")} or None
+
+
+def _constraints(spec: _PodSpec) -> int:
+    return hash(tuple(bytes(part) for part in (spec.node_selector, spec.affinity, spec.tolerations)))
 
 
 def _host(spec: _PodSpec) -> Room:

@@ -1,0 +1,117 @@
+"""How long it takes to decide for a whole gang at once.
+
+    vgpu bench gang --pods 512 --nodes 1213 --fill 0.5
+
+The cluster service's own state, without HTTP: all pods of the gang exist, and /filter is asked for one of them. That
+call places all of them or none. Then it is asked for the others, which find their reservations. In the first gang all
+ask alike, in the second for different slices.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from device_plugin.cli.bench.runs import BenchError
+from device_plugin.cli.extender_bench.cluster_model import CONTAINER, Workload
+from device_plugin.cluster.reservations import Reservation
+from device_plugin.cluster.state import State
+from device_plugin.core import annotations
+from device_plugin.core.hosts import Room
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_GANG, Request
+
+PODS, NODES, CARDS, FILL = 512, 1213, 8, 0.5
+HOST, ASKED = Room(128_000, 1 << 20), Room(1000, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Seconds until the whole gang has its places, and microseconds for each later call for one of it."""
+
+    decided_s: float
+    later_us: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench gang`."""
+    parser.add_argument("--pods", type=int, default=PODS, help=f"of the gang (default: {PODS})")
+    parser.add_argument("--nodes", type=int, default=NODES, help=f"of {CARDS} cards (default: {NODES})")
+    parser.add_argument(
+        "--fill", type=float, default=FILL, metavar="F", help=f"share granted before (default: {FILL})"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
+    if not 2 <= args.pods <= MAX_GANG:
+        raise BenchError(f"write --pods from 2 to {MAX_GANG}")
+    workload = Workload(args.nodes, CARDS, args.fill, seconds=1)
+    state = filled(workload)
+    kinds = workload.requests()
+    figures = {
+        "alike": asdict(decided(state, workload.names(), "alike", kinds[:1] * args.pods)),
+        "mixed": asdict(decided(state, workload.names(), "mixed", kinds[: args.pods])),
+    }
+    if args.json:
+        print(json.dumps({"pods": args.pods, "nodes": args.nodes, "fill": args.fill, **figures}, indent=1))
+        return 0
+    print(f"{args.pods} pods, {args.nodes} nodes of {CARDS} cards, {args.fill:.0%} granted before")
+    for name, found in figures.items():
+        print(f"{name:6} decided in {found['decided_s']:.3f} s, later calls {found['later_us']:.0f} µs each")
+    return 0
+
+
+def filled(workload: Workload) -> State:
+    """The state of a service that has learnt what the pods that hold slices ask for."""
+    state = State(DEFAULT_PREFIXES, reservation_seconds=3600.0, clock=time.monotonic)
+    for name in workload.names():
+        state.see_node(Node(name, workload.inventory(name).encode(), room=HOST))
+    kinds = workload.requests()
+    for number, grant in enumerate(workload.grants()):
+        carried = {annotations.GRANT: grant.encode()}
+        state.see_pod(
+            _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
+        )
+    state.placer.teach(state.target.frequent())
+    return state
+
+
+def decided(state: State, nodes: Sequence[str], group: str, asked: Sequence[Request]) -> Decided:
+    """Create the gang, ask for its last pod, then for the others; it is gone again afterwards."""
+    labels = {annotations.GROUP: group, annotations.GROUP_SIZE: str(len(asked))}
+    pods = [_pod(f"{group}-{number}", one, labels=labels) for number, one in enumerate(asked)]
+    for pod in pods:
+        state.see_pod(pod, watched=True)
+    last, *others = reversed(pods)
+    first_s = _asked_for(state, [last], nodes)
+    later_s = _asked_for(state, others, nodes)
+    for pod in pods:
+        state.forget_pod(pod.uid)
+    return Decided(first_s, 1e6 * later_s / len(others))
+
+
+def _asked_for(state: State, pods: Sequence[Pod], nodes: Sequence[str]) -> float:
+    started = time.perf_counter()
+    for pod in pods:
+        request = state.request_of(pod)
+        answer = state.reserve(pod, request, nodes) if request else None
+        if not isinstance(answer, Reservation):
+            raise BenchError(f"{answer.text if answer else 'nothing is asked for'}: write a lower --fill")
+    return time.perf_counter() - started
+
+
+def _pod(
+    uid: str, request: Request, *, node: str = "", annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Pod:  # fmt: skip
+    amounts = {"-mem": request.mem, "-cores": request.cores}
+    limits = {
+        request.family + suffix: str(amount) for suffix, amount in amounts.items() if amount is not None
+    }
+    return Pod(
+        "bench", uid, uid, node, created="2026-01-01T00:00:00Z", annotations=annotations, labels=labels,
+        containers=(Container(CONTAINER, ContainerKind.MAIN, limits),), host=ASKED,
+    )  # fmt: skip

@@ -1,0 +1,270 @@
+"""Gangs: all of a group's pods get their reservations in one moment, or none does and the group holds nothing.
+
+kube-scheduler asks for one pod at a time. Who asks before all of the group exist is refused; the one that completes it
+decides for all, and the others find their reservations when they are asked for. Until a Binding of one of them was
+sent, the reservations stand or fall together. From then on each stays until its pod is bound or gone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from device_plugin.cluster.groups import Groups
+from device_plugin.cluster.reservations import Reservation, Reservations, Stage
+from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
+from device_plugin.core.annotations import GROUP_SIZE
+from device_plugin.core.gang import Member, Nodes, place_all
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+from device_plugin.core.room.trial import Trial
+
+# kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
+# minutes, and at the latest ten seconds of backoff later. So long after the last Binding the rest must have come.
+BINDING_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A gang as people see it; `pods` are their names, `why` says what it waits for, empty if for nothing.
+
+    It has several `sizes` where its pods' labels differ, which is wrong.
+    """
+
+    namespace: str
+    group: str
+    sizes: Sequence[int]
+    pods: Sequence[str]
+    reserved: int
+    bound: int
+    finished: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """What was refused, and when: nothing has become free since."""
+
+    pods: frozenset[str]
+    offered: Mapping[Shape, Nodes]
+    frees: int
+    answer: Refusal
+
+    def holds(self, pods: frozenset[str], offered: Mapping[Shape, Nodes], frees: int) -> bool:
+        """True if it would be refused again."""
+        return (self.pods, self.offered, self.frees) == (pods, offered, frees)
+
+
+class Gangs:
+    """The gangs of one state. Callers hold its lock. Times are of its clock, in seconds."""
+
+    def __init__(
+        self, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups, reservations: Reservations,
+        seconds: float,
+    ) -> None:  # fmt: skip
+        self._ledger = ledger
+        self._hosts = hosts
+        self._placer = placer
+        self._reservations = reservations
+        self._seconds = seconds
+        self._groups = groups
+        self._rolls = Rolls(groups, reservations)
+        self._until: dict[Name, float] = {}
+        self._offered: dict[Name, dict[Shape, Nodes]] = defaultdict(dict)
+        self._refused: dict[Name, _Refused] = {}
+        self._frees = 0
+
+    def see(self, pod: Pod, request: PodRequest | None, now: float) -> None:
+        """Take news of a pod, which asks for `request`."""
+        before, entry = self._rolls.entry(pod.uid), self._rolls.see(pod, request)
+        if entry is not None and pod.node and before is not None and not before.pod.node:
+            self._until[entry.name] = now + BINDING_SECONDS
+            self._offered.pop(entry.name, None)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        entry = self._rolls.forget(uid)
+        if entry is not None and next(self._groups.members(entry.name), None) is None:
+            for kept in (self._until, self._offered, self._refused):
+                kept.pop(entry.name, None)
+
+    def knows(self, pod: Pod, request: PodRequest) -> bool:
+        """True if the pod is known as it is now, and so are all those of its gang that are older."""
+        entry = self._rolls.entry(pod.uid)
+        return entry is not None and entry.gang == request.gang
+
+    def hope(self) -> None:
+        """Something became free: what was refused may fit now."""
+        self._frees += 1
+
+    def reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], now: float, *, named: bool
+    ) -> Reservation | Refusal:
+        """The pod's reservation on one of `nodes`, made for all of its gang if it was not made yet.
+
+        `nodes` say where its like may go too, unless one was `named` for this pod alone.
+        """
+        entry = self._rolls.entry(pod.uid)
+        if entry is None or entry.gang != request.gang:
+            return _refusal(Reason.GANG, "the labels of the pod were changed just now", nodes)
+        name = entry.name
+        held = self._reservations.get(pod.uid)
+        if held is not None and held.grant.node in nodes:
+            self._keep(name, now + self._seconds)
+            return held
+        roll = self._rolls.roll(name)
+        if held is not None:
+            answer = self._moved(held, nodes, now)
+            if isinstance(answer, Reservation) or roll.under_way:
+                return answer
+            for reservation in roll.reserved:
+                self._drop(reservation.pod.uid)
+            roll = self._rolls.roll(name)
+        if not named:
+            self._offered[name][entry.shape] = tuple(nodes)
+        answer = self._decided(name, roll, entry, tuple(nodes), now, named=named)
+        if isinstance(answer, Refusal):
+            return replace(answer, node_reasons=dict.fromkeys(nodes, answer.main))
+        return answer
+
+    def complete(self, now: float) -> None:
+        """Reserve what half-bound gangs lack: the leader before had it reserved, and nobody else has it yet."""
+        for name in self._rolls.names():
+            roll = self._rolls.roll(name)
+            if roll.bound and roll.waiting:
+                self._decided(name, roll, roll.waiting[0], None, now, named=True)
+
+    def falling(self, dropped: Reservation) -> list[str]:
+        """Uids of the pods that lose their reservations because one of their gang lost its own."""
+        if dropped.request.gang is None:
+            return []
+        roll = self._rolls.roll((dropped.pod.namespace, dropped.request.gang.group))
+        return [] if roll.under_way else [reservation.pod.uid for reservation in roll.reserved]
+
+    def put_back(self, reservation: Reservation, now: float) -> None:
+        """The Binding of a pod of a gang did not happen: the slice waits for the next."""
+        self._reservations.move(reservation, Stage.WAITING, now)
+        entry = self._rolls.entry(reservation.pod.uid)
+        if entry is not None:
+            self._keep(entry.name, now + self._seconds)
+
+    def expired(self, now: float) -> list[str]:
+        """Uids of pods whose gang nobody came to bind in time."""
+        names = [name for name, until in self._until.items() if until <= now]
+        for name in names:
+            del self._until[name]
+        rolls = [self._rolls.roll(name) for name in names]
+        return [r.pod.uid for roll in rolls for r in roll.reserved if not r.under_way]
+
+    def standings(self) -> Iterator[Standing]:
+        """All gangs, by name."""
+        for name in self._rolls.names():
+            roll = self._rolls.roll(name)
+            why = self.why(name, roll)
+            yield Standing(
+                *name, sorted(roll.sizes), sorted(roll.pods), len(roll.reserved), roll.bound, roll.finished,
+                why.text if why else "",
+            )  # fmt: skip
+
+    def refusal(self, pod: Pod, request: PodRequest) -> Refusal | None:
+        """Why the pod has no place, as far as that was decided already."""
+        name = pod.namespace, request.gang.group if request.gang else ""
+        return self.why(name, self._rolls.roll(name))
+
+    def why(self, name: Name, roll: Roll) -> Refusal | None:
+        """What keeps the gang from having a place for all, as far as that was decided already."""
+        if (unready := _unready(name[1], roll)) is not None:
+            return unready
+        return self._refused[name].answer if roll.waiting and name in self._refused else None
+
+    def _decided(
+        self, name: Name, roll: Roll, first: Entry, nodes: Nodes, now: float, *, named: bool
+    ) -> Reservation | Refusal:
+        """Place `first` on one of `nodes`, together with as many of those that wait as the gang still lacks."""
+        if (unready := _unready(name[1], roll)) is not None:
+            return unready
+        lacking = max(roll.sizes) - roll.placed - 1
+        others = [entry for entry in roll.waiting if entry.pod.uid != first.pod.uid][: max(0, lacking)]
+        known, elsewhere = self._offered[name], None if named else nodes
+        offered = {entry.shape: known.get(entry.shape, elsewhere) for entry in (first, *others)}
+        pods = frozenset(entry.pod.uid for entry in (first, *others))
+        refused = self._refused.get(name)
+        if refused is not None and not named and refused.holds(pods, offered, self._frees):
+            return refused.answer
+        members = {entry.pod.uid: Member(self._in_group(entry), offered[entry.shape]) for entry in others}
+        members[first.pod.uid] = Member(self._in_group(first), nodes)
+        answer = place_all(members.values(), self._placer, Trial(self._ledger, self._hosts))
+        if isinstance(answer, Refusal):
+            answer = replace(answer, said=f"group {name[1]}: {answer.text}")
+            if not named:
+                self._refused[name] = _Refused(pods, offered, self._frees, answer)
+            return answer
+        self._refused.pop(name, None)
+        for grant in answer:
+            self._put(grant, members[grant.pod].request, now)
+        self._keep(name, now + (BINDING_SECONDS if roll.bound else self._seconds))
+        return self._reserved(first.pod.uid)
+
+    def _moved(self, held: Reservation, nodes: Sequence[str], now: float) -> Reservation | Refusal:
+        """The reservation, moved to one of `nodes`; it stays where it is if none of them will do."""
+        trial = Trial(self._ledger, self._hosts)
+        with trial.attempt() as attempt:
+            trial.release(held.pod.uid)
+            answer = self._placer.place(held.request, nodes, vetted=True)
+            if isinstance(answer, Grant):
+                trial.hold(answer, held.request.host)
+                attempt.keep()
+        if isinstance(answer, Refusal):
+            said = (
+                f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: {answer.text}"
+            )
+            return replace(answer, said=said)
+        return self._put(answer, held.request, now)
+
+    def _in_group(self, entry: Entry) -> PodRequest:
+        if entry.request.policy != NODE_SCORE:
+            return entry.request
+        return replace(entry.request, standing=self._groups.standing(entry.pod))
+
+    def _put(self, grant: Grant, request: PodRequest, now: float) -> Reservation:
+        entry = self._rolls.entry(grant.pod)
+        if entry is None:
+            raise AssertionError(f"{grant.pod} was in a gang a moment ago")
+        return self._reservations.put(entry.pod, request, grant, now)
+
+    def _reserved(self, uid: str) -> Reservation:
+        found = self._reservations.get(uid)
+        if found is None:
+            raise AssertionError(f"the reservation of {uid} was just made")
+        return found
+
+    def _drop(self, uid: str) -> None:
+        self._reservations.drop(uid)
+        self._ledger.release(uid)
+        self._hosts.release(uid)
+
+    def _keep(self, name: Name, until: float) -> None:
+        self._until[name] = max(until, self._until.get(name, until))
+
+
+def _unready(group: str, roll: Roll) -> Refusal | None:
+    """Why nobody of the gang is considered; None if all of it exist."""
+    if len(roll.sizes) > 1:
+        found = ", ".join(map(str, sorted(roll.sizes)))
+        return _refusal(
+            Reason.MALFORMED, f"group {group}: write one {GROUP_SIZE} on all of its pods (found {found})"
+        )
+    size = max(roll.sizes, default=0)
+    if roll.exist >= size:
+        return None
+    more = "1 more pod" if size - roll.exist == 1 else f"{size - roll.exist} more pods"
+    return _refusal(Reason.GANG, f"group {group} waits for {more} ({roll.exist} of {size} exist)")
+
+
+def _refusal(reason: Reason, said: str, nodes: Sequence[str] = ()) -> Refusal:
+    return Refusal({}, {reason: 1}, node_reasons=dict.fromkeys(nodes, reason), said=said)

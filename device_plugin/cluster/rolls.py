@@ -1,0 +1,119 @@
+"""Rolls: which pods of each gang there are. A gang is what the labels of its namespace's pods say it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from device_plugin.cluster.groups import Groups
+from device_plugin.cluster.reservations import Reservation, Reservations
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import Gang, PodRequest
+
+Name = tuple[str, str]
+"""Namespace and group."""
+Shape = tuple[PodRequest, int]
+"""Pods of one shape may go to the same nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A pod of a gang and what it asks for."""
+
+    pod: Pod
+    request: PodRequest
+    gang: Gang
+    shape: Shape
+
+    @classmethod
+    def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "Entry":
+        """The entry of a pod."""
+        return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
+
+    @property
+    def name(self) -> Name:
+        """The name of its gang."""
+        return self.pod.namespace, self.gang.group
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """The `pods` of one gang: those that wait, the oldest first, those with a reservation, and how many are further.
+
+    A pod that failed or is being deleted counts no more: another takes its place. One that ended well counts as long
+    as its owner has others in the gang, so that a second run under the same name does not build on the first.
+    """
+
+    pods: tuple[str, ...]
+    waiting: tuple[Entry, ...]
+    reserved: tuple[Reservation, ...]
+    bound: int
+    finished: int
+    sizes: frozenset[int]
+
+    @property
+    def exist(self) -> int:
+        """How many count."""
+        return len(self.pods)
+
+    @property
+    def placed(self) -> int:
+        """How many have a place, or had one to their end."""
+        return len(self.reserved) + self.bound + self.finished
+
+    @property
+    def under_way(self) -> bool:
+        """True once a Binding of one of them was sent: then the gang is no longer all or nothing."""
+        return self.bound > 0 or any(reservation.under_way for reservation in self.reserved)
+
+
+class Rolls:
+    """The rolls of all gangs. Callers hold the state's lock."""
+
+    def __init__(self, groups: Groups, reservations: Reservations) -> None:
+        self._groups = groups
+        self._reservations = reservations
+        self._entries: dict[str, Entry] = {}
+
+    def names(self) -> Sequence[Name]:
+        """The names of all gangs, in order."""
+        return sorted({entry.name for entry in self._entries.values()})
+
+    def see(self, pod: Pod, request: PodRequest | None) -> Entry | None:
+        """Take news of a pod, which asks for `request`; None if it is in no gang."""
+        if request is None or request.gang is None:
+            self._entries.pop(pod.uid, None)
+            return None
+        entry = self._entries[pod.uid] = Entry.of(pod, request, request.gang)
+        return entry
+
+    def forget(self, uid: str) -> Entry | None:
+        """The pod is gone; returns its entry."""
+        return self._entries.pop(uid, None)
+
+    def entry(self, uid: str) -> Entry | None:
+        """The pod of a gang with this uid."""
+        return self._entries.get(uid)
+
+    def roll(self, name: Name) -> Roll:
+        """Who of a gang there is now."""
+        live, finished = [], []
+        for pod in self._groups.members(name):
+            entry = self._entries.get(pod.uid)
+            if entry is None:
+                continue
+            if pod.phase == "Succeeded":
+                finished.append(entry)
+            elif not pod.ended and not pod.deleting:
+                live.append(entry)
+        owners = {entry.pod.owner_uid for entry in live}
+        counted = [entry for entry in finished if entry.pod.owner_uid in owners]
+        unbound = {entry.pod.uid: entry for entry in live if not entry.pod.node}
+        reserved = {uid: found for uid in unbound if (found := self._reservations.get(uid)) is not None}
+        waiting = [entry for uid, entry in unbound.items() if uid not in reserved]
+        return Roll(
+            tuple(entry.pod.name for entry in (*live, *counted)),
+            tuple(sorted(waiting, key=lambda entry: (entry.pod.created, entry.pod.name))),
+            tuple(reserved.values()),
+            bound=len(live) - len(unbound),
+            finished=len(counted),
+            sizes=frozenset(entry.gang.size for entry in (*live, *counted)),
+        )

@@ -1,0 +1,79 @@
+"""Gangs: pods that are placed all or nothing, in one transaction of the ledger.
+
+The largest go first, and of these the ones with the fewest nodes, each where its placement policy wants it; none of
+them is moved again. Pods that ask alike and may go to the same nodes are placed whenever that is possible at all. Where
+they differ, another order may fit what this one refuses: then they wait for a little more room than they need.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.capacity import at_most
+from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+from device_plugin.core.room.planner import size
+from device_plugin.core.room.trial import Trial
+
+Nodes = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod of a gang that is to be placed, and the nodes where it may go (None: all)."""
+
+    request: PodRequest
+    nodes: Nodes = None
+
+
+def place_all(members: Iterable[Member], placer: Placer, trial: Trial) -> Sequence[Grant] | Refusal:
+    """A grant for each of `members`, held together with its room on the hosts; or why not, and nothing has changed.
+
+    None of them may hold anything before. `placer` and `trial` have one ledger and one set of hosts between them.
+    """
+    ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
+    bound = _bound(ordered, placer)
+    if 0 < bound < len(ordered):
+        return _short(bound, len(ordered))
+    with trial.attempt() as attempt:
+        grants: list[Grant] = []
+        for member in ordered:
+            request = _apart(member.request, grants)
+            answer = placer.place(request, member.nodes)
+            if isinstance(answer, Refusal):
+                return _short(len(grants), len(ordered)) if grants else answer
+            trial.hold(answer, request.host)
+            grants.append(answer)
+        attempt.keep()
+    return grants
+
+
+def _order(member: Member) -> tuple[float, ...]:
+    request = member.request
+    role = request.standing.rank or 0 if request.policy == NODE_SCORE else 0
+    return role, -size(request), math.inf if member.nodes is None else len(member.nodes)
+
+
+def _bound(members: Sequence[Member], placer: Placer) -> int:
+    """No more of them fit together. It is found in no time, and most that must wait are refused by it."""
+    placer.index.refresh()
+    alike = Counter(replace(member, request=replace(member.request, pod="")) for member in members)
+    return sum(
+        min(times, at_most(placer.index, member.request, member.nodes)) for member, times in alike.items()
+    )
+
+
+def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
+    """With `node-score` each pod of a group goes to a node of its own, the best nodes to the first roles."""
+    if request.policy != NODE_SCORE:
+        return request
+    avoid = request.standing.avoid.union(grant.node for grant in grants)
+    return replace(request, standing=replace(request.standing, avoid=avoid, leave=0))
+
+
+def _short(fitting: int, count: int) -> Refusal:
+    return Refusal({}, {Reason.GANG_ROOM: 1}, said=f"room for {fitting} of {count} pods")

@@ -1,0 +1,192 @@
+"""place_all(): everybody or nobody, and nobody leaves a trace."""
+
+import random
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from device_plugin.core.gang import Member, place_all
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.capacity import at_most
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest, Request
+from device_plugin.core.room.planner import size
+from device_plugin.core.room.trial import Trial
+from tests.core.clusters import FAMILY, inventory, random_request, slice_request, whole_request
+
+NODES = ("a", "b", "c")
+ROOM = Room(cpu_milli=8000, memory_mib=8192)
+
+
+class Cluster:
+    """A few nodes with CPU and memory, and one placer."""
+
+    def __init__(self, nodes: Sequence[str] = NODES, cards: int = 1) -> None:
+        self.ledger, self.hosts = Ledger(), Hosts()
+        for name in nodes:
+            self.ledger.set_node(name, inventory(name, cards))
+            self.hosts.set_node(name, ROOM)
+        self.placer = Placer(self.ledger, self.hosts)
+
+    def place(self, *members: Member) -> Sequence[Grant] | Refusal:
+        return place_all(members, self.placer, Trial(self.ledger, self.hosts))
+
+    def one_by_one(self, requests: Sequence[PodRequest]) -> bool:
+        """True if each finds a place after those before it; all of them stay there."""
+        for request in requests:
+            grant = self.placer.find(request)
+            if grant is None:
+                return False
+            self.ledger.hold(grant)
+            self.hosts.hold(grant.pod, grant.node, request.host)
+        return True
+
+    def held(self) -> object:
+        """Everything that a trial could leave behind."""
+        rooms = [(name, self.hosts.room(name)) for name in self.ledger.nodes()]
+        return deepcopy(dict(self.ledger.grants())), sorted(self.hosts.pods()), rooms
+
+
+def alike(count: int, request: PodRequest) -> list[Member]:
+    return [Member(replace(request, pod=f"p{i}")) for i in range(count)]
+
+
+requests = st.builds(
+    lambda seed, pod, cpu: replace(random_request(random.Random(seed), f"p{pod}"), host=Room(cpu, 64)),
+    st.integers(0, 10_000),
+    st.integers(0, 99),
+    st.sampled_from([0, 500, 3000]),
+)
+gangs = st.lists(requests, min_size=1, max_size=8, unique_by=lambda request: request.pod)
+crowds = st.lists(requests, max_size=5, unique_by=lambda request: request.pod)
+
+
+@settings(deadline=None)
+@given(crowd=crowds, gang=gangs)
+def test_all_are_held_or_nothing_has_changed(crowd: list[PodRequest], gang: list[PodRequest]) -> None:
+    cluster = Cluster()
+    cluster.one_by_one([replace(request, pod=f"before-{request.pod}") for request in crowd])
+    before = cluster.held()
+    answer = cluster.place(*map(Member, gang))
+    if isinstance(answer, Refusal):
+        assert cluster.held() == before
+        assert answer.text
+        return
+    assert {grant.pod for grant in answer} == {request.pod for request in gang}
+    for request in gang:
+        grant = cluster.ledger.grant(request.pod)
+        assert grant in answer
+        assert cluster.ledger.conflicts(grant) == ()
+        assert cluster.hosts.held(request.pod) == (grant.node, request.host)
+    for name in NODES:
+        room = cluster.hosts.room(name)
+        assert min(room.cpu_milli, room.memory_mib) >= 0
+
+
+@settings(deadline=None)
+@given(crowd=crowds, gang=gangs)
+def test_it_finds_what_placing_one_by_one_the_largest_first_finds(
+    crowd: list[PodRequest], gang: list[PodRequest]
+) -> None:
+    together, alone = Cluster(), Cluster()
+    for cluster in (together, alone):
+        cluster.one_by_one([replace(request, pod=f"before-{request.pod}") for request in crowd])
+    fits = alone.one_by_one(sorted(gang, key=lambda request: (-size(request), request.pod)))
+    assert isinstance(together.place(*map(Member, gang)), Refusal) is not fits
+
+
+asks = st.one_of(
+    st.builds(Request, st.just(FAMILY), st.just(0), st.integers(1, 12), st.integers(1, 40)),
+    st.builds(Request, st.just(FAMILY), st.integers(1, 2)),
+)
+
+
+@settings(deadline=None)
+@given(crowd=crowds, asked=asks, cpu=st.sampled_from([0, 1000, 3000]), count=st.integers(1, 6))
+def test_pods_that_ask_alike_are_placed_whenever_any_choice_of_nodes_holds_them_all(
+    crowd: list[PodRequest], asked: Request, cpu: int, count: int
+) -> None:
+    cluster = Cluster(cards=2)
+    cluster.one_by_one([replace(request, pod=f"before-{request.pod}") for request in crowd])
+    request = PodRequest("p", (("main", asked),), host=Room(cpu))
+    possible = any(fits_so(cluster, request, chosen) for chosen in product(NODES, repeat=count))
+    assert isinstance(cluster.place(*alike(count, request)), Refusal) is not possible
+
+
+def fits_so(cluster: Cluster, request: PodRequest, chosen: Sequence[str]) -> bool:
+    """True if one pod like it fits on each of the `chosen` nodes; nothing is kept."""
+    if list(chosen) != sorted(chosen):
+        return False  # whoever asks alike may change places
+    trial = Trial(cluster.ledger, cluster.hosts)
+    with trial.attempt():
+        for number, node in enumerate(chosen):
+            grant = cluster.placer.find(replace(request, pod=f"try-{number}"), (node,))
+            if grant is None:
+                return False
+            trial.hold(grant, request.host)
+    return True
+
+
+@settings(deadline=None)
+@given(crowd=crowds, request=requests)
+def test_no_more_fit_than_the_bound_says(crowd: list[PodRequest], request: PodRequest) -> None:
+    cluster = Cluster()
+    cluster.one_by_one([replace(one, pod=f"before-{one.pod}") for one in crowd])
+    cluster.placer.index.refresh()
+    bound = at_most(cluster.placer.index, request)
+    assert at_most(cluster.placer.index, request, ("a", "b")) <= bound
+    copies = [replace(request, pod=f"copy-{i}") for i in range(bound + 1)]
+    assert not cluster.one_by_one(copies)
+
+
+def test_the_largest_go_first() -> None:
+    cluster = Cluster(("a", "b"))
+    small = [Member(slice_request(f"a{i}", 4, 15)) for i in range(4)]
+    answer = cluster.place(*small, Member(whole_request("z", 1)))
+    assert not isinstance(answer, Refusal)
+    assert answer[0].pod == "z"
+
+
+def test_of_equally_large_ones_those_with_the_fewest_nodes_go_first() -> None:
+    cluster = Cluster(("a", "b"))
+    anywhere, bound = Member(whole_request("a", 1)), Member(whole_request("z", 1), ("a",))
+    answer = cluster.place(anywhere, bound)
+    assert not isinstance(answer, Refusal)
+    assert {grant.pod: grant.node for grant in answer} == {"a": "b", "z": "a"}
+
+
+def test_a_gang_that_is_too_large_is_told_for_how_many_there_is_room() -> None:
+    answer = Cluster().place(*alike(13, slice_request("p", 4, 15)))
+    assert isinstance(answer, Refusal)
+    assert (answer.text, answer.main) == ("room for 12 of 13 pods", Reason.GANG_ROOM)
+
+
+def test_a_gang_of_which_nobody_fits_is_told_why() -> None:
+    answer = Cluster().place(*alike(2, slice_request("p", 17)))
+    assert isinstance(answer, Refusal)
+    assert answer.main is Reason.TOO_LARGE
+
+
+def test_hosts_count_for_each_of_them() -> None:
+    asked = slice_request("p", 1, 1, host=Room(cpu_milli=4000))
+    assert not isinstance(Cluster().place(*alike(6, asked)), Refusal)
+    answer = Cluster().place(*alike(7, asked))
+    assert isinstance(answer, Refusal)
+    assert answer.text == "room for 6 of 7 pods"
+
+
+@pytest.mark.parametrize(("count", "fits"), [(3, True), (4, False)])
+def test_with_node_score_each_goes_to_a_node_of_its_own(count: int, *, fits: bool) -> None:
+    cluster = Cluster()
+    answer = cluster.place(*alike(count, slice_request("p", 1, 1, policy="node-score")))
+    assert isinstance(answer, Refusal) is not fits
+    if not isinstance(answer, Refusal):
+        assert {grant.node for grant in answer} == set(NODES)
