@@ -1,0 +1,109 @@
+"""The placement policy node-score: loads measured on the nodes decide, and pods of a group go to nodes of their own."""
+
+import itertools
+from typing import Any
+
+from tests.e2e import nodes, service
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.slices import held
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import container, pod, slice_of, slice_pod
+from tests.requirement import require
+
+HELD_MIB = 11_000
+RANK = {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['vgpu.io/rank']"}}}
+
+
+def scored(body: dict[str, Any], app_type: str = "gpu", **labels: str) -> dict[str, Any]:
+    """The pod with the policy, and with labels of ours."""
+    metadata = body["metadata"]
+    metadata["annotations"] = {"vgpu.io/policy": "node-score", "vgpu.io/app-type": app_type}
+    metadata["labels"] |= {f"vgpu.io/{name}": value for name, value in labels.items()}
+    return body
+
+
+def only_on(names: tuple[str, ...]) -> dict[str, Any]:
+    """The part of a pod's spec that leaves it a choice of these nodes."""
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(names)}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def used_bytes(node: str) -> float:
+    """How much memory of all cards of a node is in use, as its agent exports it."""
+    text = service.SYSTEM.metrics(service.agent(node), service.AGENT_PORT)
+    lines = [line for line in text.splitlines() if line.startswith("vgpu_card_memory_used_bytes{")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def test_explain_says_that_every_node_was_measured() -> None:
+    def loads() -> list[str]:
+        return [node["loads"] for node in service.explain(service.leader())["nodes"]]
+
+    assert eventually(lambda: all(text.startswith("measured ") for text in loads()), 60), loads()
+
+
+def test_of_two_nodes_with_equal_grants_the_one_whose_card_is_less_used_is_taken(kubectl: Kubectl) -> None:
+    require(len(nodes.names()) > 1, "needs two nodes with cards")
+    pair = nodes.names()[:2]
+    for busy, lazy in (pair, pair[::-1]):
+        check_that_the_lazy_is_taken(kubectl, busy, lazy)
+
+
+def check_that_the_lazy_is_taken(kubectl: Kubectl, busy: str, lazy: str) -> None:
+    kubectl.create(
+        slice_pod("busy", 12, 4, command=["vgpu-probe", "hold", str(HELD_MIB)], **nodes.on(busy)),
+        slice_pod("lazy", 12, 4, **nodes.on(lazy)),
+    )
+    kubectl.running("busy", "lazy")
+    assert eventually(lambda: used_bytes(busy) >= HELD_MIB << 20, 30)
+    turns = itertools.count()
+    # The allocator hears of it with its next survey.
+    assert eventually(lambda: placed(kubectl, f"{busy}-{next(turns)}", (busy, lazy)) == lazy, 60)
+    kubectl.gone("busy", "lazy")
+
+
+def placed(kubectl: Kubectl, name: str, among: tuple[str, ...]) -> str:
+    """The node where a small pod goes, which is gone again afterwards."""
+    kubectl.create(scored(slice_pod(name, 1, 1, **only_on(among))))
+    assert eventually(lambda: kubectl.pod(name)["spec"].get("nodeName", ""), 30), kubectl.events(name)
+    node = str(kubectl.pod(name)["spec"]["nodeName"])
+    kubectl.gone(name)
+    return node
+
+
+def test_pods_of_a_group_go_to_different_nodes_and_know_their_ranks(kubectl: Kubectl) -> None:
+    roles = ["chief", "worker-2", "worker-10", *(f"worker-{n}" for n in range(11, 50))][: len(nodes.names())]
+    bodies = [
+        scored(
+            pod(f"p-{role}", container(resources=slice_of(mem=2, cores=4), env=[RANK])),
+            group="train",
+            role=role,
+        )
+        for role in roles
+    ]
+    kubectl.create(*reversed(bodies))
+    names = [f"p-{role}" for role in roles]
+    kubectl.running(*names)
+    found = [kubectl.pod(name) for name in names]
+    assert sorted(item["spec"]["nodeName"] for item in found) == list(nodes.names())
+    labels = [item["metadata"]["labels"] for item in found]
+    assert [(each["vgpu.io/role"], each["vgpu.io/rank"]) for each in labels] == [
+        (role, str(rank)) for rank, role in enumerate(roles)
+    ]
+    assert [kubectl.inside(name, "sh", "-c", "echo $RANK").strip() for name in names] == [
+        str(rank) for rank in range(len(roles))
+    ]
+    assert all(held(kubectl, name) for name in names)
+    kubectl.create(scored(slice_pod("one-more", 2, 4), group="train", role="worker-99"))
+    assert eventually(
+        lambda: any("on nodes of other pods of its group" in e for e in kubectl.events("one-more")), 30
+    )
+    kubectl.gone(names[0])
+    kubectl.running("one-more")
+
+
+def test_an_unknown_type_waits_and_says_which_there_are(kubectl: Kubectl) -> None:
+    kubectl.create(scored(slice_pod("odd", 1, 1), "network"))
+    words = "no application type 'network': write gpu, cpu, memory"
+    assert eventually(lambda: any(words in event for event in kubectl.events("odd")), 30)
