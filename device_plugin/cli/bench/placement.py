@@ -18,6 +18,7 @@ from pathlib import Path
 
 from device_plugin.cli.bench import report
 from device_plugin.cli.bench.lifetimes import simulate
+from device_plugin.cli.bench.plot import draw
 from device_plugin.cli.bench.replay import replay
 from device_plugin.cli.bench.runs import BenchError, every, numbered
 from device_plugin.cli.bench.synthetic import synthetic
@@ -51,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offered", type=float, default=95.0, metavar="PERCENT", help="with --lifetimes (default: 95)"
     )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf (not with --lifetimes)"
+    )
     parser.add_argument("--processes", type=int, default=0, help="at a time (default: one for each CPU)")
     parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
 
@@ -60,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     policies, seeds = _policies(args.policy), numbered(args.seeds)
     if (args.nodes is None) != (args.pods is None):
         raise BenchError("write --nodes and --pods, or neither")
+    if args.plot is not None and args.lifetimes is not None:
+        raise BenchError("--plot draws arrivals that stay: leave out --lifetimes")
     if args.offered <= 0:
         raise BenchError("write --offered above 0: percent of the capacity")
     workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
@@ -67,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
         replays = every(args.processes, policies, seeds, replay, workload)
         found = {policy: report.figures(outcomes) for policy, outcomes in replays.items()}
         columns = report.COLUMNS
+        if args.plot is not None:
+            draw(replays, args.plot)
     else:
         lives = lifetimes(args.lifetimes)
         runs = every(args.processes, policies, seeds, simulate, workload, lives, args.offered)

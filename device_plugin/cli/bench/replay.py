@@ -66,8 +66,9 @@ def arrivals(workload: Workload, seed: int) -> Iterator[Job]:
 def replay(policy: str, seed: int, workload: Workload) -> Outcome:
     """One policy on one seed."""
     cluster = Cluster(workload, policy, seed)
-    samples, placed, failed = [], 0, None
-    asked = allocated = seconds = 0.0
+    samples: list[Sample] = []
+    placed, failed = 0, None
+    asked = allocated = seconds = before = 0.0
     for job in arrivals(workload, seed):
         asked += workload.cards(job)
         cluster.learn(job)
@@ -80,7 +81,8 @@ def replay(policy: str, seed: int, workload: Workload) -> Outcome:
         elif failed is None:
             failed = 100 * asked / workload.capacity
         arrived = 100 * asked / workload.capacity
-        measured = workload.capacity < SMALL or round(arrived) in (100, 130)
+        measured = workload.capacity < SMALL or round(arrived) in (100, 130) or round(arrived) > before
+        before = round(arrived)
         useless = cluster.useless() if measured else None
         samples.append(Sample(arrived, 100 * allocated / workload.capacity, useless))
     return Outcome(samples, placed, failed, seconds / len(samples))

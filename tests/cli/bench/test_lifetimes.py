@@ -16,7 +16,7 @@ def test_what_leaves_makes_room() -> None:
     assert given is not None
     assert cluster.place(second) is not None
     assert cluster.place(third) is None
-    cluster.leave(first, given)
+    cluster.leave(given)
     assert cluster.place(third) is not None
 
 

@@ -6,6 +6,9 @@ import pytest
 
 from device_plugin.cli import bench
 from device_plugin.cli.bench.placement import BenchError
+from device_plugin.cli.bench.plot import PERCENT
+from device_plugin.cli.bench.replay import replay
+from device_plugin.cli.bench.workload import read
 from tests.cli.bench.test_workload import files
 
 
@@ -48,3 +51,24 @@ def test_the_figures_of_two_policies(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_what_cannot_be_run_says_what_to_write(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(BenchError, match=message):
         bench.run(parsed(*words))
+
+
+def test_a_plot_has_a_line_for_each_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, pods = files(tmp_path)
+    drawn = tmp_path / "drawn.svg"
+    words = ["--nodes", str(nodes), "--pods", str(pods), "--policy", "pack,spread", "--seeds", "42"]
+    assert bench.run(parsed(*words, "--plot", str(drawn))) == 0
+    assert drawn.read_text().startswith("<?xml")
+    assert "policy" in capsys.readouterr().out
+    with pytest.raises(BenchError, match=r"--plot .*\.tiger.*not supported"):
+        bench.run(parsed(*words, "--plot", str(tmp_path / "drawn.tiger")))
+    with pytest.raises(BenchError, match="--plot draws"):
+        bench.run(parsed(*words, "--plot", str(drawn), "--lifetimes", str(pods)))
+
+
+def test_the_curve_goes_up_as_pods_arrive(tmp_path: Path) -> None:
+    nodes, pods = files(tmp_path)
+    outcome = replay("pack", 42, read(nodes, pods))
+    allocated = [outcome.at(percent)[0] for percent in PERCENT]
+    assert allocated == sorted(allocated)
+    assert 0 < allocated[-1] <= 100

@@ -1,0 +1,37 @@
+"""Draw allocation and fragmentation against what has arrived."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from device_plugin.cli.bench.replay import ARRIVALS, Outcome
+from device_plugin.cli.bench.runs import BenchError
+
+PERCENT = range(1, round(100 * ARRIVALS) + 1)
+
+
+def draw(replays: Mapping[str, Sequence[Outcome]], file: Path) -> None:
+    """One line for each policy, the mean of its seeds; the file's suffix says in which format (.png, .svg, .pdf).
+
+    Raises BenchError.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib") from None
+    figure = Figure(figsize=(7, 7), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
+    for policy, outcomes in replays.items():
+        curves = np.array([[outcome.at(percent) for percent in PERCENT] for outcome in outcomes])
+        allocated, useless = np.nanmean(curves, axis=0).T
+        above.plot(PERCENT, allocated, label=policy)
+        below.plot(PERCENT, useless, label=policy)
+    above.set_ylabel("allocated, % of the capacity")
+    below.set_ylabel("idle and of no use, % of the capacity")
+    below.set_xlabel("asked for so far, % of the capacity")
+    above.legend()
+    try:
+        figure.savefig(file)
+    except (OSError, ValueError) as error:
+        raise BenchError(f"--plot {file}: {error}") from None
