@@ -1,6 +1,7 @@
-"""kube-scheduler's calls to an extender: ExtenderArgs and ExtenderBindingArgs of k8s.io/kube-scheduler/extender/v1.
+"""kube-scheduler's calls to an extender: ExtenderArgs, ExtenderPreemptionArgs and ExtenderBindingArgs.
 
-Their Go fields carry no JSON names, so the keys are spelled as the fields are.
+They are of k8s.io/kube-scheduler/extender/v1. Their Go fields carry no JSON names, so the keys are spelled as the
+fields are.
 """
 
 from typing import TypeVar
@@ -14,6 +15,19 @@ from device_plugin.core.pods import Pod
 class _FilterArgs(msgspec.Struct, rename="pascal", gc=False):
     pod: msgspec.Raw
     node_names: list[str] | None = None
+
+
+class _MetaPod(msgspec.Struct, gc=False):
+    uid: str = msgspec.field(name="UID")
+
+
+class _MetaVictims(msgspec.Struct, rename="pascal", gc=False):
+    pods: list[_MetaPod] | None = None
+
+
+class _PreemptArgs(msgspec.Struct, rename="pascal", gc=False):
+    pod: msgspec.Raw
+    node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
 
 
 class _BindArgs(msgspec.Struct, gc=False):
@@ -32,6 +46,15 @@ def read_filter(body: bytes) -> tuple[Pod, list[str]]:
     if args.node_names is None:
         raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
     return decode.pod(args.pod), args.node_names
+
+
+def read_preempt(body: bytes) -> tuple[Pod, dict[str, list[str]]]:
+    """The pod, and of each node the uids of the pods that kube-scheduler would evict there. Raises ValueError."""
+    args = _read(body, _PreemptArgs)
+    if args.node_name_to_meta_victims is None:
+        raise ValueError("no NodeNameToMetaVictims: set nodeCacheCapable: true for this extender")
+    victims = args.node_name_to_meta_victims
+    return decode.pod(args.pod), {node: [pod.uid for pod in v.pods or ()] for node, v in victims.items()}
 
 
 def read_bind(body: bytes) -> tuple[str, str, str, str]:

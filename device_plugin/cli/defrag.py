@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller
 from device_plugin.cli.caller import evicted, named, still_there
+from device_plugin.cluster.openings import movable
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
@@ -24,8 +25,6 @@ from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.core.room import Plan, Ranked, defragment
 
 MOST = 10
-# Owners that would make a pod again on the same node, or not at all.
-STAYING = ("", "DaemonSet", "Node")
 # How long a step waits for its pods to end before the next one begins.
 END_SECONDS, LOOK_SECONDS = 120.0, 1.0
 
@@ -78,7 +77,7 @@ def planned(state: State, most: int) -> Sequence[Plan]:
             continue
         if not pod.node:
             waiting.append(Ranked(request, pod.priority))
-        elif pod.owner not in STAYING:
+        elif movable(pod):
             holders[pod.uid] = Ranked(request, pod.priority)
     state.placer.teach(state.target.frequent())
     return defragment(state.planner, waiting, holders, most)

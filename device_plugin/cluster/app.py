@@ -1,4 +1,4 @@
-"""The HTTP face on loopback: /filter and /bind for the kube-scheduler beside us, /explain for people."""
+"""The HTTP face on loopback: /filter, /preempt and /bind for the kube-scheduler beside us, /explain for people."""
 
 import json
 import logging
@@ -12,6 +12,7 @@ from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.explain import Explainer, as_text
 from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
+from device_plugin.cluster.preempt import Advice, Candidates
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -36,16 +37,20 @@ Handler = Callable[["WSGIEnvironment"], Answer]
 class Extender:
     """What kube-scheduler calls. It shows people the text of `Error`, and hides everything that is not 200."""
 
-    def __init__(self, place: Filter, bind: Binder, explainer: Explainer, calls: Calls) -> None:
+    def __init__(
+        self, place: Filter, bind: Binder, advise: Advice, explainer: Explainer, calls: Calls
+    ) -> None:
         self._place = place
         self._bind = bind
+        self._advise = advise
         self._explainer = explainer
         self._calls = calls
 
     def app(self) -> "WSGIApplication":
         """The WSGI application."""
         return _routed({
-            ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound, ("GET", "/explain"): self._explain,
+            ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound,
+            ("POST", "/preempt"): self._preempt, ("GET", "/explain"): self._explain,
         })  # fmt: skip
 
     def _filter(self, environ: "WSGIEnvironment") -> Answer:
@@ -61,6 +66,14 @@ class Extender:
         except ValueError as error:
             return _json({"Error": f"/bind: {error}"})
         return _json({"Error": self._bind(call)})
+
+    def _preempt(self, environ: "WSGIEnvironment") -> Answer:
+        try:
+            pod, candidates = self._calls.preempt(_body(environ))
+        except ValueError as error:
+            # The result has no field for an error, and kube-scheduler logs what is not 200.
+            return Answer(f"/preempt: {error}\n", status=HTTPStatus.BAD_REQUEST)
+        return _json(_preemption_result(self._advise(pod, candidates)))
 
     def _explain(self, environ: "WSGIEnvironment") -> Answer:
         query = parse_qs(environ.get("QUERY_STRING", ""))
@@ -106,4 +119,14 @@ def _filter_result(verdict: Verdict) -> Mapping[str, Any]:
         "FailedNodes": verdict.failed,
         "FailedAndUnresolvableNodes": verdict.hopeless,
         "Error": verdict.error,
+    }
+
+
+def _preemption_result(victims: Candidates) -> Mapping[str, Any]:
+    """ExtenderPreemptionResult, as it is asked for with nodeCacheCapable."""
+    return {
+        "NodeNameToMetaVictims": {
+            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}
+            for node, uids in victims.items()
+        }
     }

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.openings import opening
 from device_plugin.cluster.reservations import Stage
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
@@ -46,18 +47,26 @@ class Explainer:
         with self._state.lock:
             nodes = [self._node(name) for name in self._state.ledger.nodes()]
             waiting = [asdict(entry) for entry in self.waiting()]
+            gangs = [asdict(gang) for gang in self._state.gangs.standings()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
         view = {
-            "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "faults": faults,
+            "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
+            "faults": faults,
         }  # fmt: skip
-        return _only(view, pod) if pod else view
+        return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
 
     def waiting(self) -> list[Waiting]:
         """Unbound pods of our scheduler without a reservation, by namespace and name."""
-        answers: dict[tuple[object, ...], Grant | Refusal] = {}
+        answers: dict[tuple[object, ...], Grant | Refusal | None] = {}
         with self._state.lock:
             pods = sorted(self._unplaced(), key=lambda pod: (pod.namespace, pod.name))
             return [self._waiting(pod, answers) for pod in pods]
+
+    def _moves(self, wanted: str) -> list[str]:
+        """What would make room for one pod: it takes too long to be said of all."""
+        with self._state.lock:
+            waiting = [pod for pod in self._unplaced() if self._name(pod.uid) == wanted]
+        return [text for pod in waiting if (text := opening(self._state, pod))]
 
     def _unplaced(self) -> Iterator[Pod]:
         for pod in self._state.pods():
@@ -68,7 +77,7 @@ class Explainer:
             if ours and (reservation is None or reservation.stage is Stage.NOMINATED):
                 yield pod
 
-    def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal]) -> Waiting:
+    def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal | None]) -> Waiting:
         try:
             request = self._state.request_of(pod)
         except RequestError as error:
@@ -80,14 +89,17 @@ class Explainer:
         if nominated is not None:
             return self._nominated(pod, nominated.grant)
         request = self._state.in_group(pod, request)
-        key = _shape(request)
+        # All of a gang wait for the same; to try whether it would fit takes too long for every scrape.
+        key = (pod.namespace, request.gang) if request.gang else _shape(request)
         if key not in answers:
-            answers[key] = self._state.would_place(request)
+            gangs = self._state.gangs
+            answers[key] = gangs.refusal(pod, request) if request.gang else self._state.would_place(request)
         answer = answers[key]
         if isinstance(answer, Refusal):
             return Waiting(pod.namespace, pod.name, answer.text, answer.advice, answer.main.value)
+        fits = f"fits on node {answer.node}" if answer else "all of its group exist"
         return Waiting(
-            pod.namespace, pod.name, f"fits on node {answer.node}, and kube-scheduler has not asked for it yet",
+            pod.namespace, pod.name, f"{fits}, and kube-scheduler has not asked for it yet",
             "see the events of the pod and the log of kube-scheduler", FITS,
         )  # fmt: skip
 
@@ -168,8 +180,11 @@ def _only(view: View, wanted: str) -> View:
         if cards:
             nodes.append({**node, "cards": cards})
     waiting = [entry for entry in view["waiting"] if f"{entry['namespace']}/{entry['pod']}" == wanted]
+    gangs = [
+        gang for gang in view["gangs"] if wanted in (f"{gang['namespace']}/{pod}" for pod in gang["pods"])
+    ]
     faults = [fault for fault in view["faults"] if fault["subject"] == wanted]
-    return {**view, "nodes": nodes, "waiting": waiting, "faults": faults}
+    return {**view, "nodes": nodes, "waiting": waiting, "gangs": gangs, "faults": faults}
 
 
 def as_text(view: View) -> str:
@@ -183,10 +198,21 @@ def as_text(view: View) -> str:
     lines += _section(
         "waiting", (f"{w['namespace']}/{w['pod']}: {w['text']}; {w['advice']}" for w in view["waiting"])
     )
+    lines += _section("gangs", map(_gang_line, view["gangs"]))
+    lines += _section("moves", view.get("moves", ()))
     lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
     if not (view["nodes"] or view["waiting"] or view["faults"]):
         lines.append("nothing asks for a slice here, and nothing holds one")
     return "\n".join(lines) + "\n"
+
+
+def _gang_line(gang: View) -> str:
+    sizes = " or ".join(map(str, gang["sizes"]))
+    return (
+        f"{gang['namespace']}/{gang['group']}: {len(gang['pods'])} of {sizes} pods exist,"
+        f" {gang['reserved']} reserved, {gang['bound']} bound, {gang['finished']} finished"
+        f"{'; ' if gang['why'] else ''}{gang['why']}"
+    )
 
 
 def _card_lines(card: View) -> Iterator[str]:

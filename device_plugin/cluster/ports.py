@@ -100,10 +100,12 @@ class BindCall:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How kube-scheduler's calls are read; both raise ValueError.
+    """How kube-scheduler's calls are read; all raise ValueError.
 
-    `filter` gives the pod and the nodes to choose from, `bind` namespace, name and uid of the pod, and the node.
+    `filter` gives the pod and the nodes to choose from, `bind` namespace, name and uid of the pod, and the node,
+    `preempt` the pod, and nodes with the uids of pods to evict there.
     """
 
     filter: Callable[[bytes], tuple[Pod, Sequence[str]]]
     bind: Callable[[bytes], tuple[str, str, str, str]]
+    preempt: Callable[[bytes], tuple[Pod, Mapping[str, Sequence[str]]]]

@@ -25,12 +25,13 @@ from device_plugin.cluster.health import Health
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.measures import Measures
 from device_plugin.cluster.ports import Calls
-from device_plugin.cluster.preempt import Preemption
+from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.state import State
 from device_plugin.cluster.survey import Pace, Survey
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.upkeep import Upkeep
+from device_plugin.cluster.victims import Victims
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cluster_api import ClusterApi
@@ -68,15 +69,17 @@ class Service:
         Gauges(Measures(state, leader, explainer), registry)
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
+        victims = Victims(state, leader, clock)
         self._upkeep = Upkeep(
-            api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, clock), clock
+            api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, victims), clock
         )
         self._refit = Refit(state, fitting.tables, clock, lambda: stop.wait(REFIT_PAUSE_SECONDS))
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._survey = Survey(state, leader, agents.read_loads, pace, clock)
         self._health = Health(state, leader, clock)
-        calls = Calls(extender.read_filter, extender.read_bind)
-        self._extender = Extender(Filter(state, leader, counts, clock), binder, explainer, calls).app()
+        calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
+        advice = Advice(state, leader, victims)
+        self._extender = Extender(Filter(state, leader, counts, clock), binder, advice, explainer, calls).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, exposition(registry))
         self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
         self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)

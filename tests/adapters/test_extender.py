@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from device_plugin.adapters.extender import read_bind, read_filter
+from device_plugin.adapters.extender import read_bind, read_filter, read_preempt
 
 _POD = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u1"},
@@ -26,6 +26,18 @@ def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set() -> None:
         read_filter(json.dumps({"Pod": _POD, "Nodes": {"items": []}, "NodeNames": None}).encode())
 
 
+def test_a_preempt_call_gives_the_pod_and_the_victims_on_each_node() -> None:
+    victims = {"n1": {"Pods": [{"UID": "a"}, {"UID": "b"}], "NumPDBViolations": 1}, "n2": {"Pods": None}}
+    args = {"Pod": _POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+    pod, found = read_preempt(json.dumps(args).encode())
+    assert (pod.uid, found) == ("u1", {"n1": ["a", "b"], "n2": []})
+
+
+def test_a_scheduler_that_sends_whole_victims_is_told_what_to_set() -> None:
+    with pytest.raises(ValueError, match="nodeCacheCapable: true"):
+        read_preempt(json.dumps({"Pod": _POD, "NodeNameToVictims": {}}).encode())
+
+
 def test_a_bind_call_gives_the_pod_and_its_node() -> None:
     assert read_bind(json.dumps(_BIND).encode()) == ("default", "p", "u1", "n1")
 
@@ -41,7 +53,7 @@ def test_a_bind_call_gives_the_pod_and_its_node() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_a_value_error(body: bytes) -> None:
-    for read in (read_filter, read_bind):
+    for read in (read_filter, read_bind, read_preempt):
         with pytest.raises(ValueError, match=r"\w{4}"):
             read(body)
 

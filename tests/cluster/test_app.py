@@ -3,6 +3,7 @@
 import http.client
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -34,8 +35,8 @@ class Caller:
 
 @pytest.fixture
 def call(one: Replica) -> Iterator[Caller]:
-    calls = Calls(extender.read_filter, extender.read_bind)
-    app = Extender(one.filter, one.binder, one.explainer, calls).app()
+    calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
+    app = Extender(one.filter, one.binder, one.advice, one.explainer, calls).app()
     with serve(app, "127.0.0.1", 0) as server:
         yield Caller(server.port)
 
@@ -118,3 +119,18 @@ def test_explain_of_one_pod_shows_nothing_of_others(world: World, call: Caller) 
     assert "mine" in text
     assert "other" not in text
     assert json.loads(call("GET", "/explain?pod=default/nobody", headers=JSON)[1])["nodes"] == []
+
+
+def test_preempt_answers_with_uids_and_garbage_with_no_200(world: World, call: Caller) -> None:
+    low = world.pod("low", 16, None, priority=-1)
+    assert world.one.bind(low, world.one.ask(low)) == ""
+    cordoned = replace(world.api.by_node["n1"], cordoned="n1-1")
+    world.one.state.see_node(cordoned)
+    world.pod("p")
+    args = {"Pod": _pod("p"), "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "uid-low"}]}}}
+    status, text = call("POST", "/preempt", json.dumps(args).encode())
+    assert (status, json.loads(text)) == (
+        200,
+        {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "uid-low"}], "NumPDBViolations": 0}}},
+    )
+    assert call("POST", "/preempt", b"{")[0] == 400

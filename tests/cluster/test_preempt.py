@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Pod
 from tests.cluster.world import World
 
@@ -178,3 +179,56 @@ def test_explain_says_for_what_a_preemptor_waits(world: World) -> None:
     (entry,) = world.one.explainer.waiting()
     assert (entry.pod, entry.reason) == ("vip", "preempting")
     assert entry.text == "n1-1 on n1 is held for it until default/lower ended"
+
+
+def advised(world: World, made: Pod, **candidates: list[str]) -> dict[str, list[str]]:
+    return {node: list(uids) for node, uids in world.one.advice(made, candidates).items()}
+
+
+def test_kube_scheduler_is_told_whose_leaving_makes_room_on_a_card(world: World) -> None:
+    for name, mem in (("a", 8), ("b", 8), ("c", 8), ("d", 8)):
+        hold(world, name, mem)
+    vip = world.pod("vip", 16, None, priority=10)
+    # By units any two pods would do; on a card it must be a and b, or c and d.
+    assert advised(world, vip, n1=["uid-a", "uid-c"]) == {"n1": ["uid-a", "uid-b"]}
+    assert evicted(world) == [], "kube-scheduler does it itself"
+    assert world.one.ask(vip) == ""
+    for name in ("a", "b"):
+        gone(world, name)
+    assert world.one.ask(world.pod("small", 4, None)) == "", "it is held for vip"
+    assert world.one.bind(vip, world.one.ask(vip)) == ""
+
+
+def test_while_victims_are_leaving_kube_scheduler_gets_no_more(world: World) -> None:
+    full(world)
+    vip = world.pod("vip", 16, None, priority=10)
+    assert advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
+    world.api.put(replace(world.api.by_name["default", "lower"], deleting=True))
+    assert advised(world, vip, n1=["uid-low"]) == {}
+
+
+def test_an_eviction_that_did_not_happen_is_advised_again(world: World) -> None:
+    full(world)
+    vip = world.pod("vip", 16, None, priority=10)
+    assert advised(world, vip, n1=["uid-low"]) == advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
+
+
+def test_no_node_is_advised_where_nobodys_leaving_makes_room(world: World) -> None:
+    hold(world, "high", 12, priority=20)
+    hold(world, "low", 4, priority=0)
+    hold(world, "peer", 12, priority=10)
+    vip = world.pod("vip", 16, None, priority=10)
+    assert advised(world, vip, n1=["uid-low"]) == {}
+    assert advised(world, world.pod("elsewhere", 16, None, priority=30), n2=["uid-x"]) == {}
+
+
+def test_what_the_host_lacks_only_kube_scheduler_can_free(world: World) -> None:
+    world.one.state.see_node(replace(world.api.by_node["n1"], room=Room(4000, 4096)))
+    hog = world.api.put(Pod("default", "hog", "uid-hog", node="n1", host=Room(4000, 0)))
+    vip = world.pod("vip", 16, None, priority=10, host=Room(1000, 0))
+    assert advised(world, vip, n1=[hog.uid]) == {"n1": [hog.uid]}
+
+
+def test_a_pod_without_slices_is_kube_schedulers_own_business(world: World) -> None:
+    plain = Pod("default", "plain", "uid-plain", priority=10)
+    assert advised(world, plain, n1=["uid-x"]) == {"n1": ["uid-x"]}

@@ -26,7 +26,11 @@ POLICY = "vgpu.io/policy"
 @pytest.fixture
 def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
     app = Extender(
-        one.filter, one.binder, one.explainer, Calls(extender.read_filter, extender.read_bind)
+        one.filter,
+        one.binder,
+        one.advice,
+        one.explainer,
+        Calls(extender.read_filter, extender.read_bind, extender.read_preempt),
     ).app()
     with serve(app, "127.0.0.1", 0) as server:
         made = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

@@ -12,10 +12,11 @@ from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError, UnknownError
-from device_plugin.cluster.preempt import Preemption
+from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.upkeep import Upkeep
+from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
@@ -171,9 +172,11 @@ class Replica:
         self.filter._news = lambda: False  # type: ignore[method-assign]
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
         self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
+        victims = Victims(self.state, self.leader, clock)
+        self.advice = Advice(self.state, self.leader, victims)
         self.upkeep = Upkeep(
             api, self.state, self.binder, Arbiter(api, self.state, self.leader),
-            Preemption(api, self.state, self.leader, clock), clock,
+            Preemption(api, self.state, self.leader, victims), clock,
         )  # fmt: skip
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler")
 

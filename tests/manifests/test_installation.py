@@ -70,6 +70,7 @@ def test_the_scheduler_asks_the_allocator_beside_it_about_every_resource_of_ours
         "urlPrefix": f"http://{settings.extender_listen}",
         "filterVerb": "filter",
         "bindVerb": "bind",
+        "preemptVerb": "preempt",
         "nodeCacheCapable": True,
         "ignorable": False,
         "httpTimeout": "5s",

@@ -3,6 +3,6 @@
 from device_plugin.core.room.defragment import defragment
 from device_plugin.core.room.fewest import Ranks
 from device_plugin.core.room.plan import Move, Plan, Ranked
-from device_plugin.core.room.planner import Option, Planner, ordered
+from device_plugin.core.room.planner import Option, Planner, ordered, size
 
-__all__ = ["Move", "Option", "Plan", "Planner", "Ranked", "Ranks", "defragment", "ordered"]
+__all__ = ["Move", "Option", "Plan", "Planner", "Ranked", "Ranks", "defragment", "ordered", "size"]

@@ -40,11 +40,15 @@ class Trial:
                 while len(self._before) > known:
                     self._restore(*self._before.pop())
 
-    def release(self, pod: str) -> Grant:
-        """A pod that holds something leaves. Raises KeyError if it holds nothing."""
+    def leave(self, pod: str) -> Grant | None:
+        """A pod leaves; returns what it held of cards."""
         self._before.append((pod, self._hosts.held(pod)))
         self._hosts.release(pod)
-        grant = self._ledger.release(pod)
+        return self._ledger.release(pod)
+
+    def release(self, pod: str) -> Grant:
+        """A pod leaves what it holds of cards. Raises KeyError if it holds nothing."""
+        grant = self.leave(pod)
         if grant is None:
             raise KeyError(pod)
         return grant

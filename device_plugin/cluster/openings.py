@@ -1,0 +1,80 @@
+"""Which few pods would have to move so that one that waits fits: only said, never done. `vgpu defrag` plans for all."""
+
+from device_plugin.cluster.state import State
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest
+from device_plugin.core.room import Option, Plan, Ranked, ordered, size
+
+# Nodes looked at while the lock is held, and options of which the moves are tried.
+NODES, OPTIONS = 16, 64
+# Owners that would make a pod again on the same node, or not at all.
+STAYING = ("", "DaemonSet", "Node")
+
+
+def movable(pod: Pod) -> bool:
+    """True for a pod that its owner would make again, on whatever node it is placed."""
+    return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
+
+
+def opening(state: State, pod: Pod) -> str:
+    """Whose moves would make room for a waiting pod, in words; empty if it fits, or no few moves would do."""
+    try:
+        request = state.request_of(pod)
+    except RequestError:
+        return ""
+    if request is None or request.gang is not None:
+        return ""
+    holders = {}
+    for other in state.pods():
+        if (
+            movable(other)
+            and other.priority <= pod.priority
+            and (asked := _request(state, other)) is not None
+        ):
+            holders[other.uid] = Ranked(asked, other.priority)
+    plan = _plan(state, request, holders)
+    if plan is None or not plan.moves:
+        return ""
+    moves = ", ".join(
+        f"{_name(state, move.source.pod)} from {_where(move.source)} to {_where(move.target)}"
+        for move in plan.moves
+    )
+    return (
+        f"{pod.namespace}/{pod.name} would fit on {plan.places[0].node} after moving {moves}; see vgpu defrag"
+    )
+
+
+def _plan(state: State, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
+    ranks = {uid: size(holder.request) for uid, holder in holders.items()}
+    with state.lock:
+        nodes = state.ledger.nodes()
+    options: list[Option] = []
+    for start in range(0, len(nodes), NODES):
+        with state.lock:
+            found = [state.planner.option(node, request, ranks) for node in nodes[start : start + NODES]]
+        options += [option for option in found if option is not None]
+    for before in ordered(options, ranks)[:OPTIONS]:
+        with state.lock:
+            option = state.planner.option(before.node, request, ranks)
+            plan = None if option is None else state.planner.moved(request, option, holders)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _request(state: State, pod: Pod) -> PodRequest | None:
+    try:
+        return state.request_of(pod)
+    except RequestError:
+        return None
+
+
+def _where(grant: Grant | None) -> str:
+    return f"{', '.join(sorted({s.card for s in grant.slices()}))} on {grant.node}" if grant else "-"
+
+
+def _name(state: State, uid: str) -> str:
+    pod = state.pod(uid)
+    return f"{pod.namespace}/{pod.name}" if pod else uid

@@ -1,0 +1,117 @@
+"""Who must end so that a pod of higher priority fits: found while others are placed, and the place kept for it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.state import State
+from device_plugin.cluster.wishes import Wish
+from device_plugin.core.pods import Pod
+from device_plugin.core.room import Option, Plan, Ranks, ordered
+
+# A grace period of the usual 30 s and a slow node; after that kube-scheduler's next try finds new victims.
+NOMINATION_SECONDS = 300.0
+# How long a pod that a PodDisruptionBudget protects is not asked to go again.
+PROTECTED_SECONDS = 30.0
+# Nodes looked at while the lock is held: /filter waits for no longer than one of its own decisions.
+NODES = 16
+
+Held = Mapping[str, Pod]
+"""Bound pods by uid."""
+
+Leaving = Mapping[str, Sequence[str]]
+"""Of each node the uids of pods that are about to leave it."""
+
+
+class Victims:
+    """Call it from any thread."""
+
+    def __init__(self, state: State, leader: Leader, clock: Callable[[], float]) -> None:
+        self._state = state
+        self._leader = leader
+        self._clock = clock
+        self._protected: dict[str, float] = {}
+        self._told: frozenset[str] = frozenset()
+
+    def held(self) -> Held:
+        """The pods that may hold slices now."""
+        held = {pod.uid: pod for pod in self._state.pods() if pod.node and not pod.ended}
+        self._told &= held.keys()
+        now = self._clock()
+        self._protected = {uid: until for uid, until in self._protected.items() if until > now}
+        return held
+
+    def tell(self, pods: Collection[str]) -> None:
+        """These pods were told to end: what they hold will be free, whether the watch shows it yet or not."""
+        self._told |= frozenset(pods)
+
+    def protect(self, uid: str) -> None:
+        """The pod may not go for now."""
+        self._protected[uid] = self._clock() + PROTECTED_SECONDS
+
+    def ending(self, held: Held) -> set[str]:
+        """The pods that are on their way out."""
+        return {uid for uid, pod in held.items() if pod.deleting or uid in self._told}
+
+    def nominate(self, wish: Wish, held: Held, going: Collection[str] = ()) -> Plan | None:
+        """The plan with the fewest victims, its place nominated for the pod; None if there is none.
+
+        Those on their way out, and those that are `going` besides, are no victims.
+        """
+        gone = self.ending(held) | set(going)
+        leaving = self._by_node(gone)
+        ranks = {
+            uid: pod.priority
+            for uid, pod in held.items()
+            if pod.priority < wish.pod.priority and uid not in gone and uid not in self._protected
+        }
+        options = [
+            option
+            for start in range(0, len(wish.nodes), NODES)
+            for option in self._options(wish, wish.nodes[start : start + NODES], ranks, leaving)
+        ]
+        plans = (self._nominated(wish, option, ranks, leaving) for option in ordered(options, ranks))
+        return next((plan for plan in plans if plan is not None), None)
+
+    def _by_node(self, pods: Collection[str]) -> Leaving:
+        leaving: dict[str, list[str]] = defaultdict(list)
+        with self._state.lock:
+            for uid in pods:
+                if (lodged := self._state.hosts.held(uid)) is not None:
+                    leaving[lodged[0]].append(uid)
+        return leaving
+
+    def _options(self, wish: Wish, nodes: Sequence[str], ranks: Ranks, leaving: Leaving) -> list[Option]:
+        with self._state.lock:
+            found = [self._option(wish, node, ranks, leaving) for node in nodes]
+        return [option for option in found if option is not None]
+
+    def _option(self, wish: Wish, node: str, ranks: Ranks, leaving: Leaving) -> Option | None:
+        planner = self._state.planner
+        with planner.trial.attempt():
+            self._let_go(node, leaving)
+            return planner.option(node, wish.request, ranks)
+
+    def _let_go(self, node: str, leaving: Leaving) -> None:
+        """Within a trial: those that are leaving anyway have left."""
+        for uid in leaving.get(node, ()):
+            self._state.planner.trial.leave(uid)
+
+    def _nominated(self, wish: Wish, before: Option, ranks: Ranks, leaving: Leaving) -> Plan | None:
+        """The option of before as a plan, its place nominated for the pod; None if it would cost more by now."""
+        planner, pod = self._state.planner, wish.pod
+        with self._state.lock:
+            known = self._state.pod(pod.uid)
+            if known is None or known.node or known.deleting or self._leader.why_not():
+                return None
+            if self._state.reservations.get(pod.uid) is not None:
+                return None
+            option = self._option(wish, before.node, ranks, leaving)
+            if option is None or len(option.leaving) > len(before.leaving):
+                return None
+            with planner.trial.attempt():
+                self._let_go(option.node, leaving)
+                plan = planner.cleared(wish.request, option)
+            if plan is not None:
+                self._state.nominate(wish, plan.places[0], NOMINATION_SECONDS)
+            return plan
