@@ -10,9 +10,10 @@ from device_plugin.embedded.scheduler.fit import Node, Pod
 
 
 class FitError(Exception):
-    """No node can take the pod; the text is kube-scheduler's (framework.FitError)."""
+    """No node can take the pod; the text is kube-scheduler's (framework.FitError). `extender`: it was asked too."""
 
-    def __init__(self, nodes: int, reasons: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, nodes: int, reasons: Mapping[str, Sequence[str]], *, extender: bool = False) -> None:
+        self.extender = extender
         counts = Counter(reason for texts in reasons.values() for reason in texts)
         listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
         said = f" {listed}." if listed else ""
@@ -47,12 +48,16 @@ class Cache:
         with self._lock:
             return sorted(self._nodes)
 
-    def set_pod(self, pod: Pod) -> None:
-        """Take a pod; one that is bound need no longer be assumed to be."""
+    def set_pod(self, pod: Pod) -> bool:
+        """Take a pod; one that is bound need no longer be assumed to be. True if its Binding is news."""
+        uid = pod["metadata"]["uid"]
         with self._lock:
-            self._pods[pod["metadata"]["uid"]] = pod
-            if node_of(pod):
-                self._assumed.pop(pod["metadata"]["uid"], None)
+            before = self._pods.get(uid)
+            self._pods[uid] = pod
+            if not node_of(pod):
+                return False
+            self._assumed.pop(uid, None)
+            return before is None or not node_of(before)
 
     def drop_pod(self, uid: str) -> Pod | None:
         """Forget a pod; returns it."""

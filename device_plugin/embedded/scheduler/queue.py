@@ -23,7 +23,10 @@ class Place(Enum):
 
 @dataclass(slots=True)
 class Queued:
-    """A pod in the queue. `moves` is how many changes of the cluster there had been when it was last taken out."""
+    """A pod in the queue. `extender`: it was refused by the extender, for which any news may matter.
+
+    `moves` and `bindings` are how many changes of the cluster there had been when it was last taken out.
+    """
 
     pod: Pod
     order: int
@@ -31,6 +34,8 @@ class Queued:
     attempts: int = 0
     tried: float = 0.0
     moves: int = 0
+    bindings: int = 0
+    extender: bool = False
 
     @property
     def uid(self) -> str:
@@ -49,6 +54,7 @@ class SchedulingQueue:
         self._entries: dict[str, Queued] = {}
         self._order = 0
         self._moves = 0
+        self._bindings = 0
         self._closed = False
 
     def put(self, pod: Pod) -> None:
@@ -83,7 +89,7 @@ class SchedulingQueue:
                 if entry is not None:
                     del self._entries[entry.uid]
                     entry.attempts += 1
-                    entry.moves = self._moves
+                    entry.moves, entry.bindings = self._moves, self._bindings
                     return entry
                 self._changed.wait(LOOK_SECONDS)
             return None
@@ -92,7 +98,7 @@ class SchedulingQueue:
         """Its attempt failed: it waits for news if it was `unschedulable`, and for its backoff after an error."""
         with self._changed:
             entry.tried = self._clock()
-            missed = entry.moves != self._moves
+            missed = entry.moves != self._moves or (entry.extender and entry.bindings != self._bindings)
             if not unschedulable:
                 entry.place = Place.FAILED
             else:
@@ -108,6 +114,15 @@ class SchedulingQueue:
             self._moves += 1
             for entry in self._entries.values():
                 if entry.place is Place.UNSCHEDULABLE:
+                    entry.place = Place.BACKOFF
+            self._changed.notify_all()
+
+    def bound(self) -> None:
+        """A pod was bound: the extender may think otherwise now (EventAssignedPodAdd; no plugin of ours would)."""
+        with self._changed:
+            self._bindings += 1
+            for entry in self._entries.values():
+                if entry.place is Place.UNSCHEDULABLE and entry.extender:
                     entry.place = Place.BACKOFF
             self._changed.notify_all()
 

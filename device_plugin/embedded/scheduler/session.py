@@ -106,7 +106,8 @@ class Session:
 
     def _see_pod(self, pod: Pod) -> None:
         uid, spec = pod["metadata"]["uid"], pod["spec"]
-        self._cache.set_pod(pod)
+        if self._cache.set_pod(pod):
+            self._queue.bound()
         if node_of(pod) or spec.get("schedulerName") != self._name or spec.get("schedulingGates"):
             self._queue.drop(uid)
         elif not self._cache.assumed(uid):
@@ -136,6 +137,7 @@ class Session:
         try:
             host = self._host(pod)
         except FitError as error:
+            entry.extender = error.extender
             self._fail(entry, "Unschedulable", str(error))
             return
         except ExtenderError as error:
@@ -147,11 +149,12 @@ class Session:
     def _host(self, pod: Pod) -> str:
         names = self._cache.node_names()
         feasible, reasons = self._cache.feasible(pod)
-        if feasible and self._extender.interested(pod):
+        asks = bool(feasible) and self._extender.interested(pod)
+        if asks:
             feasible, failed = self._extender.filter(pod, feasible)
             reasons.update((name, [text]) for name, text in failed.items())
         if not feasible:
-            raise FitError(len(names), reasons)
+            raise FitError(len(names), reasons, extender=asks)
         # Equal scores: kube-scheduler takes one at random.
         return self._rng.choice(feasible)
 

@@ -96,3 +96,24 @@ def test_a_closed_queue_lets_go(queue: SchedulingQueue) -> None:
     queue.put(pod("a"))
     queue.close()
     assert queue.take() is None
+
+
+def test_a_binding_is_news_for_pods_that_the_extender_refused(queue: SchedulingQueue, clock: Clock) -> None:
+    for name, extender in (("told", True), ("full", False)):
+        queue.put(pod(name))
+        entry = taken(queue)
+        entry.extender = extender
+        queue.give_back(entry, unschedulable=True)
+    queue.bound()
+    clock.now = 1.0
+    assert taken(queue).uid == "told"
+    assert waits(queue)
+
+
+def test_a_binding_during_the_attempt_is_not_missed(queue: SchedulingQueue) -> None:
+    queue.put(pod("a"))
+    entry = taken(queue)
+    queue.bound()
+    entry.extender = True
+    queue.give_back(entry, unschedulable=True)
+    assert taken(queue).uid == "a"

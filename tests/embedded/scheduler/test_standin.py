@@ -134,6 +134,19 @@ def test_the_extender_is_asked_in_the_words_of_the_real_one(world: World) -> Non
     assert eventually(lambda: world.events("Scheduled") == ["Successfully assigned default/p to n1"], SECONDS)
 
 
+def test_a_pod_that_the_extender_refused_is_asked_for_again_when_another_is_bound(world: World) -> None:
+    world.node("n1")
+    refusal = {"NodeNames": [], "FailedNodes": {"n1": "waits for another"}}
+    world.extender.on_filter = lambda body: (
+        refusal if body["Pod"]["metadata"]["name"] == "first" and not world.where("second") else None
+    )
+    world.pod("first", 4)
+    world.scheduler.start()
+    assert eventually(lambda: world.why("first"), SECONDS)
+    world.pod("second", 4)
+    assert eventually(lambda: world.where("first") == "n1", SECONDS)
+
+
 def test_refusals_are_grouped_by_text_beside_its_own(world: World) -> None:
     for name in ("n1", "n2", "n3"):
         world.node(name)
