@@ -1,7 +1,7 @@
 """What is known of one pod, from whatever source, in whatever order it comes."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
@@ -32,6 +32,12 @@ def later(known: Pod, news: Pod) -> Pod:
     return news
 
 
+def alike(one: Pod, other: Pod) -> bool:
+    """True if two views of one pod account alike: most of its news, such as that it runs now, makes no difference."""
+    same = replace(one, phase=other.phase, bound=other.bound, deleting=other.deleting)
+    return one.ended == other.ended and same == other
+
+
 def sound_grant(pod: Pod, inventory: Inventory | None) -> Grant | None:
     """The grant of a bound pod, or None if it has none. Raises AnnotationError if it cannot be true.
 
@@ -40,12 +46,16 @@ def sound_grant(pod: Pod, inventory: Inventory | None) -> Grant | None:
     grant = pod.grant()
     if grant is None or inventory is None:
         return grant
+    slices = list(grant.slices())
+    granted = {s.card for s in slices}
     for card in inventory.cards:
-        own = [s for s in grant.slices() if s.card == card.uuid]
+        if card.uuid not in granted:
+            continue
+        own = [s for s in slices if s.card == card.uuid]
         mib = sum(s.mem_mib for s in own)
         if mib > card.mem_mib:
             raise AnnotationError(f"grant: {mib} MiB of card {card.uuid}, which has {card.mem_mib}")
-        core = max((s.cores[-1] for s in own), default=0)
+        core = max(s.cores[-1] for s in own)
         if core >= card.core_groups:
             raise AnnotationError(
                 f"grant: core group {core} of card {card.uuid}, which has {card.core_groups}"

@@ -15,7 +15,7 @@ from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.loads import Measured
-from device_plugin.cluster.pods import Known, concerns_us, later, sound_grant
+from device_plugin.cluster.pods import Known, alike, concerns_us, later, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.wishes import Wish, Wishes
 from device_plugin.core import annotations
@@ -113,6 +113,7 @@ class State:
             if known is None and not concerns_us(pod, self._resources):
                 self._lodge(pod)
                 return
+            before = known.pod if known is not None else None
             if known is None:
                 known = self._pods[pod.uid] = Known(pod, watched, self._clock())
                 self._learn(pod)
@@ -121,7 +122,8 @@ class State:
             self._muster(known.pod)
             known.watched |= watched
             known.since = self._clock()
-            self._account(known.pod)
+            if before is None or not alike(before, known.pod):
+                self._account(known.pod)
 
     def forget_pod(self, uid: str) -> None:
         """The pod object is gone: its slices are free."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
@@ -174,6 +175,7 @@ def _count(container: str, resource: str, text: str) -> int:
     return min(int(value), MAX_COUNT)
 
 
+@lru_cache(4096)
 def parse_quantity(text: str) -> Fraction | None:
     """The value of a Kubernetes resource.Quantity (`4`, `2k`, `1.5Ki`, `3e2`), or None if it is not one."""
     match = _QUANTITY.fullmatch(text.strip())
