@@ -6,8 +6,8 @@ The free share of CPU, memory and disk is what the node can give less what its p
 
     its free cards + sum over its busy cards of min(free memory share, 1 - load)
 
-where a card above the threshold of memory in use or of load counts 0. What is in use is measured by the node's agent;
-on nodes that were not measured lately, memory and core groups that are granted count as in use.
+where a card above the threshold of memory in use or of load counts 0, whoever uses it. What is in use is measured by
+the node's agent; on nodes that were not measured lately, memory and core groups that are granted count as in use.
 """
 
 import numpy as np

@@ -66,5 +66,5 @@ def _order(ask: Ask) -> tuple[object, ...]:
     models = sorted(ask.models.include), sorted(ask.models.exclude)
     return (
         request.family, request.whole, request.mem or 0, request.cores or 0, models,
-        host.cpu_milli, host.memory_mib,
+        host.cpu_milli, host.memory_mib, host.disk_mib,
     )  # fmt: skip
