@@ -101,6 +101,34 @@ def test_an_init_container_cannot_hold_a_slice(cluster: Cluster, name: str) -> N
     )
 
 
+def of_group(name: str, **labels: str) -> dict[str, Any]:
+    body = asking(name)
+    body["metadata"]["labels"] = {f"vgpu.io/{key.replace('_', '-')}": value for key, value in labels.items()}
+    return body
+
+
+@pytest.mark.parametrize("size", ["1", "8", "10", "99", "999", "1000", "1019", "1024"])
+def test_a_gang_says_how_many_pods_it_has(name: str, accepted: Any, size: str) -> None:
+    accepted(of_group(name, group="train", group_size=size))
+
+
+@pytest.mark.parametrize("size", ["0", "08", "1025", "1100", "2000", "10000", "1.5", "eight"])
+def test_a_gang_of_no_sensible_size(cluster: Cluster, name: str, size: str) -> None:
+    answer = cluster.post(PODS, of_group(name, group="train", group_size=size), "tenant")
+    refused(answer, "vgpu-requests", f"group-size is {size}: write a whole number from 1 to 1024")
+
+
+@pytest.mark.parametrize("labels", [{}, {"group": ""}])
+def test_a_gang_without_a_name(cluster: Cluster, name: str, labels: dict[str, str]) -> None:
+    answer = cluster.post(PODS, of_group(name, group_size="8", **labels), "tenant")
+    refused(answer, "vgpu-requests", "label vgpu.io/group-size needs vgpu.io/group")
+
+
+@pytest.mark.parametrize("labels", [{"group": "train"}, {"group": "train", "group_size": ""}])
+def test_a_group_without_a_size_is_no_gang(name: str, accepted: Any, labels: dict[str, str]) -> None:
+    accepted(of_group(name, **labels))
+
+
 def test_another_scheduler_would_place_without_a_grant(cluster: Cluster, name: str) -> None:
     answer = cluster.post(PODS, asking(name, schedulerName="theirs"), "tenant")
     refused(answer, "vgpu-requests", "write schedulerName: vgpu-scheduler (found theirs)")
