@@ -3,10 +3,15 @@
 A Lease is not only lost by expiring, long after the fence fell: kube-scheduler gives it up on SIGTERM, and a process of
 ours may be killed and start again. Either way a Binding of before may still be on its way. So a term begins, with that
 list, only when the last such Binding has ended.
+
+A list of tens of thousands of pods takes seconds, and a Lease that is not read meanwhile is lost: two threads share
+the work.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from device_plugin.cluster.bind import BIND_SECONDS
 from device_plugin.cluster.leader import Leader
@@ -18,10 +23,13 @@ log = logging.getLogger(__name__)
 # A replica learns in two seconds that it lost the Lease, and a Binding that it sent until then ends in BIND_SECONDS.
 SETTLE_SECONDS = 2.0 + BIND_SECONDS
 LONG_AGO = float("-inf")
+# Accounted at a time: whoever waits for the lock meanwhile waits some milliseconds.
+BATCH = 100
+Item = TypeVar("Item")
 
 
 class Terms:
-    """Call `step` about once a second; it only reads from the API server."""
+    """Call `step` about once a second, and `begin` in another thread; both only read from the API server."""
 
     def __init__(
         self, api: Api, leader: Leader, state: State, clock: Callable[[], float], lease: tuple[str, str]
@@ -33,9 +41,11 @@ class Terms:
         self._lease = lease
         self._holds_since: float | None = None
         self._lease_existed = False
+        # Grows, under the state's lock, whenever the Lease may have been another replica's since the step before.
+        self._breaks = 0
 
     def step(self) -> None:
-        """Read the Lease, and begin or end a term."""
+        """Read the Lease, and end the term where that says so."""
         started = self._clock()
         try:
             lease = self._api.lease(*self._lease)
@@ -49,8 +59,31 @@ class Terms:
             self._note(there_is_one=lease is not None)
         if not self._leader.fenced():
             self._end()
-        elif not self._leader.term and self._settled():
-            self._begin()
+
+    def begin(self) -> None:
+        """List everything and begin a term, if it is time for one."""
+        breaks = self._breaks
+        if self._leader.term or not self._leader.fenced() or not self._settled():
+            return
+        try:
+            nodes = self._accounted(self._api.nodes(), self._state.see_node)
+            pods = self._accounted(self._api.pods(), partial(self._state.see_pod, watched=False))
+        except ApiError as error:
+            log.warning("leading, but the cluster cannot be listed: %s", error)
+            return
+        with self._state.lock:
+            if self._breaks != breaks or not self._leader.fenced():
+                return
+            self._state.gangs.complete(self._clock())
+            self._leader.begin()
+        log.info("leading pods=%d nodes=%d", pods, nodes)
+
+    def _accounted(self, listed: Sequence[Item], see: Callable[[Item], None]) -> int:
+        for start in range(0, len(listed), BATCH):
+            with self._state.lock:
+                for item in listed[start : start + BATCH]:
+                    see(item)
+        return len(listed)
 
     def _note(self, *, there_is_one: bool) -> None:
         if self._leader.holds:
@@ -62,27 +95,15 @@ class Terms:
         self._lease_existed |= there_is_one
 
     def _settled(self) -> bool:
-        return self._holds_since is not None and self._clock() - self._holds_since >= SETTLE_SECONDS
-
-    def _begin(self) -> None:
-        try:
-            nodes, pods = self._api.nodes(), self._api.pods()
-        except ApiError as error:
-            log.warning("leading, but the cluster cannot be listed: %s", error)
-            return
-        with self._state.lock:
-            for node in nodes:
-                self._state.see_node(node)
-            for pod in pods:
-                self._state.see_pod(pod, watched=False)
-            self._state.gangs.complete(self._clock())
-            self._leader.begin()
-        log.info("leading pods=%d nodes=%d", len(pods), len(nodes))
+        since = self._holds_since
+        return since is not None and self._clock() - since >= SETTLE_SECONDS
 
     def _end(self) -> None:
-        if self._leader.term:
-            with self._state.lock:
-                self._leader.end()
-                self._state.drop_reservations()
-            self._holds_since = None
-            log.info("no longer leading: %s", self._leader.why_not())
+        with self._state.lock:
+            self._breaks += 1
+            if not self._leader.term:
+                return
+            self._leader.end()
+            self._state.drop_reservations()
+        self._holds_since = None
+        log.info("no longer leading: %s", self._leader.why_not())

@@ -108,6 +108,7 @@ class Service:
             )
             self._threads.spawn("survey", self._ask_agents)
             self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
+            self._threads.spawn("beginnings", self._begin)
             self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
             self._threads.spawn("refit", self._learn)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
@@ -151,6 +152,11 @@ class Service:
             self._health.beat(name)
             step()
             self._stop.wait(TURN_SECONDS)
+
+    def _begin(self) -> None:
+        # No heartbeat: to list many pods takes its time, and a replica that does not get to it does not lead.
+        while not self._stop.wait(TURN_SECONDS):
+            self._terms.begin()
 
     def _learn(self) -> None:
         # No heartbeat: a turn may take minutes, and nothing depends on it.

@@ -1,6 +1,6 @@
 """The leader changes while a Binding is on its way: two replicas on one API server, in virtual time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -136,6 +136,46 @@ def test_a_new_leader_that_cannot_list_does_not_place(
             assert "all pods be listed" in two.filter(world.pod("p"), ["n1"]).error
     two.renew()
     assert two.ask(world.pod("p")) == "n1"
+
+
+def test_a_lease_is_read_while_pods_are_listed(
+    world: World, two: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = world.api.pods
+
+    def slowly() -> Sequence[Pod]:
+        found = listed()
+        for _ in range(20):
+            world.clock.now += 1.0
+            world.api.held = Lease("vgpu-1_x", world.api.time())
+            two.terms.step()
+        return found
+
+    monkeypatch.setattr(world.api, "pods", slowly)
+    two.lead()
+    assert two.ask(world.pod("p")) == "n1"
+
+
+def test_a_list_from_before_the_fence_fell_begins_no_term(
+    world: World, two: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Lease was another replica's for a moment, while we listed: what it bound is not on our list."""
+    listed = world.api.pods
+    lists = []
+
+    def while_another_leads() -> Sequence[Pod]:
+        lists.append(found := listed())
+        if len(lists) == 1:
+            world.clock.now += 60.0
+            for holder in ("vgpu-0_x", "vgpu-1_x", "vgpu-1_x"):
+                world.api.held = Lease(holder, world.api.time())
+                two.terms.step()
+            assert two.leader.fenced()
+        return found
+
+    monkeypatch.setattr(world.api, "pods", while_another_leads)
+    two.lead()
+    assert len(lists) == 2
 
 
 def test_a_term_that_was_interrupted_begins_anew_with_a_list(world: World, one: Replica) -> None:

@@ -133,6 +133,7 @@ def test_no_api_error_ends_the_loop(world: World, one: Replica) -> None:
         world.clock.now += 1
         try:
             one.terms.step()
+            one.terms.begin()
             one.upkeep.step()
         except ApiError as error:
             pytest.fail(f"the loop would end: {error}")

@@ -198,6 +198,7 @@ class Replica:
         """The scheduler beside it renews the Lease, and the replica reads it."""
         self.api.held = Lease(f"{self.name}_{scheduler}", self.api.time())
         self.terms.step()
+        self.terms.begin()
 
     def lead(self) -> None:
         """Take the Lease; returns once the replica places."""
