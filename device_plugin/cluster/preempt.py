@@ -14,7 +14,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
-from device_plugin.cluster.victims import Victims
+from device_plugin.cluster.victims import Held, Victims
 from device_plugin.cluster.wishes import Wish
 from device_plugin.core.errors import RequestError
 from device_plugin.core.pods import Pod
@@ -42,12 +42,12 @@ class Preemption:
         """Serve the foremost wishes, if this replica leads."""
         if self._leader.why_not():
             return
-        held = self._victims.held()
-        self._state.wishes.least = min((pod.priority for pod in held.values()), default=float("inf"))
+        held: Held | None = None
         for _ in range(WISHES):
             wish = self._state.wish()
             if wish is None:
                 return
+            held = held or self._victims.held()
             plan = self._victims.nominate(wish, held)
             if plan is not None:
                 self._evict(wish, [held[move.source.pod] for move in plan.moves], plan)

@@ -394,6 +394,7 @@ class State:
             self.release(pod.uid)
         elif pod.node:
             self._on_node[pod.node].add(pod.uid)
+            self.wishes.held(pod.priority)
             self._lodge(pod)
             self._account_bound(pod)
         else:

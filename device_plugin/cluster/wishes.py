@@ -1,7 +1,7 @@
 """Pods that /filter refused though they may preempt others: what they ask for, and where they could run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
@@ -19,19 +19,25 @@ class Wish:
 class Wishes:
     """By pod uid, the newest of each. Callers hold the state's lock.
 
-    Only pods of a priority above `least`, that of the least important holder, can get anything by it: nobody else's
-    wish is noted, for ten thousand names of nodes are a lot to remember.
+    Only a pod of a priority above the least that anybody held slices with can get anything by it: nobody else's wish is
+    noted, and those who may go to the same nodes share the list of them, for ten thousand names are a lot to remember.
     """
 
     def __init__(self) -> None:
-        self.least = float("inf")
+        self._least = float("inf")
         self._by_pod: dict[str, Wish] = {}
+        self._names: dict[str, str] = {}
+        self._nodes: Sequence[str] = ()
+
+    def held(self, priority: int) -> None:
+        """A pod of this priority holds slices."""
+        self._least = min(self._least, priority)
 
     def note(self, wish: Wish) -> None:
         """The pod was refused just now."""
         self.drop(wish.pod.uid)
-        if wish.pod.preempts and wish.pod.priority > self.least:
-            self._by_pod[wish.pod.uid] = wish
+        if wish.pod.preempts and wish.pod.priority > self._least:
+            self._by_pod[wish.pod.uid] = replace(wish, nodes=self._shared(wish.nodes))
 
     def drop(self, uid: str) -> None:
         """The pod is gone, or has what it wants."""
@@ -47,3 +53,9 @@ class Wishes:
             return None
         wish = min(self._by_pod.values(), key=lambda w: (-w.pod.priority, w.pod.created, w.pod.uid))
         return self._by_pod.pop(wish.pod.uid)
+
+    def _shared(self, nodes: Sequence[str]) -> Sequence[str]:
+        names = tuple(self._names.setdefault(name, name) for name in nodes)
+        if names != self._nodes:
+            self._nodes = names
+        return self._nodes

@@ -19,7 +19,6 @@ def full(world: World) -> None:
     """Cards n1-0 and n1-1 of 16 units hold 12 each: low and lower, with 8 units left in all."""
     hold(world, "low", 12, priority=-1)
     hold(world, "lower", 12, priority=-2)
-    world.one.upkeep.step()
 
 
 def refused(world: World, name: str, mem: int = 8, priority: int = 10, **more: object) -> Pod:
@@ -232,3 +231,23 @@ def test_what_the_host_lacks_only_kube_scheduler_can_free(world: World) -> None:
 def test_a_pod_without_slices_is_kube_schedulers_own_business(world: World) -> None:
     plain = Pod("default", "plain", "uid-plain", priority=10)
     assert advised(world, plain, n1=["uid-x"]) == {"n1": ["uid-x"]}
+
+
+def test_wishes_for_the_same_nodes_share_their_names(world: World) -> None:
+    full(world)
+    wishes = world.one.state.wishes
+    for name in ("first", "second"):
+        made = world.pod(name, 16, None, priority=10)
+        world.one.filter(made, [chr(code) for code in (110, 111)])
+    first, second = wishes.take(), wishes.take()
+    assert first is not None
+    assert second is not None
+    assert first.nodes is second.nodes
+    assert first.nodes == ("n", "o")
+
+
+def test_where_all_are_equal_nothing_is_remembered_of_the_refused(world: World) -> None:
+    hold(world, "a", 16)
+    hold(world, "b", 16)
+    refused(world, "c", priority=0)
+    assert world.one.state.wishes.take() is None
