@@ -14,7 +14,7 @@ NOMINATION_SECONDS = 300.0
 # How long a pod that a PodDisruptionBudget protects is not asked to go again.
 PROTECTED_SECONDS = 30.0
 # Nodes looked at while the lock is held: /filter waits for no longer than one of its own decisions.
-NODES = 16
+NODES = 8
 
 Held = Mapping[str, Pod]
 """Bound pods by uid."""
