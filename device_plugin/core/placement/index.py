@@ -6,6 +6,7 @@ of objects; after a change only the rows of that node are written again, and `st
 
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
+from itertools import repeat
 
 import numpy as np
 
@@ -69,10 +70,13 @@ class Index(Columns):
         layout, names, known = self._chosen
         if layout == self.layout and names == nodes:
             return known
-        chosen = np.zeros(len(self.nodes), dtype=bool)
-        chosen[[self.position[name] for name in nodes if name in self.position]] = True
-        self._chosen = self.layout, copy(nodes), chosen
-        return chosen
+        # One place more, the last, for names that are none of ours.
+        chosen = np.zeros(len(self.nodes) + 1, dtype=bool)
+        chosen[np.fromiter(map(self.position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = (
+            True
+        )
+        self._chosen = self.layout, copy(nodes), chosen[:-1]
+        return chosen[:-1]
 
     def roomy(self, room: Room) -> Rows:
         """Which of the nodes have that much CPU, memory and disk left; shape (nodes,)."""
