@@ -86,12 +86,20 @@ class Gangs:
             self._until[entry.name] = now + BINDING_SECONDS
             self._offered.pop(entry.name, None)
 
-    def forget(self, uid: str) -> None:
-        """The pod is gone."""
+    def forget(self, uid: str) -> Name | None:
+        """The pod is gone; returns the name of its gang."""
         entry = self._rolls.forget(uid)
-        if entry is not None and next(self._groups.members(entry.name), None) is None:
+        if entry is None:
+            return None
+        if next(self._groups.members(entry.name), None) is None:
             for kept in (self._until, self._offered, self._refused):
                 kept.pop(entry.name, None)
+        return entry.name
+
+    def name(self, uid: str) -> Name | None:
+        """The name of the pod's gang."""
+        entry = self._rolls.entry(uid)
+        return entry.name if entry is not None else None
 
     def knows(self, pod: Pod, request: PodRequest) -> bool:
         """True if the pod is known as it is now, and so are all those of its gang that are older."""
@@ -139,12 +147,12 @@ class Gangs:
             if roll.bound and roll.waiting:
                 self._decided(name, roll, roll.waiting[0], None, now, named=True)
 
-    def falling(self, dropped: Reservation) -> list[str]:
-        """Uids of the pods that lose their reservations because one of their gang lost its own."""
-        if dropped.request.gang is None:
+    def falling(self, name: Name) -> list[str]:
+        """Uids of the pods that lose their reservations because the gang has no longer a place for all."""
+        roll = self._rolls.roll(name)
+        if roll.under_way or roll.placed >= max(roll.sizes, default=0):
             return []
-        roll = self._rolls.roll((dropped.pod.namespace, dropped.request.gang.group))
-        return [] if roll.under_way else [reservation.pod.uid for reservation in roll.reserved]
+        return [reservation.pod.uid for reservation in roll.reserved]
 
     def put_back(self, reservation: Reservation, now: float) -> None:
         """The Binding of a pod of a gang did not happen: the slice waits for the next."""

@@ -17,6 +17,7 @@ from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.pods import Known, alike, concerns_us, later, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
+from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.wishes import Wish, Wishes
 from device_plugin.core import annotations
 from device_plugin.core.app_types import Scoring
@@ -119,11 +120,12 @@ class State:
                 self._learn(pod)
             known.pod = later(known.pod, pod)
             self.groups.see(known.pod)
-            self._muster(known.pod)
+            gang = self._muster(known.pod)
             known.watched |= watched
             known.since = self._clock()
             if before is None or not alike(before, known.pod):
                 self._account(known.pod)
+            self._fall(gang)
 
     def forget_pod(self, uid: str) -> None:
         """The pod object is gone: its slices are free."""
@@ -131,7 +133,7 @@ class State:
             known = self._pods.pop(uid, None)
             self._leave(uid)
             self.groups.forget(uid)
-            self.gangs.forget(uid)
+            gang = self.gangs.forget(uid)
             if known is None and self.reservations.get(uid) is None:
                 return
             self._gone[uid] = None
@@ -142,6 +144,7 @@ class State:
             self.faults.clear("grant", uid)
             self.wishes.drop(uid)
             self.release(uid)
+            self._fall(gang)
 
     def sync_pods(self, pods: Iterable[Pod]) -> None:
         """Take a list of all pods from the watch; what it had shown before and shows no more is gone."""
@@ -290,11 +293,9 @@ class State:
     def release(self, uid: str) -> None:
         """End the pod's reservation and grant, and the reservations of its gang as long as nobody of it is bound."""
         with self.lock:
-            dropped = self.reservations.drop(uid)
+            self.reservations.drop(uid)
             self._free(uid)
-            for mate in self.gangs.falling(dropped) if dropped is not None else ():
-                self.reservations.drop(mate)
-                self._free(mate)
+            self._fall(self.gangs.name(uid))
 
     def release_unbound(self, uid: str) -> None:
         """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
@@ -357,8 +358,9 @@ class State:
         else:
             self.wishes.note(wish)
 
-    def _muster(self, pod: Pod) -> None:
-        """Note whether the pod is of a gang, and of which."""
+    def _muster(self, pod: Pod) -> Name | None:
+        """Note whether the pod is of a gang, and of which; returns that, or the one that it has left."""
+        before = self.gangs.name(pod.uid)
         try:
             request = self.request_of(pod) if pod.label(annotations.GROUP_SIZE) else None
         except RequestError:
@@ -366,6 +368,13 @@ class State:
         self.gangs.see(pod, request, self._clock())
         if request is not None:
             self.mustered.notify_all()
+        return before or self.gangs.name(pod.uid)
+
+    def _fall(self, gang: Name | None) -> None:
+        """A gang that has not got a place for everybody gets none for anybody."""
+        for uid in self.gangs.falling(gang) if gang is not None else ():
+            self.reservations.drop(uid)
+            self._free(uid)
 
     def _free(self, uid: str) -> None:
         """Whatever the pod had is free."""
