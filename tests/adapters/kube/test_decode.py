@@ -30,3 +30,28 @@ HTTP = [{"name": "debug", "containerPort": 1}, {"name": "http", "containerPort":
 )
 def test_an_agent_can_be_asked_while_it_runs(text: bytes, address: str) -> None:
     assert decode.agent(text) == Agent("vgpu-node-x", "n1", address)
+
+
+def owned_pod(owners: list[dict[str, Any]], **spec: Any) -> bytes:
+    metadata = {"name": "p", "uid": "u", "ownerReferences": owners}
+    return json.dumps({"metadata": metadata, "spec": {"containers": [{"name": "main"}], **spec}}).encode()
+
+
+def test_the_owner_is_the_one_that_would_make_the_pod_again() -> None:
+    controller = {"kind": "Job", "uid": "job-1", "controller": True}
+    made = decode.pod(owned_pod([{"kind": "ConfigMap", "uid": "c"}, controller]))
+    assert (made.owner, made.owner_uid) == ("Job", "job-1")
+    assert decode.pod(owned_pod([])).owner_uid == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"affinity": {"nodeAffinity": {}}},
+        {"tolerations": [{"key": "k", "operator": "Exists"}]},
+    ],
+)
+def test_pods_with_equal_constraints_may_go_to_the_same_nodes(more: dict[str, Any]) -> None:
+    plain, narrow = decode.pod(owned_pod([])), decode.pod(owned_pod([], **more))
+    assert decode.pod(owned_pod([], **more)).constraints == narrow.constraints != plain.constraints
