@@ -1,0 +1,71 @@
+"""Gangs through the whole system: a scheduler with a queue and backoff asks, and the kubelet starts what was bound."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from device_plugin.embedded.cluster import EmbeddedCluster, Options
+from device_plugin.embedded.person import Object, Person
+from device_plugin.embedded.trials.load import FAMILY, create_all, delete_all, phase
+from device_plugin.embedded.trials.witness import Witness
+from tests.deadline import eventually
+from vgpu_runtime import sim
+
+pytestmark = pytest.mark.usefixtures("native")
+
+SECONDS = 60.0
+CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 2}\n"
+
+
+@pytest.fixture
+def person() -> Iterator[Person]:
+    """A person at a cluster of one node with two cards."""
+    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
+        nodes = {"n": sim.parse(CARDS)}
+        with EmbeddedCluster(Path(folder), nodes, Options(on_start=Witness())) as cluster:
+            yield Person(cluster.api.url)
+
+
+def gang(group: str, size: int) -> list[Object]:
+    """Pods that ask for half a card each."""
+    limits = {f"{FAMILY}-mem": "8", f"{FAMILY}-cores": "30"}
+    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
+    labels = {"vgpu.io/group": group, "vgpu.io/group-size": str(size)}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{group}-{number}", "labels": labels},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+        }
+        for number in range(size)
+    ]
+
+
+def running(person: Person) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in person.pods() if phase(pod) == "Running")
+
+
+def test_nobody_runs_before_all_exist_and_then_all_run(person: Person) -> None:
+    *early, last = gang("train", 4)
+    create_all(person, early)
+    text = "0/1 nodes are available: 1 group train waits for 1 more pod (3 of 4 exist)."
+    assert eventually(lambda: f"FailedScheduling: {text}" in person.events("train-2"), SECONDS)
+    assert running(person) == []
+    person.create(last)
+    assert eventually(lambda: len(running(person)) == 4, SECONDS)
+
+
+def test_of_two_gangs_created_at_once_one_runs_and_then_the_other(person: Person) -> None:
+    red, blue = gang("red", 4), gang("blue", 3)
+    create_all(person, [pod for pair in zip(red, blue, strict=False) for pod in pair] + red[3:])
+    assert eventually(lambda: len(running(person)) >= 3, SECONDS)
+    first = running(person)[0].partition("-")[0]
+    whole = {"red": 4, "blue": 3}
+    assert eventually(lambda: len(running(person)) == whole[first], SECONDS)
+    assert {name.partition("-")[0] for name in running(person)} == {first}
+    delete_all(person, [f"{first}-{number}" for number in range(whole.pop(first))])
+    ((second, size),) = whole.items()
+    assert eventually(lambda: running(person) == [f"{second}-{number}" for number in range(size)], SECONDS)
