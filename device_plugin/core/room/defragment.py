@@ -1,6 +1,6 @@
 """Defragmentation: which few pods to move so that those that wait fit, and so that what is free is of more use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from device_plugin.core.room.improvements import Improvements
 from device_plugin.core.room.openings import Openings
@@ -13,12 +13,43 @@ def defragment(
 ) -> tuple[Plan, ...]:
     """The steps, each to be taken after those before it; together they move at most `most` of the pods in `holders`.
 
-    First openings for the pods that wait, as long as there are any, then improvements. No pod is moved twice. A step
-    without moves places a pod that fits after the steps before it.
+    First openings for the pods that wait, then improvements, then the openings that those made. No pod is moved twice.
+    A step without moves places a pod that fits then.
     """
     with planner.trial.attempt():
-        steps = list(Openings(planner, waiting, holders).steps(most))
-        moved = {move.source.pod for step in steps for move in step.moves}
-        rest = {pod: holder for pod, holder in holders.items() if pod not in moved}
-        steps += Improvements(planner, rest).steps(most - len(moved))
-    return tuple(steps)
+        work = _Work(planner, waiting, holders, most)
+        work.take(work.openings())
+        work.take(work.improvements())
+        work.take(work.openings())
+    return tuple(work.steps)
+
+
+class _Work:
+    """The steps so far, and what they leave to be done."""
+
+    def __init__(
+        self, planner: Planner, waiting: Sequence[Ranked], holders: Mapping[str, Ranked], most: int
+    ) -> None:
+        self.steps: list[Plan] = []
+        self._planner = planner
+        self._waiting = {each.request.pod: each for each in waiting}
+        self._holders = dict(holders)
+        self._most = most
+
+    def openings(self) -> Iterator[Plan]:
+        """Steps that place pods."""
+        return Openings(self._planner, list(self._waiting.values()), self._holders).steps(self._most)
+
+    def improvements(self) -> Iterator[Plan]:
+        """Steps that place nobody."""
+        return Improvements(self._planner, self._holders).steps(self._most)
+
+    def take(self, steps: Iterator[Plan]) -> None:
+        """Take steps; they are done as they come."""
+        for step in list(steps):
+            self.steps.append(step)
+            self._most -= len(step.moves)
+            for move in step.moves:
+                del self._holders[move.source.pod]
+            for grant in step.places:
+                del self._waiting[grant.pod]

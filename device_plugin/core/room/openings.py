@@ -40,8 +40,6 @@ class Openings:
 
     def steps(self, most: int) -> Iterator[Plan]:
         """Steps within a trial of the caller's, until `most` pods have moved."""
-        if most <= 0:
-            return
         for shape in self._waiting:
             for node in self._planner.nodes():
                 self._push(shape, node)
