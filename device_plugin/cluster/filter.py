@@ -91,7 +91,7 @@ class Filter:
         def heard_of() -> bool:
             return self._state.is_gone(pod.uid) or self._state.gangs.knows(pod, request)
 
-        if request.gang is None or self._state.mustered.wait_for(heard_of, NEWS_SECONDS):
+        if request.gang is None or self._state.gangs.mustered.wait_for(heard_of, NEWS_SECONDS):
             return ""
         return f"the watch has not shown pod {pod.namespace}/{pod.name} yet as it is now: try again"
 

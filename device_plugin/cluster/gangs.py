@@ -5,14 +5,16 @@ decides for all, and the others find their reservations when they are asked for.
 sent, the reservations stand or fall together. From then on each stays until its pod is bound or gone.
 """
 
+import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
 from device_plugin.core.annotations import GROUP_SIZE
+from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import Member, Nodes, place_all
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
@@ -64,9 +66,12 @@ class Gangs:
     """The gangs of one state. Callers hold its lock. Times are of its clock, in seconds."""
 
     def __init__(
-        self, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups, reservations: Reservations,
-        seconds: float,
+        self, lock: threading.RLock, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
+        reservations: Reservations, seconds: float, request_of: Callable[[Pod], PodRequest | None],
     ) -> None:  # fmt: skip
+        # Notified whenever there is news of a pod of a gang.
+        self.mustered = threading.Condition(lock)
+        self._request_of = request_of
         self._ledger = ledger
         self._hosts = hosts
         self._placer = placer
@@ -79,12 +84,20 @@ class Gangs:
         self._refused: dict[Name, _Refused] = {}
         self._frees = 0
 
-    def see(self, pod: Pod, request: PodRequest | None, now: float) -> None:
-        """Take news of a pod, which asks for `request`."""
+    def see(self, pod: Pod, now: float) -> Name | None:
+        """Take news of a pod; returns the name of its gang, or of the one that it has left."""
+        try:
+            request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
+        except RequestError:
+            request = None
         before, entry = self._rolls.entry(pod.uid), self._rolls.see(pod, request)
-        if entry is not None and pod.node and before is not None and not before.pod.node:
-            self._until[entry.name] = now + BINDING_SECONDS
-            self._offered.pop(entry.name, None)
+        if entry is not None:
+            self.mustered.notify_all()
+            if pod.node and before is not None and not before.pod.node:
+                self._until[entry.name] = now + BINDING_SECONDS
+                self._offered.pop(entry.name, None)
+        known = before or entry
+        return known.name if known is not None else None
 
     def forget(self, uid: str) -> Name | None:
         """The pod is gone; returns the name of its gang."""

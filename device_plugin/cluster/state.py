@@ -19,7 +19,6 @@ from device_plugin.cluster.pods import Known, alike, concerns_us, later, sound_g
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.wishes import Wish, Wishes
-from device_plugin.core import annotations
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError, RequestError
@@ -50,8 +49,6 @@ class State:
         self.lock = threading.RLock()
         # Notified whenever a slice becomes free or a card comes: what was refused may fit now.
         self.freed = threading.Condition(self.lock)
-        # Notified whenever there is news of a pod of a gang.
-        self.mustered = threading.Condition(self.lock)
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
         self.hosts = Hosts()
@@ -67,8 +64,9 @@ class State:
         self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.gangs = Gangs(
-            self.ledger, self.hosts, self.placer, self.groups, self.reservations, reservation_seconds
-        )
+            self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
+            reservation_seconds, self.request_of,
+        )  # fmt: skip
         self.target = Target()
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._pods: dict[str, Known] = {}
@@ -120,7 +118,7 @@ class State:
                 self._learn(pod)
             known.pod = later(known.pod, pod)
             self.groups.see(known.pod)
-            gang = self._muster(known.pod)
+            gang = self.gangs.see(known.pod, self._clock())
             known.watched |= watched
             known.since = self._clock()
             if before is None or not alike(before, known.pod):
@@ -357,18 +355,6 @@ class State:
             self.reservations.keep(before)
         else:
             self.wishes.note(wish)
-
-    def _muster(self, pod: Pod) -> Name | None:
-        """Note whether the pod is of a gang, and of which; returns that, or the one that it has left."""
-        before = self.gangs.name(pod.uid)
-        try:
-            request = self.request_of(pod) if pod.label(annotations.GROUP_SIZE) else None
-        except RequestError:
-            request = None
-        self.gangs.see(pod, request, self._clock())
-        if request is not None:
-            self.mustered.notify_all()
-        return before or self.gangs.name(pod.uid)
 
     def _fall(self, gang: Name | None) -> None:
         """A gang that has not got a place for everybody gets none for anybody."""

@@ -268,13 +268,13 @@ def test_the_last_one_is_not_refused_because_our_watch_is_behind(
     world.api.watchers.remove(one)
     late = gang(world, 2)
     waiting = threading.Event()
-    wait_for = one.state.mustered.wait_for
+    wait_for = one.state.gangs.mustered.wait_for
 
     def announced(*call: object) -> bool:
         waiting.set()
         return wait_for(*call)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(one.state.mustered, "wait_for", announced)
+    monkeypatch.setattr(one.state.gangs.mustered, "wait_for", announced)
     monkeypatch.setattr("device_plugin.cluster.filter.NEWS_SECONDS", 10.0)
     apart, asked = Apart(), []
     apart.run(lambda: asked.append(one.ask(late[1])))
