@@ -140,6 +140,7 @@ class Explainer:
             "freeCoreGroups": state.free_cores.bit_count(),
             "freeSlices": state.free_slices,
             "healthy": card.healthy,
+            "cordoned": card.cordoned,
             "slices": sorted(
                 self._slices(node, card.uuid), key=lambda s: (s["namespace"], s["pod"], s["container"])
             ),
@@ -216,10 +217,10 @@ def _gang_line(gang: View) -> str:
 
 
 def _card_lines(card: View) -> Iterator[str]:
-    sick = "" if card["healthy"] else ", unhealthy"
+    closed = ("" if card["healthy"] else ", unhealthy") + (", cordoned" if card["cordoned"] else "")
     yield (
         f"  {card['uuid']} {card['model']}: free {card['freeMiB']} of {card['memMiB']} MiB,"
-        f" {card['freeCoreGroups']} of {card['coreGroups']} core groups, {card['freeSlices']} slices{sick}"
+        f" {card['freeCoreGroups']} of {card['coreGroups']} core groups, {card['freeSlices']} slices{closed}"
     )
     for s in card["slices"]:
         stage = "" if s["bound"] else " (reserved)"

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from device_plugin.cluster.explain import as_text
 from device_plugin.cluster.state import State
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Node, Pod
@@ -197,6 +198,8 @@ def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: Worl
     first = world.placed("first")
     cordoned = replace(world.api.by_node["n1"], cordoned="n1-0, ghost")
     world.one.state.see_node(cordoned)
+    lines = as_text(world.one.explainer.view()).splitlines()
+    assert [line.endswith(", cordoned") for line in lines if line.startswith("  n1-")] == [True, False]
     second = world.pod("second")
     world.one.ask(second)
     held = world.one.state.ledger.grant(second.uid)
