@@ -4,7 +4,9 @@ They are of k8s.io/kube-scheduler/extender/v1. Their Go fields carry no JSON nam
 fields are.
 """
 
-from typing import TypeVar
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,7 +16,7 @@ from device_plugin.core.pods import Pod
 
 class _FilterArgs(msgspec.Struct, rename="pascal", gc=False):
     pod: msgspec.Raw
-    node_names: list[str] | None = None
+    node_names: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _MetaPod(msgspec.Struct, gc=False):
@@ -38,14 +40,16 @@ class _BindArgs(msgspec.Struct, gc=False):
 
 
 Args = TypeVar("Args")
+_NAMES: Any = tuple[str, ...] | None
 
 
-def read_filter(body: bytes) -> tuple[Pod, list[str]]:
+def read_filter(body: bytes) -> tuple[Pod, Sequence[str]]:
     """The pod, and the names of the nodes to choose from. Raises ValueError."""
     args = _read(body, _FilterArgs)
-    if args.node_names is None:
+    names = _names(bytes(args.node_names))
+    if names is None:
         raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
-    return decode.pod(args.pod), args.node_names
+    return decode.pod(args.pod), names
 
 
 def read_preempt(body: bytes) -> tuple[Pod, dict[str, list[str]]]:
@@ -61,6 +65,13 @@ def read_bind(body: bytes) -> tuple[str, str, str, str]:
     """Namespace, name and uid of the pod, and the node. Raises ValueError."""
     args = _read(body, _BindArgs)
     return args.pod_namespace, args.pod_name, args.pod_uid, args.node
+
+
+@lru_cache(1)
+def _names(text: bytes) -> tuple[str, ...] | None:
+    # Thousands of names, and often in the same order as before: whoever is given the same tuple sees so at once.
+    names: tuple[str, ...] | None = _read(text, _NAMES)
+    return names
 
 
 def _read(body: bytes, kind: type[Args]) -> Args:

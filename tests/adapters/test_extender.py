@@ -18,7 +18,7 @@ def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
     pod, nodes = read_filter(json.dumps({"Pod": _POD, "Nodes": None, "NodeNames": ["n1", "n2"]}).encode())
     assert (pod.namespace, pod.name, pod.uid) == ("default", "p", "u1")
     assert pod.containers[0].limits == {"hygon.com/dcu-mem": "4"}
-    assert nodes == ["n1", "n2"]
+    assert nodes == ("n1", "n2")
 
 
 def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set() -> None:
