@@ -394,6 +394,22 @@ def test_losing_the_lease_frees_what_was_only_reserved(world: World, one: Replic
     assert one.free() == ALL
 
 
+def test_with_node_score_each_goes_to_a_node_of_its_own_with_a_rank_of_its_own(
+    world: World, one: Replica
+) -> None:
+    more_nodes(world, "n2", "n3")
+    score = {"vgpu.io/policy": "node-score"}
+    pods = gang(world, 3, annotations=score)
+    nodes = placed(one, pods)
+    assert sorted(nodes) == ["n1", "n2", "n3"]
+    for made, node in zip(pods, nodes, strict=True):
+        assert one.bind(made, node) == ""
+    bound = [world.api.by_name["default", made.name] for made in pods]
+    assert [made.label("vgpu.io/rank") for made in bound] == ["0", "1", "2"]
+    one_too_many = gang(world, 4, "larger", annotations=score)
+    assert said(one, one_too_many[0], "n1", "n2", "n3") == "group larger: room for 3 of 4 pods"
+
+
 def test_explain_shows_gangs_and_why_they_wait(world: World, one: Replica) -> None:
     pods = [world.api.put(member(name, 3)) for name in ("a", "b")]
     view = one.explainer.view()
@@ -488,7 +504,9 @@ def test_whatever_happens_a_gang_holds_all_or_nothing_until_it_is_bound(
         storm.check()
 
 
-def test_gangs_that_each_fit_alone_all_get_their_turn(world: World, one: Replica, rng: random.Random) -> None:
+def test_gangs_that_each_fit_alone_all_get_their_turn_whoever_leads(
+    world: World, one: Replica, rng: random.Random
+) -> None:
     more_nodes(world, "n2")
     storm = Storm(world, rng)
     for group in storm.sizes:
@@ -498,6 +516,11 @@ def test_gangs_that_each_fit_alone_all_get_their_turn(world: World, one: Replica
         waiting = [made for made in world.api.by_name.values() if not made.node]
         if not waiting:
             break
+        if rng.random() < 0.05:
+            world.api.watchers.clear()
+            one = Replica(world.api, world.clock)
+            one.follow()
+            one.lead()
         made = rng.choice(waiting)
         node = one.ask(made)
         if node:
