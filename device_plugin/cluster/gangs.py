@@ -85,7 +85,7 @@ class Gangs:
         self._frees = 0
 
     def see(self, pod: Pod, now: float) -> Name | None:
-        """Take news of a pod; returns the name of its gang, or of the one that it has left."""
+        """Take news of a pod; returns the name of its gang, or of the one that it has left, if that may fall now."""
         try:
             request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
         except RequestError:
@@ -96,8 +96,10 @@ class Gangs:
             if pod.node and before is not None and not before.pod.node:
                 self._until[entry.name] = now + BINDING_SECONDS
                 self._offered.pop(entry.name, None)
-        known = before or entry
-        return known.name if known is not None else None
+        if before is not None and (entry is None or entry.name != before.name):
+            return before.name
+        # With a pod that is bound, nothing of its gang falls.
+        return entry.name if entry is not None and not entry.bound else None
 
     def forget(self, uid: str) -> Name | None:
         """The pod is gone; returns the name of its gang."""
@@ -162,6 +164,8 @@ class Gangs:
 
     def falling(self, name: Name) -> list[str]:
         """Uids of the pods that lose their reservations because the gang has no longer a place for all."""
+        if name not in self._until:
+            return []
         roll = self._rolls.roll(name)
         if roll.under_way or roll.placed >= max(roll.sizes, default=0):
             return []

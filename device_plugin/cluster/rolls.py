@@ -33,6 +33,16 @@ class Entry:
         """The name of its gang."""
         return self.pod.namespace, self.gang.group
 
+    @property
+    def live(self) -> bool:
+        """True until it ends or is deleted."""
+        return not self.pod.ended and not self.pod.deleting
+
+    @property
+    def bound(self) -> bool:
+        """True while it is on a node and lives."""
+        return bool(self.pod.node) and self.live
+
 
 @dataclass(frozen=True, slots=True)
 class Roll:
@@ -100,10 +110,10 @@ class Rolls:
             entry = self._entries.get(pod.uid)
             if entry is None:
                 continue
-            if pod.phase == "Succeeded":
-                finished.append(entry)
-            elif not pod.ended and not pod.deleting:
+            if entry.live:
                 live.append(entry)
+            elif pod.phase == "Succeeded":
+                finished.append(entry)
         owners = {entry.pod.owner_uid for entry in live}
         counted = [entry for entry in finished if entry.pod.owner_uid in owners]
         unbound = {entry.pod.uid: entry for entry in live if not entry.pod.node}
