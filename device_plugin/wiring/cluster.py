@@ -1,6 +1,7 @@
 """The cluster service, put together: two watches, two loops, two HTTP servers around one state."""
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
+# A thread that computes keeps a /filter waiting for so long at most; Python's own 5 ms are more than a decision takes.
+SWITCH_SECONDS = 0.0005
 REFIT_PAUSE_SECONDS = 0.002
 AGENTS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
@@ -79,7 +82,9 @@ class Service:
         self._health = Health(state, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
         advice = Advice(state, leader, victims)
-        self._extender = Extender(Filter(state, leader, counts, clock), binder, advice, explainer, calls).app()
+        self._extender = Extender(
+            Filter(state, leader, counts, clock), binder, advice, explainer, calls
+        ).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, exposition(registry))
         self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
         self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
@@ -182,4 +187,5 @@ def run(settings: ClusterSettings, stop: threading.Event) -> int:
     if len(settings.pod_name) > 63:
         # The scheduler's identity is the host name, which Kubernetes cuts at 63 characters.
         raise SettingsError(f"podName {settings.pod_name!r} is longer than a host name can be: 63 characters")
+    sys.setswitchinterval(SWITCH_SECONDS)
     return Service(settings, stop).run()

@@ -39,7 +39,7 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
     figures = json.loads(capsys.readouterr().out)
     assert (figures["nodes"], figures["cards"]) == (3, 6)
     assert 0 < figures["slices"] <= 24
-    for key in ("pods_per_s", "filter_p50_ms", "filter_p99_ms", "rss_mib", "cpu_ms_per_pod"):
+    for key in ("pods_per_s", "filter_p50_ms", "filter_p99_ms", "rss_mib", "cpu_ms_per_pod", "rebuild_s"):
         assert figures[key] > 0
     assert figures["filter_p50_ms"] <= figures["filter_p99_ms"]
     assert not multiprocessing.active_children()

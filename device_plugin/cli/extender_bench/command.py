@@ -43,11 +43,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(figures: Figures) -> str:
-    heads = ("nodes", "cards", "slices held", "pods/s", "filter p50", "p99", "service RSS", "CPU a pod")
+    heads = (
+        "nodes",
+        "cards",
+        "slices held",
+        "pods/s",
+        "filter p50",
+        "p99",
+        "service RSS",
+        "CPU a pod",
+        "rebuild",
+    )
     cells = (
         f"{figures.nodes}", f"{figures.cards}", f"{figures.slices}", f"{figures.pods_per_s:.0f}",
         f"{figures.filter_p50_ms:.2f} ms", f"{figures.filter_p99_ms:.2f} ms", f"{figures.rss_mib:.0f} MiB",
-        f"{figures.cpu_ms_per_pod:.2f} ms",
+        f"{figures.cpu_ms_per_pod:.2f} ms", f"{figures.rebuild_s:.2f} s",
     )  # fmt: skip
     widths = [max(len(head), len(cell)) for head, cell in zip(heads, cells, strict=True)]
     rows = [
