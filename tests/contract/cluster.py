@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlencode
 
-DEADLINE = 10.0
+# Kubernetes tries an eviction that conflicts for 10 s before it says so.
+DEADLINE = 30.0
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE = "application/merge-patch+json"
@@ -110,9 +111,13 @@ class Cluster:
     ) -> Answer:
         headers = {**self.identities[role], "Content-Type": media}
         content = None if body is None else json.dumps(body)
-        self._connection.request(method, path, content, headers)
-        response = self._connection.getresponse()
-        return Answer(response.status, json.loads(response.read()))
+        try:
+            self._connection.request(method, path, content, headers)
+            response = self._connection.getresponse()
+            return Answer(response.status, json.loads(response.read()))
+        except OSError:
+            self.close()  # what is left of it would be taken for the next answer
+            raise
 
     def get(self, path: str) -> Answer:
         return self.call("GET", path)
