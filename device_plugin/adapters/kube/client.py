@@ -132,7 +132,7 @@ class KubeClient:
         }  # fmt: skip
         self._request("POST", f"/api/v1/namespaces/{namespace}/events", body)
 
-    def get_list(self, path: str, query: Mapping[str, str]) -> bytes:
+    def get_list(self, path: str, query: Mapping[str, str]) -> bytearray:
         """A list's JSON."""
         return self._request("GET", path, query=query)
 
@@ -159,7 +159,7 @@ class KubeClient:
         body: Any = None,
         content: str = JSON,
         query: Mapping[str, str] | None = None,
-    ) -> bytes:
+    ) -> bytearray:
         headers = self._headers()
         if body is not None:
             headers["Content-Type"] = content
@@ -188,12 +188,12 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
     return path + ("?" + urlencode(query) if query else "")
 
 
-def _error(status: int, text: bytes) -> KubeError:
+def _error(status: int, text: decode.Text) -> KubeError:
     _, reason, message = decode.status(text)
     return refused(status, reason, message or f"HTTP {status}")
 
 
-def _decoded(read: Callable[[bytes], Found], text: bytes) -> Found:
+def _decoded(read: Callable[[bytearray], Found], text: bytearray) -> Found:
     try:
         return read(text)
     except decode.DecodeError as error:

@@ -112,17 +112,20 @@ class Connections:
 
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytearray]:
         """Status and body of the answer. Raises one of LOST."""
         connection = self._taken()
         try:
             connection.ask(self._text(method, target, headers, body), self._timeout)
-            answer = connection.status, b"".join(connection.body())
+            # A list may have 100 MB: gathered in place, it is in memory once.
+            status, answer = connection.status, bytearray()
+            for part in connection.body():
+                answer += part
         except BaseException:
             connection.close()
             raise
         self._give_back(connection)
-        return answer
+        return status, answer
 
     def stream(self, target: str, headers: Mapping[str, str], silence: float) -> Connection:
         """A connection whose body is the answer to a GET. Close it. Raises one of LOST."""

@@ -14,7 +14,7 @@ from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
 
 Object = TypeVar("Object")
-Text = bytes | msgspec.Raw
+Text = bytes | bytearray | msgspec.Raw
 
 
 class _Struct(msgspec.Struct, rename="camel", gc=False):
@@ -234,13 +234,13 @@ def agent(text: Text) -> Agent:
     return Agent(raw.metadata.name, raw.spec.node_name or "", f"{address}:{port}" if address else "")
 
 
-def lease(text: bytes) -> tuple[str, str]:
+def lease(text: Text) -> tuple[str, str]:
     """Holder and renew time of a coordination/v1 Lease, as written; empty if absent. Raises DecodeError."""
     spec = _read_lease(text).spec
     return spec.holder_identity or "", spec.renew_time or ""
 
 
-def listed(text: bytes) -> tuple[list[msgspec.Raw], str]:
+def listed(text: Text) -> tuple[list[msgspec.Raw], str]:
     """The items of a list, undecoded, and its resource version. Raises DecodeError."""
     raw = _read_list(text)
     return raw.items or [], raw.metadata.resource_version
