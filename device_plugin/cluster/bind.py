@@ -55,7 +55,7 @@ class Binder:
 
     def settle(self) -> None:
         """Find out what became of Bindings that were not answered."""
-        for reservation in self._state.reservations_at(Stage.UNKNOWN):
+        for reservation in self._state.reservations.at(Stage.UNKNOWN):
             self._settle(reservation)
 
     def _bind(self, call: BindCall) -> None:

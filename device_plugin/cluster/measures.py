@@ -42,6 +42,7 @@ class Measures:
             names = self._state.ledger.nodes()
             nodes = [node for name in names if (node := self._state.ledger.node(name)) is not None]
             faults = self._state.faults.counts()
+            ratio = self._state.placer.fragmentation()
         yield from _card_gauges(
             [((node.name, card.card.uuid), card) for node in nodes for card in node.cards]
         )
@@ -49,7 +50,7 @@ class Measures:
             "vgpu_faulty_annotations", "Annotations that are ignored because they cannot be trusted.",
             ("kind",), [((kind,), float(count)) for kind, count in faults.items()],
         )  # fmt: skip
-        if (ratio := self._state.fragmentation()) is not None:
+        if ratio is not None:
             yield Gauge(
                 "vgpu_fragmentation_ratio",
                 "Share of all cards that is idle and of no use to the pods that are to be expected.",

@@ -44,7 +44,8 @@ class Preemption:
             return
         held: Held | None = None
         for _ in range(WISHES):
-            wish = self._state.wish()
+            with self._state.lock:
+                wish = self._state.wishes.take()
             if wish is None:
                 return
             held = held or self._victims.held()

@@ -42,7 +42,7 @@ class Refit:
         """Learn what is due, and bring scores and the measured fragmentation up to date."""
         with self._state.lock:
             kinds, supply = self._state.placer.supply()
-            target = self._state.target.copy() if self._due(kinds) else None
+            target = self._state.learning.target.copy() if self._due(kinds) else None
         if target is not None:
             self._tried = self._clock()
             try:
@@ -58,7 +58,7 @@ class Refit:
             pass
 
     def _due(self, kinds: Sequence[Kind]) -> bool:
-        arrivals = self._state.target.arrivals
+        arrivals = self._state.learning.target.arrivals
         if arrivals < FIRST or self._clock() - self._tried < PAUSE_SECONDS:
             return False
         return kinds != self._kinds or arrivals >= self._arrivals + max(FIRST, min(self._arrivals, MOST))

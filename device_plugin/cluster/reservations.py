@@ -51,6 +51,10 @@ class Reservations:
         """All of them, as they are now."""
         return iter(list(self._by_pod.values()))
 
+    def at(self, stage: Stage) -> list[Reservation]:
+        """Those that are at this stage now."""
+        return [reservation for reservation in self if reservation.stage is stage]
+
     def get(self, pod: str) -> Reservation | None:
         """The reservation of the pod with this uid."""
         return self._by_pod.get(pod)

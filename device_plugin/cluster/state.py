@@ -6,7 +6,6 @@ moves forward (unbound, bound, ended, gone), so watch events, lists, reads and o
 
 import logging
 import threading
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
@@ -14,10 +13,12 @@ from itertools import product
 from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
+from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
-from device_plugin.cluster.pods import Known, alike, concerns_us, later, sound_grant
+from device_plugin.cluster.pods import alike, concerns_us, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
+from device_plugin.cluster.roster import Roster
 from device_plugin.cluster.wishes import Wish, Wishes
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory, card_list
@@ -26,17 +27,12 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
-from device_plugin.core.placement.target import Target
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest, pod_request
 from device_plugin.core.room import Planner
 
 log = logging.getLogger(__name__)
-
-# Pods that are gone are remembered for as long as a late answer or call could bring one back.
-GONE_REMEMBERED = 10_000
 
 
 class State:
@@ -67,11 +63,9 @@ class State:
             self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
             reservation_seconds, self.request_of,
         )  # fmt: skip
-        self.target = Target()
+        self.learning = Learning(self.request_of)
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
-        self._pods: dict[str, Known] = {}
-        self._on_node: dict[str, set[str]] = defaultdict(set)
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._roster = Roster()
         self._suspects: set[str] = set()
 
     def why_not_synced(self) -> str:
@@ -85,60 +79,50 @@ class State:
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, if it asks for slices or holds some."""
         with self.lock:
-            known = self._pods.get(uid)
-            return known.pod if known else None
+            return self._roster.get(uid)
 
     def pods(self) -> list[Pod]:
         """All pods that ask for slices or hold some, ended ones that still exist included."""
         with self.lock:
-            return [known.pod for known in self._pods.values()]
+            return self._roster.all()
 
     def is_gone(self, uid: str) -> bool:
         """True if the pod existed and was seen to be gone."""
         with self.lock:
-            return uid in self._gone
+            return self._roster.is_gone(uid)
 
     def unconfirmed(self, before: float) -> list[Pod]:
         """Pods that the watch has not shown, without news since `before`: they may be gone unheard of."""
         with self.lock:
-            return [k.pod for k in self._pods.values() if not k.watched and k.since <= before]
+            return self._roster.unconfirmed(before)
 
     def see_pod(self, pod: Pod, *, watched: bool) -> None:
         """Take news of a pod, from the watch or from elsewhere."""
         with self.lock:
-            known = self._pods.get(pod.uid)
-            if pod.uid in self._gone:
+            before = self._roster.get(pod.uid)
+            if self._roster.is_gone(pod.uid):
                 return
-            if known is None and not concerns_us(pod, self._resources):
+            if before is None and not concerns_us(pod, self._resources):
                 self._lodge(pod)
                 return
-            before = known.pod if known is not None else None
-            if known is None:
-                known = self._pods[pod.uid] = Known(pod, watched, self._clock())
-                self._learn(pod)
-            known.pod = later(known.pod, pod)
-            self.groups.see(known.pod)
-            gang = self.gangs.see(known.pod, self._clock())
-            known.watched |= watched
-            known.since = self._clock()
-            if before is None or not alike(before, known.pod):
-                self._account(known.pod)
+            if before is None:
+                self.learning.arrived(pod)
+            now = self._roster.see(pod, self._clock(), watched=watched)
+            self.groups.see(now)
+            gang = self.gangs.see(now, self._clock())
+            if before is None or not alike(before, now):
+                self._account(now)
             self._fall(gang)
 
     def forget_pod(self, uid: str) -> None:
         """The pod object is gone: its slices are free."""
         with self.lock:
-            known = self._pods.pop(uid, None)
             self._leave(uid)
             self.groups.forget(uid)
             gang = self.gangs.forget(uid)
-            if known is None and self.reservations.get(uid) is None:
+            if self._roster.get(uid) is None and self.reservations.get(uid) is None:
                 return
-            self._gone[uid] = None
-            if len(self._gone) > GONE_REMEMBERED:
-                self._gone.popitem(last=False)
-            if known is not None:
-                self._on_node[known.pod.node].discard(uid)
+            self._roster.forget(uid)
             self.faults.clear("grant", uid)
             self.wishes.drop(uid)
             self.release(uid)
@@ -152,11 +136,11 @@ class State:
             for pod in sorted(pods, key=lambda pod: pod.created):
                 listed.add(pod.uid)
                 self.see_pod(pod, watched=True)
-            for uid, known in list(self._pods.items()):
-                if known.watched and uid not in listed:
-                    self.forget_pod(uid)
-            for uid in set(self.hosts.pods()) - listed - self._pods.keys():
-                self._leave(uid)
+            for uid in self._roster.vanished(listed):
+                self.forget_pod(uid)
+            for uid in set(self.hosts.pods()) - listed:
+                if self._roster.get(uid) is None:
+                    self._leave(uid)
             self.pods_listed = True
 
     # Nodes
@@ -209,7 +193,7 @@ class State:
     def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
         """Bound pods that hold slices on a node."""
         with self.lock:
-            held = [(self._pods[uid].pod, self.ledger.grant(uid)) for uid in self._on_node.get(node, ())]
+            held = [(pod, self.ledger.grant(pod.uid)) for pod in self._roster.on(node)]
             return [(pod, grant) for pod, grant in held if grant is not None]
 
     # Reservations
@@ -225,7 +209,7 @@ class State:
         with self.lock:
             self.expire()
             if request.gang is not None:
-                if pod.uid not in self._pods:
+                if self._roster.get(pod.uid) is None:
                     self.see_pod(pod, watched=False)
                 return self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
             before = self.reservations.get(pod.uid)
@@ -238,11 +222,6 @@ class State:
             self._reserve(answer, request)
             self.wishes.drop(pod.uid)
             return self.reservations.put(pod, request, answer, self._clock())
-
-    def wish(self) -> Wish | None:
-        """The foremost wish of a refused pod, which is forgotten here."""
-        with self.lock:
-            return self.wishes.take()
 
     def resume(self, wish: Wish) -> None:
         """What the pod was nominated for did not come free: it wishes again."""
@@ -272,16 +251,6 @@ class State:
         with self.lock:
             found = self.reservations.get(reservation.pod.uid)
             return None if found is None else self.reservations.move(found, Stage.UNKNOWN, self._clock())
-
-    def reservations_at(self, stage: Stage) -> list[Reservation]:
-        """The reservations that are at this stage now."""
-        with self.lock:
-            return [reservation for reservation in self.reservations if reservation.stage is stage]
-
-    def fragmentation(self) -> float | None:
-        """Of all cards the share that is idle and of no use to pods to be expected; None until that is learnt."""
-        with self.lock:
-            return self.placer.fragmentation()
 
     def would_place(self, request: PodRequest) -> Grant | Refusal:
         """What /filter would answer now if every node were offered; nothing is held."""
@@ -335,15 +304,6 @@ class State:
 
     # Behind the lock
 
-    def _learn(self, pod: Pod) -> None:
-        """What a pod asks for is what others like it will ask for."""
-        try:
-            request = self.request_of(pod)
-        except RequestError:
-            return
-        if request is not None and (ask := Ask.of(request)) is not None:
-            self.target.add(ask)
-
     def _reserve(self, grant: Grant, request: PodRequest) -> None:
         self.ledger.hold(grant)
         self.hosts.hold(grant.pod, grant.node, request.host)
@@ -384,11 +344,9 @@ class State:
 
     def _account(self, pod: Pod) -> None:
         if pod.ended:
-            self._on_node[pod.node].discard(pod.uid)
             self.faults.clear("grant", pod.uid)
             self.release(pod.uid)
         elif pod.node:
-            self._on_node[pod.node].add(pod.uid)
             self.wishes.held(pod.priority)
             self._lodge(pod)
             self._account_bound(pod)
@@ -437,5 +395,5 @@ class State:
             self.ledger.set_node(name, inventory)
             self.freed.notify_all()
         # Whether a grant is larger than its card depends on the inventory.
-        for uid in list(self._on_node.get(name, ())):
-            self._account(self._pods[uid].pod)
+        for pod in self._roster.on(name):
+            self._account(pod)

@@ -81,7 +81,9 @@ class Service:
             self._inventory, advertiser, Publisher(self._api), reclaimer,
             lambda: self._preflight.check(self._api.node()), settings.drain_seconds,
         )  # fmt: skip
-        self._meter = Meter(settings.node_name, self._records, self._inventory, cards.used_bytes, cards.busy_ratio)
+        self._meter = Meter(
+            settings.node_name, self._records, self._inventory, cards.used_bytes, cards.busy_ratio
+        )
         self._pods: ListWatch[Pod] = ListWatch(
             self._client, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={settings.node_name}"}, decode.pod
         )

@@ -247,7 +247,7 @@ def test_of_two_binds_of_one_pod_one_is_sent(world: World, one: Replica) -> None
     one.ask(made)
     apart.run(lambda: errors.append(one.bind(made)))
     assert sent.wait(10.0)
-    assert one.state.reservations_at(Stage.BINDING)
+    assert one.state.reservations.at(Stage.BINDING)
     assert one.bind(made) == "another Binding of the pod is under way: try again"
     go.set()
     apart.join()

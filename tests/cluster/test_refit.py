@@ -58,7 +58,7 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     arrive(state, 0, FIRST - 1, mem=4)
     refit.step()
     assert made.lessons == []
-    assert state.fragmentation() is None
+    assert state.placer.fragmentation() is None
     arrive(state, FIRST - 1, 1, mem=8)
     refit.step()
     ((first, second),) = made.lessons
@@ -70,14 +70,14 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     arrive(state, 2 * FIRST, 1, mem=8)
     refit.step()
     assert len(made.lessons) == 2
-    assert state.fragmentation() == 0.0, "nothing is taken yet"
+    assert state.placer.fragmentation() == 0.0, "nothing is taken yet"
     assert MOST > FIRST
 
 
 def test_news_of_a_pod_that_was_known_teaches_nothing(state: State) -> None:
     arrive(state, 0, 5, mem=4)
     arrive(state, 0, 5, mem=4)
-    assert state.target.arrivals == 5
+    assert state.learning.target.arrivals == 5
 
 
 def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
@@ -101,7 +101,7 @@ def test_tables_that_cannot_be_made_leave_those_of_before(state: State, clock: C
     arrive(state, 0, FIRST, mem=4)
     made.away = True
     refit.step()
-    assert state.fragmentation() is None
+    assert state.placer.fragmentation() is None
     made.away = False
     refit.step()
     assert made.lessons == [], "not more often than every PAUSE_SECONDS"

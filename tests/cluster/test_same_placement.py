@@ -81,7 +81,7 @@ def test_the_same_pods_get_the_same_cards(
     granted = refused = 0
     for number in range(250):
         if number == 60:
-            tables = Tables(*inside.supply(), one.state.target.copy().frequent())
+            tables = Tables(*inside.supply(), one.state.learning.target.copy().frequent())
             inside.adopt(tables)
             one.state.placer.adopt(tables)
         pod = random_pod(rng, f"p{number}")

@@ -80,7 +80,7 @@ def filled(workload: Workload) -> State:
         state.see_pod(
             _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
         )
-    state.placer.teach(state.target.frequent())
+    state.placer.teach(state.learning.target.frequent())
     return state
 
 

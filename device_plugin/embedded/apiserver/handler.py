@@ -161,7 +161,10 @@ class Handler(BaseHTTPRequestHandler):
         target = self._named(path)
         if target.subresource:
             raise errors.method_not_allowed()
-        options = {"gracePeriodSeconds": self._query.get("gracePeriodSeconds"), **(_object(body) if body else {})}
+        options = {
+            "gracePeriodSeconds": self._query.get("gracePeriodSeconds"),
+            **(_object(body) if body else {}),
+        }
         last = self.api.registry.delete(target, _deletion(options))
         self._send(200, last.document if target.resource is resources.PODS else _deleted(last))
 

@@ -84,7 +84,10 @@ def test_spread_takes_the_emptiest_node(ledger: Ledger) -> None:
 def test_an_unknown_policy_is_refused_with_the_known_ones(ledger: Ledger) -> None:
     no = refusal(ledger, slice_request("a", 4, policy="fastest"))
     assert no.main is Reason.POLICY
-    assert no.text == "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
+    assert (
+        no.text
+        == "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
+    )
 
 
 def test_the_text_counts_cards_and_says_the_largest_remainder() -> None:
