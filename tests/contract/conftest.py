@@ -7,6 +7,7 @@ import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -105,4 +106,17 @@ def pending(cluster: Cluster, name: str, path: str) -> Iterator[str]:
     """The path of the pod `name`, which exists and has no node; no scheduler takes it."""
     assert cluster.post(PODS, pod(name, schedulerName="nobody")).code == 201
     yield path
+    cluster.delete(f"{path}?gracePeriodSeconds=0")
+
+
+@pytest.fixture
+def accepted(cluster: Cluster, path: str) -> Iterator[Any]:
+    """A function that creates a pod, and returns its spec; the pod is removed afterwards."""
+
+    def create(body: dict[str, Any], role: str = "tenant") -> dict[str, Any]:
+        answer = cluster.post(PODS, body, role)
+        assert answer.code == 201, answer.body
+        return dict(answer.body["spec"])
+
+    yield create
     cluster.delete(f"{path}?gracePeriodSeconds=0")

@@ -26,8 +26,8 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
     rng = random.Random(seed)
     ledger, hosts, target = Ledger(), Hosts(), Target()
     known = {name: mixed_node(rng, name) for name in NODES}
-    for name, inventory in known.items():
-        ledger.set_node(name, inventory)
+    for name, cards in known.items():
+        ledger.set_node(name, cards)
         hosts.set_node(name, Room(64_000, 10_000))
     placer = Placer(ledger, hosts, POLICIES)
     asks = [mixed_request(rng, "") for _ in range(12)]

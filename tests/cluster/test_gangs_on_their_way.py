@@ -1,0 +1,188 @@
+"""Gangs between the first /filter and the last Binding: late news, other nodes and leaders, what /explain says."""
+
+import threading
+
+import pytest
+from pytest_mock import MockerFixture
+
+from device_plugin.cluster import gangs
+from tests.cluster.gangs import gang, member, more_nodes, placed, said
+from tests.cluster.world import Apart, Replica, World, refuse
+
+ALL = [16368, 16368]
+WAITS = "group train waits for 1 more pod (2 of 3 exist)"
+
+
+def test_the_last_one_is_not_refused_because_our_watch_is_behind(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.api.watchers.remove(one)
+    late = gang(world, 2)
+    waiting = threading.Event()
+    wait_for = one.state.gangs.mustered.wait_for
+
+    def announced(*call: object) -> bool:
+        waiting.set()
+        return wait_for(*call)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(one.state.gangs.mustered, "wait_for", announced)
+    monkeypatch.setattr("device_plugin.cluster.filter.NEWS_SECONDS", 10.0)
+    apart, asked = Apart(), []
+    apart.run(lambda: asked.append(one.ask(late[1])))
+    assert waiting.wait(10)
+    for made in late:
+        one.hear(made)
+    apart.join()
+    assert asked == ["n1"]
+
+
+def test_a_pod_that_our_watch_does_not_show_in_time_is_asked_for_again(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.api.watchers.remove(one)
+    monkeypatch.setattr("device_plugin.cluster.filter.NEWS_SECONDS", 0.0)
+    (made, _) = gang(world, 2)
+    expected = "the watch has not shown pod default/train-0 yet as it is now: try again"
+    assert one.filter(made, ["n1"]).error == expected
+
+
+def test_a_slice_on_a_node_that_is_not_offered_is_moved_alone(world: World, one: Replica) -> None:
+    more_nodes(world, "n2")
+    pods = gang(world, 3)
+    assert one.ask(pods[0]) == "n1"
+    assert one.ask(pods[1], "n2") == "n2"
+    nodes = {grant.pod: grant.node for grant in one.state.ledger.grants().values()}
+    assert nodes == {"uid-train-0": "n1", "uid-train-1": "n2", "uid-train-2": "n1"}
+
+
+def test_where_one_cannot_be_moved_the_gang_is_decided_again(world: World, one: Replica) -> None:
+    more_nodes(world, "n2", count=1)
+    assert one.ask(world.pod("other"), "n2") == "n2"
+    flexible = world.api.put(member("flexible", 2, "pair", constraints=1))
+    strict = world.api.put(member("strict", 2, "pair", constraints=2))
+    # Until it is asked for, nobody knows that the strict one may not go where the flexible one may.
+    assert one.ask(flexible, "n1", "n2") == "n2"
+    assert one.ask(strict, "n2") == "n2"
+    assert one.ask(flexible, "n1", "n2") == "n1"
+    assert len(one.state.ledger.grants()) == 3
+
+
+def test_pods_that_may_go_to_different_nodes_are_placed_on_theirs(world: World, one: Replica) -> None:
+    more_nodes(world, "n2")
+    here = [world.api.put(member(f"here-{i}", 8, constraints=1)) for i in range(4)]
+    there = [world.api.put(member(f"there-{i}", 8, constraints=2)) for i in range(4)]
+    assert one.ask(here[0], "n1") == ""
+    assert one.ask(there[0], "n2") == "n2"
+    assert [one.ask(made, "n1") for made in here] == ["n1"] * 4
+    assert [one.ask(made, "n2") for made in there] == ["n2"] * 4
+
+
+def test_a_refused_gang_is_not_tried_again_before_something_became_free(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    pods = gang(world, 5)
+    tried = mocker.spy(gangs, "place_all")
+    assert placed(one, pods) == [""] * 5
+    other = world.pod("other", mem=1, cores=1)
+    assert one.ask(other) == "n1"
+    assert placed(one, pods) == [""] * 5
+    assert tried.call_count == 1
+    world.api.remove(other)
+    assert placed(one, pods) == [""] * 5
+    assert tried.call_count == 2
+    more_nodes(world, "n2")
+    assert "" not in placed(one, pods)
+
+
+def test_a_refused_binding_leaves_the_slice_with_its_pod(world: World, one: Replica) -> None:
+    pods = gang(world, 4)
+    assert placed(one, pods) == ["n1"] * 4
+    world.api.on_bind = refuse
+    assert "only the allocator" in one.bind(pods[0])
+    world.api.on_bind = None
+    assert one.ask(world.pod("thief", mem=8, cores=30)) == ""
+    for made in pods:
+        assert one.bind(made) == ""
+
+
+def test_a_new_leader_completes_what_is_half_bound_before_anybody_else(world: World, one: Replica) -> None:
+    pods = gang(world, 4)
+    for made in pods[:2]:
+        assert one.bind(made, one.ask(made)) == ""
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    two.lead()
+    assert two.ask(world.pod("thief", mem=8, cores=30)) == ""
+    for made in pods[2:]:
+        assert two.bind(made, two.ask(made)) == ""
+
+
+def test_a_new_leader_reserves_nothing_for_gangs_of_which_nobody_is_bound(world: World, one: Replica) -> None:
+    pods = gang(world, 4)
+    assert one.ask(pods[0]) == "n1"
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    two.lead()
+    assert two.free() == ALL
+
+
+def test_a_late_bind_at_a_new_leader_places_the_rest_elsewhere_or_nobody(world: World, one: Replica) -> None:
+    pods = gang(world, 5)
+    more_nodes(world, "n2")
+    assert one.ask(pods[0], "n1", "n2")
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    two.lead()
+    assert two.bind(pods[0], "n1") == ""
+    assert len(two.state.ledger.grants()) == 5
+    assert all(two.ask(made, "n1", "n2") for made in pods[1:])
+
+
+def test_losing_the_lease_frees_what_was_only_reserved(world: World, one: Replica) -> None:
+    pods = gang(world, 4)
+    assert placed(one, pods) == ["n1"] * 4
+    one.state.drop_reservations()
+    assert one.free() == ALL
+
+
+def test_with_node_score_each_goes_to_a_node_of_its_own_with_a_rank_of_its_own(
+    world: World, one: Replica
+) -> None:
+    more_nodes(world, "n2", "n3")
+    score = {"vgpu.io/policy": "node-score"}
+    pods = gang(world, 3, annotations=score)
+    nodes = placed(one, pods)
+    assert sorted(nodes) == ["n1", "n2", "n3"]
+    for made, node in zip(pods, nodes, strict=True):
+        assert one.bind(made, node) == ""
+    bound = [world.api.by_name["default", made.name] for made in pods]
+    assert [made.label("vgpu.io/rank") for made in bound] == ["0", "1", "2"]
+    one_too_many = gang(world, 4, "larger", annotations=score)
+    assert said(one, one_too_many[0], "n1", "n2", "n3") == "group larger: room for 3 of 4 pods"
+
+
+def test_explain_shows_gangs_and_why_they_wait(world: World, one: Replica) -> None:
+    pods = [world.api.put(member(name, 3)) for name in ("a", "b")]
+    view = one.explainer.view()
+    (entry,) = view["gangs"]
+    assert entry == {
+        "namespace": "default", "group": "train", "sizes": [3], "pods": ["a", "b"], "reserved": 0, "bound": 0,
+        "finished": 0, "why": WAITS,
+    }  # fmt: skip
+    assert [(w["text"], w["reason"]) for w in view["waiting"]] == [(WAITS, "gang")] * 2
+    pods.append(world.api.put(member("c", 3)))
+    assert one.bind(pods[0], one.ask(pods[0])) == ""
+    (entry,) = one.explainer.view("default/b")["gangs"]
+    assert (entry["reserved"], entry["bound"], entry["why"]) == (2, 1, "")
+    assert one.explainer.view("default/elsewhere")["gangs"] == []
+
+
+def test_explain_says_what_a_refused_gang_lacks(world: World, one: Replica) -> None:
+    pods = gang(world, 5)
+    assert [w.text for w in one.explainer.waiting()] == [
+        "all of its group exist, and kube-scheduler has not asked for it yet"
+    ] * 5
+    one.ask(pods[0])
+    assert {(w.text, w.reason) for w in one.explainer.waiting()} == {
+        ("group train: room for 4 of 5 pods", "gang-room")
+    }
