@@ -60,7 +60,9 @@ class Scores:
                 return best
             rough = np.flatnonzero(~self._exact & (value > -np.inf))
             if len(rough) > looked:
-                rough = rough[np.argpartition(-value[rough], looked)[:looked]]
+                near = np.argpartition(-value[rough], looked)[:looked]
+                # And the foremost itself: where nothing is closer to the truth than the rough value, that settles it.
+                rough = np.append(rough[near], best)
             self._make_exact(rough)
             looked *= 2
         return None
