@@ -122,12 +122,11 @@ class Placer:
             return None
         if not self._knows_hosts:
             request = replace(request, host=NOTHING)
-        ask, among = (
-            Ask.of(request),
-            self._among(nodes, NOTHING if vetted else request.host, request.standing),
-        )
+        ask, among = Ask.of(request), self._among(NOTHING if vetted else request.host, request.standing)
         name = _by_type(request.app_type) if request.policy == NODE_SCORE else request.policy or DEFAULT
-        return self._several(request, among, name) if ask is None else self._one(request, ask, among, name)
+        if ask is not None:
+            return self._one(request, ask, among, nodes, name)
+        return self._several(request, self._offering(nodes, among), name)
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
         """How much more expected fill is left when the request goes to `node` than to `than`, in thousandths of a card.
@@ -150,23 +149,37 @@ class Placer:
             return f"no application type {request.app_type!r}: write {', '.join(TYPES)}"
         return ""
 
-    def _among(self, nodes: Sequence[str] | None, needed: Room, standing: Standing) -> Rows | None:
-        """Which nodes are looked at, of shape (nodes,); None for all."""
-        among = None if nodes is None else self.index.chosen(nodes)
+    def _among(self, needed: Room, standing: Standing) -> Rows | None:
+        """Which nodes may be looked at, whoever is offered, of shape (nodes,); None for all."""
+        among = None if needed == NOTHING else self.index.roomy(needed)
         if standing.avoid:
             apart = ~self.index.chosen(standing.avoid)
             among = apart if among is None else among & apart
-        if needed == NOTHING:
-            return among
-        roomy = self.index.roomy(needed)
-        return roomy if among is None else among & roomy
+        return among
 
-    def _one(self, request: PodRequest, ask: Ask, among: Rows | None, name: str) -> Grant | None:
+    def _offering(self, nodes: Sequence[str] | None, among: Rows | None) -> Rows | None:
+        """Those of `among` that are offered."""
+        if nodes is None:
+            return among
+        offered = self.index.chosen(nodes)
+        return offered if among is None else among & offered
+
+    def _one(
+        self, request: PodRequest, ask: Ask, among: Rows | None, nodes: Sequence[str] | None, name: str
+    ) -> Grant | None:
         index = self.index
         if name not in self._plain and not self._taught():
             name = UNTAUGHT
         scores = self._kept.of(name, self._policies[name], ask)
         best = scores.best(among)
+        # The best of all is nearly always offered: to look for that one name is faster than to look all names up.
+        if (
+            best is not None
+            and nodes is not None
+            and (request.standing.leave or index.nodes[best] not in nodes)
+        ):
+            among = self._offering(nodes, among)
+            best = scores.best(among)
         if best is None:
             return None
         if request.standing.leave:

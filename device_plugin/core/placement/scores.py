@@ -13,6 +13,8 @@ from device_plugin.core.requests import Selector
 BATCH = 512
 # So many rough values are made exact at first; twice as many each time that is not enough.
 FEW = 8
+# Up to so many it takes less time to be exact at once than to look twice.
+SOME = 32
 
 
 class Scores:
@@ -42,9 +44,10 @@ class Scores:
             self._exact = np.zeros(len(index.nodes), dtype=bool)
         changed = np.flatnonzero(index.stamp > self._done) if index.cards else np.zeros(0, dtype=np.int64)
         now = changed[:most]
+        rough = self.policy.rough if len(now) > SOME else None
         for start in range(0, len(now), BATCH):
-            self._score(now[start : start + BATCH], self.policy.rough or self.policy)
-        self._exact[now] = self.policy.rough is None
+            self._score(now[start : start + BATCH], rough or self.policy)
+        self._exact[now] = rough is None
         self._done[now] = index.stamp[now]
         return len(now) == len(changed)
 
