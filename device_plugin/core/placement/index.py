@@ -127,7 +127,9 @@ class Index(Columns):
         if name not in self.position or not _alike(self.cards[first:after], state.cards):
             return False
         self.cards[first:after] = state.cards
-        self.table[:, first:after] = self._written(state.cards, serving=state.serving)
+        written = self._written(state.cards, serving=state.serving)
+        self.table[:, first:after] = written
+        self.padded[:, self.position[name], : after - first] = written
         self._stamp(name)
         return True
 
@@ -172,6 +174,9 @@ class Index(Columns):
         for position, size in enumerate(sizes):
             self.grid[position, :size] = np.arange(self._bounds[position], self._bounds[position + 1])
         super().__init__(np.zeros((len(COUNTS), len(self.cards)), dtype=np.int64))
+        # The same by node, so that all of a node's cards are read at once; kind 0 and room 1 where there is no card.
+        self.padded: Numbers = np.ones((len(COUNTS), *self.grid.shape), dtype=np.int64)
+        self.padded[COUNTS.index("kind")] = 0
         self.stamp = np.zeros(len(states), dtype=np.int64)
         self.cpu = np.zeros(len(states), dtype=np.int64)
         self.memory = np.zeros(len(states), dtype=np.int64)
@@ -210,14 +215,26 @@ def _alike(some: Sequence[CardState], others: Sequence[CardState]) -> bool:
 class View(Columns):
     """Some nodes of an index. Columns have the shape (nodes, most cards of a node); where `there` is false is no card.
 
-    `rows` are the index's, `cpu` and `memory` have the shape (nodes,), `shares` (3, nodes), `unused` (2, nodes, cards).
+    `rows` are the index's, `cpu` and `memory` have the shape (nodes,).
     """
 
     def __init__(self, index: Index, positions: Numbers) -> None:
         self.rows = index.grid[positions]
         self.there: Rows = self.rows >= 0
-        super().__init__(index.table[:, self.rows])
+        super().__init__(index.padded[:, positions])
+        self._index = index
+        self._positions = positions
         self.cpu: Numbers = index.cpu[positions]
         self.memory: Numbers = index.memory[positions]
-        self.shares: Values = index.shares[:, positions]
-        self.unused: Numbers = index.unused[:, self.rows]
+
+    @property
+    def shares(self) -> Values:
+        """The index's, of shape (3, nodes)."""
+        shares: Values = self._index.shares[:, self._positions]
+        return shares
+
+    @property
+    def unused(self) -> Numbers:
+        """The index's, of shape (2, nodes, cards)."""
+        unused: Numbers = self._index.unused[:, self.rows]
+        return unused
