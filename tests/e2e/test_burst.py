@@ -5,6 +5,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tests.e2e import service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import Held, cards, check_disjoint, held
 from tests.e2e.waiting import eventually
@@ -75,3 +76,13 @@ def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Ran
     for pod in waiting:
         events = kubectl.events(pod["metadata"]["name"])
         assert any(re.search(WHY, event) for event in events), events
+    # So many pods have taught the service what to expect, and how much of the cards is of no use to that.
+    ratios = eventually(fragmentation, 60)
+    assert ratios
+    assert 0 <= ratios[0] < 1
+
+
+def fragmentation() -> list[float]:
+    """vgpu_fragmentation_ratio of the leader; empty as long as it has not learnt what pods ask for."""
+    lines = service.SYSTEM.metrics(service.leader(), service.CLUSTER_PORT).splitlines()
+    return [float(line.split()[1]) for line in lines if line.startswith("vgpu_fragmentation_ratio ")]
