@@ -9,6 +9,9 @@ from device_plugin.core.requests import parse_quantity
 
 Amounts = Mapping[str, str | int]
 MIB = 2**20
+# More is as much as this: no node has it, and sums over a node's pods stay exact in 64 bits. A pod may request 2**63
+# CPUs, which makes 2**73 thousandths.
+MOST = 2**42
 DISK = "ephemeral-storage"
 
 
@@ -35,15 +38,17 @@ def requested(
         _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
         needed.disk_mib,  # never requested for the pod as a whole
     )
-    return _shared(asked + _room(overhead))
+    return _bounded(asked + _room(overhead))
 
 
 def offered(allocatable: Amounts) -> Room:
     """What a node can give to pods."""
-    return Room(
-        _milli(str(allocatable.get("cpu", 0))),
-        floor((parse_quantity(str(allocatable.get("memory", 0))) or 0) / MIB),
-        floor((parse_quantity(str(allocatable.get(DISK, 0))) or 0) / MIB),
+    return _bounded(
+        Room(
+            _milli(str(allocatable.get("cpu", 0))),
+            floor((parse_quantity(str(allocatable.get("memory", 0))) or 0) / MIB),
+            floor((parse_quantity(str(allocatable.get(DISK, 0))) or 0) / MIB),
+        )
     )
 
 
@@ -77,5 +82,5 @@ def _mib(text: str) -> int:
 
 
 @lru_cache(4096)
-def _shared(room: Room) -> Room:
-    return room
+def _bounded(room: Room) -> Room:
+    return Room(min(room.cpu_milli, MOST), min(room.memory_mib, MOST), min(room.disk_mib, MOST))

@@ -1,7 +1,12 @@
 """What pods request of their node and what nodes can give, added up as kube-scheduler does."""
 
+import numpy as np
+
 from device_plugin.adapters.kube.room import offered, requested
 from device_plugin.core.hosts import Room
+
+LARGEST = str(2**63 - 1)
+"""What the API server makes of `cpu: 1e30`."""
 
 
 def amounts(cpu: str = "0", memory: str = "0", disk: str = "0") -> dict[str, str]:
@@ -24,3 +29,15 @@ def test_a_node_gives_what_is_allocatable_and_nothing_of_what_it_does_not_name()
         3920, 1, 44912
     )
     assert offered({}) == Room()
+
+
+def test_whoever_asks_for_more_than_there_is_anywhere_breaks_no_column() -> None:
+    """Tens of thousands of such pods on one node, and what is left of it still fits 64 bits."""
+    mains = [amounts(LARGEST, LARGEST, LARGEST)] * 100
+    found = requested(mains, [(mains[0], True)] * 100, {}, amounts(LARGEST, LARGEST, LARGEST))
+    taken = Room()
+    for _ in range(50_000):
+        taken += found
+    left = offered(amounts("4", "4Gi", "4Gi")) - taken
+    assert np.array([left.cpu_milli, left.memory_mib, left.disk_mib], dtype=np.int64).max() < -(10**12)
+    assert offered(amounts(LARGEST, LARGEST, LARGEST)) == found
