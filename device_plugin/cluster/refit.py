@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], Tables]
 # Tables are made anew after so many arrivals, twice as many each time, and then after each MOST; and not more often
-# than every PAUSE_SECONDS.
+# than every PAUSE_SECONDS, nor for more than half of the time.
 FIRST, MOST = 64, 1024
 PAUSE_SECONDS = 30.0
 # Nodes that are scored while the lock is held: about a third of a millisecond.
@@ -36,7 +36,7 @@ class Refit:
         self._pause = pause
         self._kinds: Sequence[Kind] = ()
         self._arrivals = 0
-        self._tried = float("-inf")
+        self._not_before = float("-inf")
 
     def step(self) -> None:
         """Learn what is due, and bring scores and the measured fragmentation up to date."""
@@ -44,7 +44,7 @@ class Refit:
             kinds, supply = self._state.placer.supply()
             target = self._state.learning.target.copy() if self._due(kinds) else None
         if target is not None:
-            self._tried = self._clock()
+            started = self._clock()
             try:
                 tables = self._make(kinds, supply, target.frequent())
             except FitError as error:
@@ -54,12 +54,14 @@ class Refit:
                 with self._state.lock:
                     self._state.placer.adopt(tables)
                 log.info("target workload learnt arrivals=%d asks=%d", target.arrivals, len(tables.asks))
+            ended = self._clock()
+            self._not_before = max(started + PAUSE_SECONDS, ended + (ended - started))
         while not self._renewed() and not self._pause():
             pass
 
     def _due(self, kinds: Sequence[Kind]) -> bool:
         arrivals = self._state.learning.target.arrivals
-        if arrivals < FIRST or self._clock() - self._tried < PAUSE_SECONDS:
+        if arrivals < FIRST or self._clock() < self._not_before:
             return False
         return kinds != self._kinds or arrivals >= self._arrivals + max(FIRST, min(self._arrivals, MOST))
 

@@ -110,6 +110,25 @@ def test_tables_that_cannot_be_made_leave_those_of_before(state: State, clock: C
     assert len(made.lessons) == 1
 
 
+def test_tables_that_take_long_are_made_for_half_of_the_time_at_most(state: State, clock: Clock) -> None:
+    made = Maker()
+
+    def slow(kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> Tables:
+        clock.now += 10 * PAUSE_SECONDS
+        return made(kinds, supply, asks)
+
+    refit = Refit(state, slow, clock, lambda: False)
+    arrive(state, 0, FIRST, mem=4)
+    refit.step()
+    arrive(state, FIRST, FIRST, mem=4)
+    clock.now += 9 * PAUSE_SECONDS
+    refit.step()
+    assert len(made.lessons) == 1
+    clock.now += PAUSE_SECONDS
+    refit.step()
+    assert len(made.lessons) == 2
+
+
 def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: State, clock: Clock) -> None:
     """Between two turns of the lock no more than NODES nodes are scored, and decisions meanwhile are sound."""
     made = Maker()
