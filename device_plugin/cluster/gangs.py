@@ -171,12 +171,14 @@ class Gangs:
             return []
         return [reservation.pod.uid for reservation in roll.reserved]
 
-    def put_back(self, reservation: Reservation, now: float) -> None:
-        """The Binding of a pod of a gang did not happen: the slice waits for the next."""
-        self._reservations.move(reservation, Stage.WAITING, now)
+    def put_back(self, reservation: Reservation, now: float) -> bool:
+        """The Binding did not happen: the slice waits for the next; false if the pod is not in that gang any more."""
         entry = self._rolls.entry(reservation.pod.uid)
-        if entry is not None:
-            self._keep(entry.name, now + self._seconds)
+        if entry is None or entry.gang != reservation.request.gang:
+            return False
+        self._reservations.move(reservation, Stage.WAITING, now)
+        self._keep(entry.name, now + self._seconds)
+        return True
 
     def expired(self, now: float) -> list[str]:
         """Uids of pods whose gang nobody came to bind in time."""
@@ -187,9 +189,11 @@ class Gangs:
         return [r.pod.uid for roll in rolls for r in roll.reserved if not r.under_way]
 
     def standings(self) -> Iterator[Standing]:
-        """All gangs, by name."""
+        """All gangs of which pods count, by name: the last of the others are ending, or have ended well."""
         for name in self._rolls.names():
             roll = self._rolls.roll(name)
+            if not roll.pods:
+                continue
             why = self.why(name, roll)
             yield Standing(
                 *name, sorted(roll.sizes), sorted(roll.pods), len(roll.reserved), roll.bound, roll.finished,
@@ -244,6 +248,7 @@ class Gangs:
             if isinstance(answer, Grant):
                 trial.hold(answer, held.request.host)
                 attempt.keep()
+                self.hope()
         if isinstance(answer, Refusal):
             said = (
                 f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: {answer.text}"
@@ -272,6 +277,7 @@ class Gangs:
         self._reservations.drop(uid)
         self._ledger.release(uid)
         self._hosts.release(uid)
+        self.hope()
 
     def _keep(self, name: Name, until: float) -> None:
         self._until[name] = max(until, self._until.get(name, until))

@@ -268,9 +268,7 @@ class State:
         """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
         with self.lock:
             found = self.reservations.get(uid)
-            if found is not None and found.request.gang is not None:
-                self.gangs.put_back(found, self._clock())
-            elif found is not None:
+            if found is not None and not self.gangs.put_back(found, self._clock()):
                 self.reservations.drop(uid)
                 self._free(uid)
 

@@ -1,13 +1,15 @@
 """Gangs between the first /filter and the last Binding: late news, other nodes and leaders, what /explain says."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.cluster import gangs
+from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang, member, more_nodes, placed, said
-from tests.cluster.world import Apart, Replica, World, refuse
+from tests.cluster.world import RESERVATION_SECONDS, Apart, Replica, World, refuse
 
 ALL = [16368, 16368]
 WAITS = "group train waits for 1 more pod (2 of 3 exist)"
@@ -186,3 +188,33 @@ def test_explain_says_what_a_refused_gang_lacks(world: World, one: Replica) -> N
     assert {(w.text, w.reason) for w in one.explainer.waiting()} == {
         ("group train: room for 4 of 5 pods", "gang-room")
     }
+
+
+def test_a_pod_that_left_its_gang_while_its_binding_was_on_its_way_keeps_nothing_when_that_fails(
+    world: World, one: Replica
+) -> None:
+    """Its reservation would have ended with those of the gang, and it is in none: nothing would ever end it."""
+    first, _ = gang(world, 2)
+    assert one.ask(first) == "n1"
+
+    def leaves_and_fails(pod: Pod, *_: object) -> None:
+        world.api.put(replace(pod, labels=None))
+        refuse()
+
+    world.api.on_bind = leaves_and_fails
+    assert one.bind(first) != ""
+    one.wait(RESERVATION_SECONDS + 2)
+    one.upkeep.step()
+    assert one.free() == ALL
+
+
+def test_what_a_gang_gives_back_because_it_may_not_go_there_is_heard_of_by_those_that_wait(
+    world: World, one: Replica
+) -> None:
+    more_nodes(world, "n2", count=1)
+    red, blue = gang(world, 4, "red"), gang(world, 4, "blue")
+    assert one.filter(red[0], ["n1"]).nodes == ("n1",)
+    assert one.filter(blue[0], ["n1"]).nodes == ()
+    assert one.filter(red[0], ["n2"]).nodes == (), "four halves do not fit one card"
+    assert one.free() == ALL
+    assert one.filter(blue[0], ["n1"]).nodes == ("n1",)
