@@ -24,6 +24,7 @@ from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
+from device_plugin.core.roles import ALONE
 from device_plugin.core.room.trial import Trial
 
 # kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
@@ -225,8 +226,9 @@ class Gangs:
         refused = self._refused.get(name)
         if refused is not None and not named and refused.holds(pods, offered, self._frees):
             return refused.answer
-        members = {entry.pod.uid: Member(self._in_group(entry), offered[entry.shape]) for entry in others}
-        members[first.pod.uid] = Member(self._in_group(first), nodes)
+        requests = self._in_group((first, *others))
+        members = {entry.pod.uid: Member(requests[entry.pod.uid], offered[entry.shape]) for entry in others}
+        members[first.pod.uid] = Member(requests[first.pod.uid], nodes)
         answer = place_all(members.values(), self._placer, Trial(self._ledger, self._hosts))
         if isinstance(answer, Refusal):
             answer = replace(answer, said=f"group {name[1]}: {answer.text}")
@@ -256,10 +258,14 @@ class Gangs:
             return replace(answer, said=said)
         return self._put(answer, held.request, now)
 
-    def _in_group(self, entry: Entry) -> PodRequest:
-        if entry.request.policy != NODE_SCORE:
-            return entry.request
-        return replace(entry.request, standing=self._groups.standing(entry.pod))
+    def _in_group(self, entries: Sequence[Entry]) -> Mapping[str, PodRequest]:
+        """Their requests, by uid, with their standings where the policy looks at that."""
+        scored = [entry.pod for entry in entries if entry.request.policy == NODE_SCORE]
+        standings = self._groups.standings(scored) if scored else {}
+        return {
+            entry.pod.uid: replace(entry.request, standing=standings.get(entry.pod.uid, ALONE))
+            for entry in entries
+        }
 
     def _put(self, grant: Grant, request: PodRequest, now: float) -> Reservation:
         entry = self._rolls.entry(grant.pod)

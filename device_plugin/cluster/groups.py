@@ -1,13 +1,13 @@
 """Groups: pods with one `vgpu.io/group` label, in one namespace."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from device_plugin.cluster.reservations import Reservations
 from device_plugin.core import annotations
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.pods import Pod
-from device_plugin.core.roles import ALONE, Mate, Standing, rank_of, standing
+from device_plugin.core.roles import ALONE, Mate, Standing, rank_of, standings
 
 Key = tuple[str, str]
 """Namespace and label."""
@@ -44,18 +44,20 @@ class Groups:
         """All members of a group; ended ones too, while they exist."""
         return iter(self._members.get(key, {}).values())
 
-    def others(self, pod: Pod) -> Iterator[Pod]:
-        """The other members of the pod's group; ended ones too, while they exist."""
-        key = (pod.namespace, pod.label(annotations.GROUP))
-        return (mate for uid, mate in self._members.get(key, {}).items() if uid != pod.uid)
-
     def standing(self, pod: Pod) -> Standing:
         """Where the pod stands among the others that ask for the same policy; ALONE without a group."""
-        if not pod.label(annotations.GROUP):
-            return ALONE
-        policy = pod.annotation(annotations.POLICY)
-        alike = (mate for mate in self.others(pod) if mate.annotation(annotations.POLICY) == policy)
-        return standing(pod, [found for mate in alike if (found := self._mate(mate)) is not None])
+        return self.standings((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
+
+    def standings(self, pods: Sequence[Pod]) -> Mapping[str, Standing]:
+        """The same for several pods of one group, by uid, which get their places together."""
+        first, placing = pods[0], {pod.uid for pod in pods}
+        policy = first.annotation(annotations.POLICY)
+        others = (
+            mate
+            for mate in self.members((first.namespace, first.label(annotations.GROUP)))
+            if mate.uid not in placing and mate.annotation(annotations.POLICY) == policy
+        )
+        return standings(pods, [found for mate in others if (found := self._mate(mate)) is not None])
 
     def _mate(self, pod: Pod) -> Mate | None:
         """The pod as its mates look at it; None once it needs no node."""

@@ -4,7 +4,7 @@ A group is what its namespace's pods say it is, so that a label can only ever mo
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -43,16 +43,28 @@ ALONE = Standing()
 
 
 def standing(pod: Pod, mates: Iterable[Mate]) -> Standing:
-    """Where `pod` stands among the others as they are now.
+    """Where `pod` stands among the others as they are now."""
+    return standings((pod,), mates)[pod.uid]
 
-    Its rank is the number of those before it; where another has that rank already, the lowest that nobody has.
+
+def standings(pods: Collection[Pod], mates: Iterable[Mate]) -> Mapping[str, Standing]:
+    """Where each of `pods`, by uid, stands among the rest of them and the others, `mates`, as they are now.
+
+    A rank is the number of those before; where somebody has that rank already, the lowest that nobody has.
     """
     mates = list(mates)
-    before = [mate for mate in mates if _order(mate.pod) < _order(pod)]
-    taken = {mate.rank for mate in mates}
-    rank = len(before) if len(before) not in taken else next(n for n in count() if n not in taken)
     avoid = frozenset(mate.node for mate in mates if mate.node is not None)
-    return Standing(rank, avoid, sum(1 for mate in before if mate.node is None))
+    everybody = sorted((*map(Mate, pods), *mates), key=lambda mate: _order(mate.pod))
+    placing, taken = {pod.uid for pod in pods}, {mate.rank for mate in mates}
+    free = (rank for rank in count() if rank not in taken)
+    waiting, found = 0, {}
+    for before, mate in enumerate(everybody):
+        if mate.pod.uid in placing:
+            rank = before if before not in taken else next(free)
+            taken.add(rank)
+            found[mate.pod.uid] = Standing(rank, avoid, waiting)
+        waiting += mate.node is None
+    return found
 
 
 def rank_of(pod: Pod) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from device_plugin.core.pods import Pod
-from device_plugin.core.roles import Mate, rank_of, standing
+from device_plugin.core.roles import Mate, rank_of, standing, standings
 
 
 def member(name: str, role: str = "", **labels: str) -> Pod:
@@ -44,6 +44,23 @@ def test_a_rank_that_another_has_is_not_given_again() -> None:
     assert late.rank == 1
     replacement = [Mate(member(name, "b"), name, rank) for name, rank in (("a", 0), ("c", 2))]
     assert standing(member("z", "b"), replacement).rank == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_pods_that_are_placed_together_each_has_a_rank_of_its_own(seed: int) -> None:
+    rng = random.Random(seed)
+    pods = [member(f"p{i}", rng.choice(["", "ps", "worker"])) for i in range(12)]
+    ranks_there = rng.sample(range(12), rng.randint(0, 6))
+    mates = [Mate(pod, pod.name, rank) for pod, rank in zip(pods, ranks_there, strict=False)]
+    found = standings(pods[len(mates) :], mates)
+    assert {*ranks_there, *(each.rank for each in found.values())} == set(range(12)), f"seed {seed}"
+    alone = {
+        pod.uid: standing(pod, [*mates, *(Mate(p) for p in pods[len(mates) :] if p is not pod)])
+        for pod in pods[len(mates) :]
+    }
+    assert {uid: (each.leave, each.avoid) for uid, each in found.items()} == {
+        uid: (each.leave, each.avoid) for uid, each in alone.items()
+    }, f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", range(20))
