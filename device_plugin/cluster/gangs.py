@@ -30,6 +30,8 @@ from device_plugin.core.room.trial import Trial
 # kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
 # minutes, and at the latest ten seconds of backoff later. So long after the last Binding the rest must have come.
 BINDING_SECONDS = 600.0
+# What pods of one gang may ask for, each kind looked at over all cards while others wait.
+MOST_SHAPES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,12 @@ def _unready(group: str, roll: Roll) -> Refusal | None:
         found = ", ".join(map(str, sorted(roll.sizes)))
         return _refusal(
             Reason.MALFORMED, f"group {group}: write one {GROUP_SIZE} on all of its pods (found {found})"
+        )
+    shapes = len({entry.shape for entry in roll.waiting})
+    if shapes > MOST_SHAPES:
+        return _refusal(
+            Reason.MALFORMED,
+            f"group {group}: its pods ask for {shapes} different things: at most {MOST_SHAPES} can",
         )
     size = max(roll.sizes, default=0)
     if roll.exist >= size:

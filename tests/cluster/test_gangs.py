@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster.gangs import BINDING_SECONDS
+from device_plugin.cluster.gangs import BINDING_SECONDS, MOST_SHAPES
 from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang, member, placed, said
 from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, pod
@@ -53,6 +53,16 @@ def test_a_gang_that_does_not_fit_holds_nothing(world: World, one: Replica) -> N
 def test_a_gang_of_which_no_pod_fits_says_what_every_pod_is_told(world: World, one: Replica) -> None:
     (only, _) = gang(world, 2, mem=17)
     assert said(one, only).startswith("group train: 2 cards: 2 too small for the request")
+
+
+def test_a_gang_whose_pods_ask_for_too_many_different_things_is_told_so_at_once(
+    world: World, one: Replica
+) -> None:
+    """Each kind of pod is looked at over all cards while everybody else waits."""
+    for i in range(MOST_SHAPES + 1):
+        wanted = {"vgpu.io/card-model": f"!other-{i}"}
+        last = world.api.put(member(f"p{i}", MOST_SHAPES + 1, mem=1, cores=None, annotations=wanted))
+    assert said(one, last) == "group train: its pods ask for 33 different things: at most 32 can"
 
 
 def test_two_gangs_that_each_fit_alone_never_block_each_other(world: World, one: Replica) -> None:
