@@ -52,10 +52,16 @@ def from_kubeconfig(path: str) -> Endpoint:
     # 20 MiB of memory that an agent with a service account does not pay.
     from kubernetes import config
     from kubernetes.client import Configuration
+    from yaml import YAMLError
 
+    # $KUBECONFIG may be a list, of which only those that exist are read.
+    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
+        raise EndpointError(f"kubeconfig {path}: no such file")
     loaded = Configuration()
     try:
         config.load_kube_config(path, client_configuration=loaded, persist_config=False)  # type: ignore[no-untyped-call]
+    except (YAMLError, UnicodeDecodeError):
+        raise EndpointError(f"kubeconfig {path}: not YAML") from None
     except (config.ConfigException, OSError) as error:
         raise EndpointError(f"kubeconfig {path}: {error}") from error
     return Endpoint(

@@ -118,5 +118,14 @@ def test_a_kubeconfig_names_server_and_token(tmp_path: Path) -> None:
     )
     endpoint = from_settings("", "", "", str(config))
     assert (endpoint.url, endpoint.authorization()) == ("http://127.0.0.1:1", "Bearer secret")
-    with pytest.raises(EndpointError, match=r"kubeconfig .*nothing"):
+    with pytest.raises(EndpointError, match=r"kubeconfig .*nothing: no such file"):
         from_settings("", "", "", str(tmp_path / "nothing"))
+    assert from_settings("", "", "", f"{tmp_path / 'nothing'}:{config}").url == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"\x00{", b"a: ["])
+def test_a_kubeconfig_that_is_not_yaml_says_so_in_one_line(tmp_path: Path, content: bytes) -> None:
+    config = tmp_path / "config"
+    config.write_bytes(content)
+    with pytest.raises(EndpointError, match=r"^kubeconfig .*config: not YAML$"):
+        from_settings("", "", "", str(config))
