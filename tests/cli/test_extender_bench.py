@@ -148,8 +148,15 @@ def test_a_node_carries_its_inventory() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--nodes", "0"), ("--cards", "65"), ("--fill", "1"), ("--fill", "nan"), ("--seconds", "0")]
+    ("words", "rule"),
+    [
+        (("--nodes", "0"), "--nodes of at least 1"),
+        (("--cards", "65"), "--cards from 1 to 64"),
+        (("--fill", "1"), "--fill from 0 to 0.9"),
+        (("--fill", "nan"), "--fill from 0 to 0.9"),
+        (("--seconds", "0"), "--seconds above 0"),
+    ],
 )
-def test_bad_arguments_say_what_to_write(words: tuple[str, ...]) -> None:
-    with pytest.raises(ExtenderBenchError, match="write --nodes of at least 1"):
+def test_bad_arguments_say_what_to_write(words: tuple[str, ...], rule: str) -> None:
+    with pytest.raises(ExtenderBenchError, match=f"^write {rule}$"):
         command.run(parsed(*words))

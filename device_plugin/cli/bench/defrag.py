@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-moves-share", type=float, default=SHARE, metavar="S", help=f"of the pods (default: {SHARE})"
     )
-    parser.add_argument("--processes", type=int, default=0, help="at a time (default: one for each CPU)")
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
 
 

@@ -39,8 +39,10 @@ class Decided:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words that follow `vgpu bench gang`."""
-    parser.add_argument("--pods", type=int, default=PODS, help=f"of the gang (default: {PODS})")
-    parser.add_argument("--nodes", type=int, default=NODES, help=f"of {CARDS} cards (default: {NODES})")
+    parser.add_argument("--pods", type=int, default=PODS, metavar="N", help=f"of the gang (default: {PODS})")
+    parser.add_argument(
+        "--nodes", type=int, default=NODES, metavar="N", help=f"of {CARDS} cards (default: {NODES})"
+    )
     parser.add_argument(
         "--fill", type=float, default=FILL, metavar="F", help=f"share granted before (default: {FILL})"
     )

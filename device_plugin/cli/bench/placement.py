@@ -13,12 +13,13 @@ capacity is asked for, and the steady state is measured.
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from device_plugin.cli.bench import report
 from device_plugin.cli.bench.lifetimes import simulate
-from device_plugin.cli.bench.plot import draw
+from device_plugin.cli.bench.plot import draw, drawable
 from device_plugin.cli.bench.replay import replay
 from device_plugin.cli.bench.runs import BenchError, every, numbered
 from device_plugin.cli.bench.synthetic import synthetic
@@ -27,6 +28,7 @@ from device_plugin.core.placement import POLICIES
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
 SEEDS = "42-44"
+OFFERED = 95.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,12 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lifetimes", type=Path, metavar="FILE", help="CSV: scheduled_time, deletion_time; pods leave again"
     )
     parser.add_argument(
-        "--offered", type=float, default=95.0, metavar="PERCENT", help="with --lifetimes (default: 95)"
+        "--offered", type=float, metavar="PERCENT", help=f"with --lifetimes (default: {OFFERED:g})"
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf (not with --lifetimes)"
     )
-    parser.add_argument("--processes", type=int, default=0, help="at a time (default: one for each CPU)")
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
 
 
@@ -66,8 +70,13 @@ def run(args: argparse.Namespace) -> int:
         raise BenchError("write --nodes and --pods, or neither")
     if args.plot is not None and args.lifetimes is not None:
         raise BenchError("--plot draws arrivals that stay: leave out --lifetimes")
-    if args.offered <= 0:
+    if args.offered is not None and args.lifetimes is None:
+        raise BenchError("--offered paces pods that leave again: write --lifetimes too")
+    offered = OFFERED if args.offered is None else args.offered
+    if not 0 < offered < math.inf:
         raise BenchError("write --offered above 0: percent of the capacity")
+    if args.plot is not None:
+        drawable(args.plot)
     workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
     if args.lifetimes is None:
         replays = every(args.processes, policies, seeds, replay, workload)
@@ -77,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             draw(replays, args.plot)
     else:
         lives = lifetimes(args.lifetimes)
-        runs = every(args.processes, policies, seeds, simulate, workload, lives, args.offered)
+        runs = every(args.processes, policies, seeds, simulate, workload, lives, offered)
         found = {policy: report.steady(outcomes) for policy, outcomes in runs.items()}
         columns = report.STEADY_COLUMNS
     if args.json:

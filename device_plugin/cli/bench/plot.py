@@ -1,6 +1,7 @@
 """Draw allocation and fragmentation against what has arrived."""
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +10,23 @@ from device_plugin.cli.bench.replay import ARRIVALS, Outcome
 from device_plugin.cli.bench.runs import BenchError
 
 PERCENT = range(1, round(100 * ARRIVALS) + 1)
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def drawable(file: Path) -> None:
+    """See that there can be a drawing, before minutes of replays. Raises BenchError."""
+    if find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib")
+    if file.suffix not in FORMATS:
+        raise BenchError(f"--plot {file}: write a file that ends in {', '.join(FORMATS)}")
+    if not file.parent.is_dir():
+        raise BenchError(f"--plot {file}: no folder {file.parent}")
 
 
 def draw(replays: Mapping[str, Sequence[Outcome]], file: Path) -> None:
-    """One line for each policy, the mean of its seeds; the file's suffix says in which format (.png, .svg, .pdf).
+    """One line for each policy, the mean of its seeds, in a file that is `drawable`. Raises BenchError."""
+    from matplotlib.figure import Figure
 
-    Raises BenchError.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise BenchError("--plot needs matplotlib: pip install matplotlib") from None
     figure = Figure(figsize=(7, 7), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
     for policy, outcomes in replays.items():
@@ -33,5 +40,5 @@ def draw(replays: Mapping[str, Sequence[Outcome]], file: Path) -> None:
     above.legend()
     try:
         figure.savefig(file)
-    except (OSError, ValueError) as error:
-        raise BenchError(f"--plot {file}: {error}") from None
+    except OSError as error:
+        raise BenchError(f"--plot {file}: {error.strerror}") from None

@@ -21,7 +21,12 @@ def every(
     run_one: Callable[..., T],
     *more: object,
 ) -> Mapping[str, Sequence[T]]:
-    """Every policy on every seed, and how far that is on standard error."""
+    """Every policy on every seed, and how far that is on standard error; 0 `processes` are one for each CPU.
+
+    Raises BenchError.
+    """
+    if processes < 0:
+        raise BenchError("write --processes of at least 1")
     outcomes: dict[str, list[T]] = {policy: [] for policy in policies}
     with ProcessPoolExecutor(processes or None) as pool:
         pending = [

@@ -92,7 +92,9 @@ def _parsed(path: Path, columns: Iterable[str], parse: Callable[[Mapping[str, st
                     yield parse(row)
                 except (ValueError, TypeError) as error:
                     raise WorkloadError(f"{path}, line {reader.line_num}: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise WorkloadError(f"{path}: {error}") from error
 
 

@@ -35,10 +35,14 @@ class Workload:
 
     def __post_init__(self) -> None:
         """Raise ExtenderBenchError if it cannot be made."""
-        if self.nodes < 1 or not 1 <= self.cards <= 64 or not 0 <= self.fill <= 0.9 or not self.seconds > 0:
-            raise ExtenderBenchError(
-                "write --nodes of at least 1, --cards from 1 to 64, --fill from 0 to 0.9, --seconds above 0"
-            )
+        rules = {
+            "--nodes of at least 1": self.nodes >= 1,
+            "--cards from 1 to 64": 1 <= self.cards <= 64,
+            "--fill from 0 to 0.9": 0 <= self.fill <= 0.9,
+            "--seconds above 0": self.seconds > 0,
+        }
+        if broken := [rule for rule, holds in rules.items() if not holds]:
+            raise ExtenderBenchError(f"write {', '.join(broken)}")
 
     def names(self) -> list[str]:
         """The nodes' names."""

@@ -1,4 +1,4 @@
-"""`vgpu bench extender`: pods per second through the real cluster service, and what it costs.
+"""Pods per second through the real cluster service, and what it costs.
 
     vgpu bench extender --nodes 1213 --fill 0.5
 
@@ -23,14 +23,22 @@ from device_plugin.core.errors import VgpuError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words that follow `vgpu bench extender`."""
-    parser.add_argument("--nodes", type=int, default=500)
-    parser.add_argument("--cards", type=int, default=8, help="cards of each node")
+    parser.add_argument("--nodes", type=int, default=500, metavar="N", help="default: 500")
+    parser.add_argument("--cards", type=int, default=8, metavar="N", help="of each node (default: 8)")
     parser.add_argument(
-        "--fill", type=float, default=0.5, help="share of all memory that is granted beforehand"
+        "--fill",
+        type=float,
+        default=0.5,
+        metavar="F",
+        help="share of all memory granted before (default: 0.5)",
     )
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure, after a warm-up")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="S", help="measured, after a warm-up (default: 10)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=42, metavar="N", help="of what the pods ask for (default: 42)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ def test_figures_of_a_gang_that_fits(capsys: pytest.CaptureFixture[str]) -> None
         (["--pods", "1025"], "write --pods from 2 to 1024"),
         (["--pods", "4", "--asks", "5"], "--asks from 1 to as many"),
         (["--pods", "512", "--nodes", "2"], "group gang: room for "),
+        (["--fill", "2"], "vgpu: write --fill from 0 to 0.9\n"),
     ],
 )
 def test_what_cannot_be_measured_is_said(
