@@ -54,8 +54,11 @@ def run(args: argparse.Namespace) -> int:
     """Plan, print, and evict if asked to. Raises DefragError, KubeError, EndpointError."""
     if args.max_moves < 1:
         raise DefragError("write --max-moves of at least 1")
+    prefixes = tuple(args.prefixes.split(","))
+    if unnamed := [prefix for prefix in prefixes if not all(prefix.partition("/"))]:
+        raise DefragError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
     with caller.connected(args) as client:
-        state = State(tuple(args.prefixes.split(",")), 0.0, time.monotonic)
+        state = State(prefixes, 0.0, time.monotonic)
         state.sync_nodes(client.list_nodes())
         state.sync_pods(client.list_pods())
         steps = planned(state, args.max_moves)

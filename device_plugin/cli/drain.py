@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Cordon the card, evict its pods, and wait until it is empty. Raises CordonError, KubeError, EndpointError."""
+    if not args.timeout >= 0:
+        raise CordonError("write --timeout of 0 or more seconds")
     with caller.connected(args) as client:
         cordon.write(client, args.card, cordoned=True)
         deadline = time.monotonic() + args.timeout

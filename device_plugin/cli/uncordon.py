@@ -1,6 +1,8 @@
 """`vgpu uncordon CARD`: it gets slices again.
 
-vgpu uncordon GPU-1122334455000001
+    vgpu uncordon GPU-1122334455000001
+
+A card that its node shows no more can be taken off the list too.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`vgpu cluster`: settings from flags, environment and file, then the service."""
+"""`vgpu cluster`: the cluster service. A flag beats an environment variable, then comes the file, then the default."""
 
 import argparse
 import os

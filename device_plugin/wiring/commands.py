@@ -35,9 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, text, module in _COMMANDS:
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command = commands.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in words[:1]:
             loaded = importlib.import_module(module)
+            command.description = loaded.__doc__
             loaded.add_arguments(command)
             command.set_defaults(run=loaded.run)
     args = parser.parse_args(words)

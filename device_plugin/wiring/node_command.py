@@ -1,4 +1,4 @@
-"""`vgpu node`: settings from flags, environment and file, then the service."""
+"""`vgpu node`: the node agent. A flag beats an environment variable, which beats the file, which beats the default."""
 
 import argparse
 import os

@@ -79,3 +79,20 @@ def test_drain_says_who_is_left_when_time_is_up(fleet: Fleet, capsys: pytest.Cap
     fleet.pod("slow", 8, "n1-0", grace=30)
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
     assert "still there: default/slow; the card stays cordoned" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan"])
+def test_a_time_that_is_none_is_refused_before_anything_is_cordoned(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    fleet.node("n1")
+    assert vgpu(fleet, "drain", "n1-0", f"--timeout={seconds}") == 2
+    assert "write --timeout of 0 or more seconds" in capsys.readouterr().err
+    assert fleet.cordoned("n1") == ""
+
+
+@pytest.mark.parametrize("command", ["cordon", "uncordon", "drain", "defrag"])
+def test_help_begins_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert f"\n    vgpu {command} " in capsys.readouterr().out

@@ -59,3 +59,11 @@ def test_a_pod_that_would_not_come_back_elsewhere_is_not_moved(fleet: Fleet, own
 def test_a_budget_below_one_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert defrag(fleet, "--max-moves", "0") == 2
     assert "write --max-moves of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("prefixes", ["", "dcu", "hygon.com/dcu,"])
+def test_prefixes_that_name_no_resource_are_refused(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], prefixes: str
+) -> None:
+    assert defrag(fleet, "--prefixes", prefixes) == 2
+    assert "names no resource: write hygon.com/dcu" in capsys.readouterr().err
