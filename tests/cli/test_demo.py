@@ -1,11 +1,14 @@
 """`vgpu demo`: what it says when it cannot do what it was asked. The story itself is told in tests/system."""
 
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.cli.demo import session
 from device_plugin.cli.demo.api import Api
 from device_plugin.wiring.commands import main
@@ -42,7 +45,7 @@ def test_a_second_cluster_is_refused_and_the_first_one_stays(
     assert file.exists()
 
 
-@pytest.mark.parametrize("words", [["status"], ["logs", "a"], ["delete", "a"]])
+@pytest.mark.parametrize("words", [["status"], ["explain"], ["kubeconfig"], ["logs", "a"], ["delete", "a"]])
 def test_without_a_cluster_it_says_how_to_start_one(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,6 +85,52 @@ def test_logs_of_a_pod_that_is_not_there_name_those_that_are(
     assert main(["demo", "logs", "a"]) == 0
     assert main(["demo", "logs", "nosuch"]) == 2
     assert capsys.readouterr().err == "vgpu: no pod nosuch; there are: a\n"
+
+
+@pytest.mark.parametrize(("words", "asked"), [([], "/explain"), (["a"], "/explain?pod=default%2Fa")])
+def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], asked: str
+) -> None:
+    class Echo(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(self.path.encode())
+
+    with HTTPServer(("127.0.0.1", 0), Echo) as service:
+        started = session.process_start(os.getpid()) or 0
+        explain = f"http://127.0.0.1:{service.server_port}"
+        session.publish(session.Session(os.getpid(), started, str(tmp_path), "http://none", explain, {}))
+        answering = threading.Thread(target=service.handle_request)
+        answering.start()
+        assert main(["demo", "explain", *words]) == 0
+        answering.join()
+    assert capsys.readouterr().out == asked
+
+
+@pytest.mark.usefixtures("created")
+def test_status_says_which_cards_are_out_of_service(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = {
+        "uuid": "GPU-1", "model": "Z100", "slices": [], "coreGroups": 60, "freeMiB": 1, "memMiB": 1,
+        "healthy": True, "cordoned": False,
+    }  # fmt: skip
+    others = [{**card, "uuid": "GPU-2", "cordoned": True}, {**card, "uuid": "GPU-3", "healthy": False}]
+    monkeypatch.setattr(Api, "cards", lambda _: [card, *others])
+    assert main(["demo", "status"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines() if "GPU" in line]
+    assert [(line[0], line[-1]) for line in shown] == [
+        ("GPU-1", "free"), ("GPU-2", "cordoned"), ("GPU-3", "UNHEALTHY"),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("created")
+def test_the_kubeconfig_leads_to_the_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["demo", "kubeconfig"]) == 0
+    file = tmp_path / "kubeconfig"
+    file.write_text(capsys.readouterr().out)
+    assert from_kubeconfig(str(file)).url == "http://none"
 
 
 def test_only_what_a_person_types_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@
     vgpu demo status           cards and pods
     vgpu demo logs POD         what a pod's containers printed
     vgpu demo delete POD       end a pod
+    vgpu demo explain [POD]    why pods wait, and who holds what: /explain of the cluster service
+    vgpu demo kubeconfig       a file for `vgpu cordon`, `drain` and `defrag`
     vgpu demo end              end the cluster
 
 All but `run` talk to the cluster that `run --keep` left running.
@@ -32,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = actions.add_parser("delete", help="delete a pod")
     delete.add_argument("pod", metavar="POD")
     delete.set_defaults(action=commands.delete)
+    explain = actions.add_parser("explain", help="show /explain of the cluster service")
+    explain.add_argument("pod", metavar="POD", nargs="?", help="only what concerns it")
+    explain.set_defaults(action=commands.explain)
+    kubeconfig = actions.add_parser(
+        "kubeconfig", help="print a kubeconfig for `vgpu cordon`, `drain` and `defrag`"
+    )
+    kubeconfig.set_defaults(action=commands.kubeconfig)
     actions.add_parser("end", help="end the cluster").set_defaults(action=commands.end)
 
 

@@ -27,6 +27,11 @@ class Api(Person):
         url = f"{self._session.explain}/explain"
         return decoded(self._services.request("GET", url, headers={"Accept": "application/json"}))
 
+    def explanation(self, pod: str | None) -> str:
+        """The same as people read it, of everything or of one pod."""
+        url, fields = f"{self._session.explain}/explain", {"pod": f"{NAMESPACE}/{pod}"} if pod else {}
+        return self._services.request("GET", url, fields=fields).data.decode()
+
     def cards(self) -> list[Object]:
         """Every card in that ledger."""
         return [card for node in self.explain()["nodes"] for card in node["cards"]]

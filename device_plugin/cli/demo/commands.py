@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+import yaml
 from rich.console import Console
 
 from device_plugin.cli.demo import session
@@ -65,6 +66,21 @@ def delete(args: argparse.Namespace) -> int:
     """Delete a pod."""
     Api(session.require()).delete(args.pod)
     print(f"pod/{args.pod} deleted")
+    return 0
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Print what the cluster service says of everything, or of one pod."""
+    sys.stdout.write(Api(session.require()).explanation(args.pod))
+    return 0
+
+
+def kubeconfig(_: argparse.Namespace) -> int:
+    """Print a kubeconfig of the cluster."""
+    named = {"name": "demo", "cluster": {"server": session.require().api}}
+    context = {"name": "demo", "context": {"cluster": "demo", "user": ""}}
+    config = {"apiVersion": "v1", "kind": "Config", "clusters": [named], "contexts": [context]}
+    print(yaml.safe_dump({**config, "current-context": "demo"}), end="")
     return 0
 
 

@@ -50,6 +50,7 @@ class Page:
             line = Text(f"   {card['uuid']:<22}{card['model']:<8}") + _bar(card["coreGroups"], owners)
             line.append(f"  {gib(card['freeMiB'])} of {gib(card['memMiB'])} free")
             line.append("" if card["healthy"] else "  UNHEALTHY", "bold red")
+            line.append("  cordoned" if card["cordoned"] else "", "bold yellow")
             self._console.print(line)
             if owners:
                 names = Text(", ").join(
@@ -117,7 +118,8 @@ class Page:
         if keep:
             self._console.print(
                 "The cluster goes on running. Submit a pod of your own: [bold].venv/bin/vgpu demo submit FILE[/]\n"
-                "look: [bold].venv/bin/vgpu demo status[/], [bold].venv/bin/vgpu demo logs POD[/];"
+                "look: [bold].venv/bin/vgpu demo status[/], [bold].venv/bin/vgpu demo logs POD[/],"
+                " [bold].venv/bin/vgpu demo explain[/];"
                 " end it: [bold].venv/bin/vgpu demo end[/]"
             )
 
