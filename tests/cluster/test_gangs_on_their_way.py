@@ -179,6 +179,15 @@ def test_explain_shows_gangs_and_why_they_wait(world: World, one: Replica) -> No
     assert one.explainer.view("default/elsewhere")["gangs"] == []
 
 
+def test_explain_shows_no_gang_whose_last_pods_are_ending(world: World, one: Replica) -> None:
+    (alone,) = gang(world, 1)
+    assert one.bind(alone, one.ask(alone)) == ""
+    world.api.put(replace(world.api.by_name["default", alone.name], deleting=True))
+    view = one.explainer.view()
+    assert view["gangs"] == []
+    assert view["nodes"][0]["cards"][0]["slices"]
+
+
 def test_explain_says_what_a_refused_gang_lacks(world: World, one: Replica) -> None:
     pods = gang(world, 5)
     assert [w.text for w in one.explainer.waiting()] == [
