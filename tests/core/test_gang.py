@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from device_plugin.core import gang
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts, Room
@@ -190,3 +191,16 @@ def test_with_node_score_each_goes_to_a_node_of_its_own(count: int, *, fits: boo
     assert isinstance(answer, Refusal) is not fits
     if not isinstance(answer, Refusal):
         assert {grant.node for grant in answer} == set(NODES)
+
+
+def test_pods_of_many_containers_are_looked_at_for_a_second_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(cards=2)
+    pair = PodRequest("p", tuple((name, Request(FAMILY, mem=4)) for name in ("a", "b")))
+    assert not isinstance(cluster.place(*alike(6, pair)), Refusal)
+    monkeypatch.setattr(gang, "LOOKS", 5)
+    cluster = Cluster(cards=2)
+    before = cluster.held()
+    answer = cluster.place(*alike(6, pair))
+    assert isinstance(answer, Refusal)
+    assert answer.text == "room for 2 of 6 pods: so many containers take too long to fit"
+    assert cluster.held() == before

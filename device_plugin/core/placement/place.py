@@ -94,13 +94,15 @@ class Placer:
         return self._waste.ratio() if self._taught() else None
 
     def place(
-        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
-    ) -> Grant | Refusal:
+        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
+        looks: Looks | None = None,
+    ) -> Grant | Refusal:  # fmt: skip
         """Choose among `nodes` (None: all). The ledger is not changed: the caller holds the grant, or does not.
 
         Where `vetted`, somebody who knows better (kube-scheduler) has seen to it that hosts have the CPU and memory.
+        Several decisions may share their `looks`.
         """
-        grant = self.find(request, nodes, vetted=vetted)
+        grant = self.find(request, nodes, vetted=vetted, looks=looks)
         if grant is not None:
             return grant
         if said := self._unknown(request):
@@ -114,8 +116,9 @@ class Placer:
         return causes.refusal(self.index, looked, nodes)
 
     def find(
-        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
-    ) -> Grant | None:
+        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
+        looks: Looks | None = None,
+    ) -> Grant | None:  # fmt: skip
         """The same for those who need no reasons, which take longer to find than most grants."""
         self.index.refresh()
         if self._unknown(request) or len(request.containers) > MAX_CONTAINERS:
@@ -126,7 +129,7 @@ class Placer:
         name = _by_type(request.app_type) if request.policy == NODE_SCORE else request.policy or DEFAULT
         if ask is not None:
             return self._one(request, ask, among, nodes, name)
-        return self._several(request, self._offering(nodes, among), name)
+        return self._several(request, self._offering(nodes, among), name, looks or Looks())
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
         """How much more expected fill is left when the request goes to `node` than to `than`, in thousandths of a card.
@@ -210,7 +213,7 @@ class Placer:
             **self._plain, "fgd": Fgd(tables.fragments), "fragmentation": ExpectedFill(tables.fill, tables.ties),
         }  # fmt: skip
 
-    def _several(self, request: PodRequest, among: Rows | None, name: str) -> Grant | None:
+    def _several(self, request: PodRequest, among: Rows | None, name: str, looks: Looks) -> Grant | None:
         """Nodes that each request fits often enough by itself, in the policy's order, until one fits them all.
 
         The fullest first, or the emptiest for `spread`; by their scores for `node-score`.
@@ -222,7 +225,7 @@ class Placer:
             copies = np.where(allowed & index.of_family(asked.family), Need(index, asked).copies(), 0)
             room &= index.by_node(copies) >= times * max(1, asked.whole)
         candidates = np.flatnonzero(room)
-        looks, leave, found = Looks(), request.standing.leave, None
+        leave, found = request.standing.leave, None
         for position in candidates[np.argsort(self._order(name, candidates), kind="stable")]:
             if not looks.next_node():
                 break
