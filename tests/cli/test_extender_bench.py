@@ -155,6 +155,7 @@ def test_a_node_carries_its_inventory() -> None:
         (("--fill", "1"), "--fill from 0 to 0.9"),
         (("--fill", "nan"), "--fill from 0 to 0.9"),
         (("--seconds", "0"), "--seconds above 0"),
+        (("--seconds", "inf"), "--seconds above 0"),
     ],
 )
 def test_bad_arguments_say_what_to_write(words: tuple[str, ...], rule: str) -> None:

@@ -1,5 +1,6 @@
 """The cluster that is measured: its nodes and cards, who holds slices beforehand, and what later pods ask for."""
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ class Workload:
             "--nodes of at least 1": self.nodes >= 1,
             "--cards from 1 to 64": 1 <= self.cards <= 64,
             "--fill from 0 to 0.9": 0 <= self.fill <= 0.9,
-            "--seconds above 0": self.seconds > 0,
+            "--seconds above 0": 0 < self.seconds < math.inf,
         }
         if broken := [rule for rule, holds in rules.items() if not holds]:
             raise ExtenderBenchError(f"write {', '.join(broken)}")
