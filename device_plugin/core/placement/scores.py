@@ -94,12 +94,18 @@ class Scores:
         if ask.is_slice:
             need = Need(view, ask.request)
             fits = self._open(view) & need.fits()
+            if not fits.any():
+                self.value[positions] = -np.inf
+                return
             values = np.where(fits, policy.slices(view, need, ask), -np.inf)
             self.card[positions] = values.argmax(axis=1)
             self.value[positions] = values.max(axis=1, initial=-np.inf)
         else:
             taken = self._taken(view)
             enough = taken.sum(axis=1) == ask.request.whole
+            if not enough.any():
+                self.value[positions] = -np.inf
+                return
             self.value[positions] = np.where(enough, policy.whole(view, taken, ask), -np.inf)
 
     def _taken(self, view: View) -> Rows:
