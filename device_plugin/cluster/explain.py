@@ -1,6 +1,6 @@
 """/explain: who holds what, who waits and why. Everything is read from the ledger at the moment of the question."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,20 +35,26 @@ class Waiting:
 
 
 class Explainer:
-    """Answers from the state; cheap enough to be asked with every scrape: equal requests are placed once."""
+    """Answers from the state; cheap enough to be asked with every scrape: equal requests are placed once.
 
-    def __init__(self, state: State, leader: Leader, scheduler_name: str) -> None:
+    Still there may be a thousand different ones, so `pause` lets others have the lock after each.
+    """
+
+    def __init__(
+        self, state: State, leader: Leader, scheduler_name: str, pause: Callable[[], object]
+    ) -> None:
         self._state = state
         self._leader = leader
         self._scheduler_name = scheduler_name
+        self._pause = pause
 
     def view(self, pod: str = "") -> View:
         """Everything, or with `pod` (namespace/name) only what concerns that pod."""
         with self._state.lock:
             nodes = [self._node(name) for name in self._state.ledger.nodes()]
-            waiting = [asdict(entry) for entry in self.waiting()]
             gangs = [asdict(gang) for gang in self._state.gangs.standings()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
+        waiting = [asdict(entry) for entry in self.waiting()]
         view = {
             "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
             "faults": faults,
@@ -59,8 +65,17 @@ class Explainer:
         """Unbound pods of our scheduler without a reservation, by namespace and name."""
         answers: dict[tuple[object, ...], Grant | Refusal | None] = {}
         with self._state.lock:
-            pods = sorted(self._unplaced(), key=lambda pod: (pod.namespace, pod.name))
-            return [self._waiting(pod, answers) for pod in pods]
+            uids = [pod.uid for pod in sorted(self._unplaced(), key=lambda pod: (pod.namespace, pod.name))]
+        found = []
+        for uid in uids:
+            answered = len(answers)
+            with self._state.lock:
+                pod = self._state.pod(uid)
+                if pod is not None and self._is_unplaced(pod):
+                    found.append(self._waiting(pod, answers))
+            if len(answers) > answered:
+                self._pause()
+        return found
 
     def _moves(self, wanted: str) -> list[str]:
         """What would make room for one pod: it takes too long to be said of all."""
@@ -69,13 +84,12 @@ class Explainer:
         return [text for pod in waiting if (text := opening(self._state, pod))]
 
     def _unplaced(self) -> Iterator[Pod]:
-        for pod in self._state.pods():
-            ours = (
-                pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
-            )
-            reservation = self._state.reservations.get(pod.uid)
-            if ours and (reservation is None or reservation.stage is Stage.NOMINATED):
-                yield pod
+        return (pod for pod in self._state.pods() if self._is_unplaced(pod))
+
+    def _is_unplaced(self, pod: Pod) -> bool:
+        ours = pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+        reservation = self._state.reservations.get(pod.uid)
+        return ours and (reservation is None or reservation.stage is Stage.NOMINATED)
 
     def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal | None]) -> Waiting:
         try:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
@@ -45,7 +46,8 @@ COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
 # A thread that computes keeps a /filter waiting for so long at most; Python's own 5 ms are more than a decision takes.
 SWITCH_SECONDS = 0.0005
-REFIT_PAUSE_SECONDS = 0.002
+# Between two pieces of work that nobody waits for, so that others get the lock.
+PAUSE_SECONDS = 0.002
 AGENTS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
@@ -68,7 +70,7 @@ class Service:
             settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
         )
         leader = Leader(settings.pod_name, clock)
-        explainer = Explainer(state, leader, settings.scheduler_name)
+        explainer = Explainer(state, leader, settings.scheduler_name, lambda: stop.wait(PAUSE_SECONDS))
         Gauges(Measures(state, leader, explainer), registry)
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
@@ -76,7 +78,9 @@ class Service:
         self._upkeep = Upkeep(
             api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, victims), clock
         )
-        self._refit = Refit(state, fitting.tables, clock, lambda: stop.wait(REFIT_PAUSE_SECONDS))
+        self._refit = Refit(
+            state, partial(fitting.tables, ending=stop.is_set), clock, lambda: stop.wait(PAUSE_SECONDS)
+        )
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._survey = Survey(state, leader, agents.read_loads, pace, clock)
         self._health = Health(state, leader, clock)

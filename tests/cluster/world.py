@@ -178,7 +178,7 @@ class Replica:
             api, self.state, self.binder, Arbiter(api, self.state, self.leader),
             Preemption(api, self.state, self.leader, victims), clock,
         )  # fmt: skip
-        self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler")
+        self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
 
     def follow(self) -> None:
         """List, then hear every change at once."""
