@@ -1,12 +1,17 @@
-"""Make the tables of placement policies in a process of its own, which is there only as long as that takes."""
+"""Make the tables of placement policies in a process of its own, which is there only as long as that takes.
+
+`python -m device_plugin.wiring.fitting` is that process. It is no multiprocessing worker, for those run the main
+program again, and ours serves.
+"""
 
 import ctypes
 import os
+import pickle
 import signal
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.placement.columns import Kind
@@ -15,30 +20,63 @@ from device_plugin.core.placement.target import Weighted
 
 POLITENESS = 10
 # A thousand pods that all ask for something else take minutes; what takes longer is not worth it.
-MOST_SECONDS = 900
+MOST_SECONDS = 900.0
+LOOK_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 
 
-def tables(kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> Tables:
+def tables(
+    kinds: Sequence[Kind],
+    supply: Sequence[int],
+    asks: Sequence[Weighted],
+    ending: Callable[[], bool] = lambda: False,
+) -> Tables:
     """As Tables itself makes them. Raises FitError if the process fails, is killed, or takes MOST_SECONDS.
 
-    What tables are made of is what people write into their pods: whatever goes wrong over it, the service stays.
+    And once `ending` is true. What tables are made of is what people write into their pods: whatever goes wrong over
+    it, the service stays.
     """
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "device_plugin.wiring.fitting", str(os.getpid())]
     try:
-        with ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(), MOST_SECONDS)
-        ) as pool:
-            return pool.submit(Tables, kinds, supply, asks).result()
-    except BrokenProcessPool as error:
-        raise FitError("the process that makes the tables was killed, or took too long") from error
-    except Exception as error:  # whatever a strange workload makes numpy say
-        raise FitError(f"the process that makes the tables failed: {error!r}") from error
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
+        ) as process:
+            answer, complaint = _talk(process, pickle.dumps((kinds, supply, asks)), ending)
+    except OSError as error:
+        raise FitError(f"the process that makes the tables cannot be started: {error}") from error
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        raise FitError(f"the process that makes the tables ended with {process.returncode}: {said}")
+    made: Tables = pickle.loads(answer)  # noqa: S301 - from our own child
+    return made
 
 
-def _begin(service: int, seconds: int) -> None:
-    """Be polite, and end in time, and with the service, however it ends: prctl(2). Else this process waits forever."""
+def _talk(
+    process: "subprocess.Popen[bytes]", lesson: bytes, ending: Callable[[], bool]
+) -> tuple[bytes, bytes]:
+    """What it wrote to standard output and error. Raises FitError, and ends it, if it is waited for in vain."""
+    deadline = time.monotonic() + MOST_SECONDS
+    given: bytes | None = lesson
+    while True:
+        try:
+            return process.communicate(given, timeout=LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            given = None  # it is on its way
+            if ending() or time.monotonic() > deadline:
+                process.kill()
+                raise FitError("the service ends" if ending() else "the tables took too long") from None
+
+
+def main() -> None:
+    """Be polite, and end with the service, however it ends: prctl(2). Else this process would wait forever."""
     os.nice(POLITENESS)
-    signal.alarm(seconds)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != service:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):
+        return
+    kinds, supply, asks = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    pickle.dump(Tables(kinds, supply, asks), sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

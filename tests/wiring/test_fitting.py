@@ -1,17 +1,24 @@
 """Tables are made in a process of its own; what fails there fails nothing else."""
 
+import subprocess
+import sys
+
 import pytest
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.hosts import Room
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Kind
+from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Weighted
 from device_plugin.core.requests import Request
 from device_plugin.wiring import fitting
+from hack.testbed.cluster import PROJECT
 from tests.core.clusters import FAMILY
 
 KIND = Kind(FAMILY, "K100", 16368, 16, 60, 4)
+SOME = [Weighted(Ask(Request(FAMILY, mem=mem)), 1.0) for mem in (1, 4, 8)]
+MANY = [Weighted(Ask(Request(FAMILY, mem=1 + n % 16, cores=1 + n // 16)), 1.0) for n in range(900)]
 
 
 def test_an_ask_that_no_table_can_be_made_of_is_an_error_of_fitting() -> None:
@@ -21,7 +28,26 @@ def test_an_ask_that_no_table_can_be_made_of_is_an_error_of_fitting() -> None:
 
 
 def test_what_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks = [Weighted(Ask(Request(FAMILY, mem=1 + n % 16, cores=1 + n // 16)), 1.0) for n in range(900)]
     monkeypatch.setattr(fitting, "MOST_SECONDS", 1)
     with pytest.raises(FitError, match="took too long"):
-        fitting.tables([KIND], [1], asks)
+        fitting.tables([KIND], [1], MANY)
+
+
+def test_nobody_who_ends_waits_for_tables() -> None:
+    with pytest.raises(FitError, match="the service ends"):
+        fitting.tables([KIND], [1], MANY, ending=lambda: True)
+
+
+def test_a_process_of_its_own_makes_the_same_tables() -> None:
+    """Though the program that asks has a main script which must not run twice, as the one in our image."""
+    script = (
+        "from tests.wiring.test_fitting import KIND, SOME\n"
+        "from device_plugin.wiring import fitting\n"
+        "print('main runs')\n"
+        "print(fitting.tables([KIND], [1], SOME).fill.worth.tobytes().hex())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True, check=True, cwd=PROJECT
+    )
+    expected = Tables([KIND], [1], SOME).fill.worth.tobytes().hex()
+    assert done.stdout.splitlines() == ["main runs", expected]
