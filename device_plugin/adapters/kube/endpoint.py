@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from device_plugin.core.errors import VgpuError
 
@@ -60,8 +61,11 @@ def from_kubeconfig(path: str) -> Endpoint:
     loaded = Configuration()
     try:
         config.load_kube_config(path, client_configuration=loaded, persist_config=False)  # type: ignore[no-untyped-call]
+        urlsplit(loaded.host).port  # noqa: B018 - raises ValueError for what is no port
     except (YAMLError, UnicodeDecodeError):
         raise EndpointError(f"kubeconfig {path}: not YAML") from None
+    except (TypeError, AttributeError, ValueError) as error:  # what the library says of other YAML
+        raise EndpointError(f"kubeconfig {path}: no kubeconfig ({error})") from error
     except (config.ConfigException, OSError) as error:
         raise EndpointError(f"kubeconfig {path}: {error}") from error
     return Endpoint(

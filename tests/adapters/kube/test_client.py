@@ -123,9 +123,25 @@ def test_a_kubeconfig_names_server_and_token(tmp_path: Path) -> None:
     assert from_settings("", "", "", f"{tmp_path / 'nothing'}:{config}").url == "http://127.0.0.1:1"
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"\x00{", b"a: ["])
-def test_a_kubeconfig_that_is_not_yaml_says_so_in_one_line(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xff", "not YAML$"),
+        (b"\x00{", "not YAML$"),
+        (b"a: [", "not YAML$"),
+        (b"words", r"no kubeconfig \("),
+        (b"[1]", r"no kubeconfig \("),
+        (
+            b"{current-context: c, contexts: [{name: c, context: {cluster: k, user: ''}}], users: [],"
+            b" clusters: [{name: k, cluster: {server: 'http://a:99999'}}]}",
+            r"no kubeconfig \(Port out of range",
+        ),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, says: str
+) -> None:
     config = tmp_path / "config"
     config.write_bytes(content)
-    with pytest.raises(EndpointError, match=r"^kubeconfig .*config: not YAML$"):
+    with pytest.raises(EndpointError, match=f"^kubeconfig .*config: {says}"):
         from_settings("", "", "", str(config))
