@@ -75,7 +75,7 @@ _TEXT = {
     ),
     Reason.POLICY: (
         "not considered",
-        "write a known policy in vgpu.io/policy, and a known type in vgpu.io/app-type",
+        "correct the annotation vgpu.io/policy, or vgpu.io/app-type",
     ),
     Reason.MALFORMED: ("not considered", "correct the request"),
 }
