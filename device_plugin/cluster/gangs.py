@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.cluster.groups import Groups
+from device_plugin.cluster.offers import Offers
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
 from device_plugin.core.annotations import GROUP_SIZE
@@ -71,6 +72,7 @@ class Gangs:
     def __init__(
         self, lock: threading.RLock, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
         reservations: Reservations, seconds: float, request_of: Callable[[Pod], PodRequest | None],
+        offers: Offers,
     ) -> None:  # fmt: skip
         # Notified whenever there is news of a pod of a gang.
         self.mustered = threading.Condition(lock)
@@ -81,6 +83,7 @@ class Gangs:
         self._reservations = reservations
         self._seconds = seconds
         self._groups = groups
+        self._offers = offers
         self._rolls = Rolls(groups, reservations)
         self._until: dict[Name, float] = {}
         self._offered: dict[Name, dict[Shape, Nodes]] = defaultdict(dict)
@@ -151,9 +154,10 @@ class Gangs:
             for reservation in roll.reserved:
                 self._drop(reservation.pod.uid)
             roll = self._rolls.roll(name)
+        nodes = self._offers.shared(nodes)
         if not named:
-            self._offered[name][entry.shape] = tuple(nodes)
-        answer = self._decided(name, roll, entry, tuple(nodes), now, named=named)
+            self._offered[name][entry.shape] = nodes
+        answer = self._decided(name, roll, entry, nodes, now, named=named)
         if isinstance(answer, Refusal):
             return replace(answer, node_reasons=dict.fromkeys(nodes, answer.main))
         return answer

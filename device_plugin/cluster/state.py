@@ -15,6 +15,7 @@ from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
+from device_plugin.cluster.offers import Offers
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
@@ -51,7 +52,8 @@ class State:
         self.measured = Measured(self.ledger, stale_seconds, clock)
         self.reservations = Reservations(reservation_seconds)
         self.groups = Groups(self.ledger, self.reservations)
-        self.wishes = Wishes()
+        offers = Offers()
+        self.wishes = Wishes(offers)
         self.faults = Faults()
         self.inventories: dict[str, Inventory] = {}
         self.pods_listed = False
@@ -61,7 +63,7 @@ class State:
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.gangs = Gangs(
             self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
-            reservation_seconds, self.request_of,
+            reservation_seconds, self.request_of, offers,
         )  # fmt: skip
         self.learning = Learning(self.request_of)
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from device_plugin.cluster.offers import Offers
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
@@ -20,14 +21,13 @@ class Wishes:
     """By pod uid, the newest of each. Callers hold the state's lock.
 
     Only a pod of a priority above the least that anybody held slices with can get anything by it: nobody else's wish is
-    noted, and those who may go to the same nodes share the list of them, for ten thousand names are a lot to remember.
+    noted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
         self._least = float("inf")
         self._by_pod: dict[str, Wish] = {}
-        self._names: dict[str, str] = {}
-        self._nodes: Sequence[str] = ()
 
     def held(self, priority: int) -> None:
         """A pod of this priority holds slices."""
@@ -37,7 +37,7 @@ class Wishes:
         """The pod was refused just now."""
         self.drop(wish.pod.uid)
         if wish.pod.preempts and wish.pod.priority > self._least:
-            self._by_pod[wish.pod.uid] = replace(wish, nodes=self._shared(wish.nodes))
+            self._by_pod[wish.pod.uid] = replace(wish, nodes=self._offers.shared(wish.nodes))
 
     def drop(self, uid: str) -> None:
         """The pod is gone, or has what it wants."""
@@ -53,9 +53,3 @@ class Wishes:
             return None
         wish = min(self._by_pod.values(), key=lambda w: (-w.pod.priority, w.pod.created, w.pod.uid))
         return self._by_pod.pop(wish.pod.uid)
-
-    def _shared(self, nodes: Sequence[str]) -> Sequence[str]:
-        names = tuple(self._names.setdefault(name, name) for name in nodes)
-        if names != self._nodes:
-            self._nodes = names
-        return self._nodes
