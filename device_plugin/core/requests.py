@@ -18,6 +18,9 @@ from device_plugin.core.roles import ALONE, Standing
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
 MAX_GANG = 1024
+# Characters of a list of cards, and of any other annotation: Kubernetes would keep 256 Ki of them. A refusal repeats
+# what it refuses for each of thousands of nodes.
+MAX_LIST, MAX_WORD = 4096, 63
 MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmetic with it stays exact
 
 # The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
@@ -119,13 +122,20 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
     return PodRequest(
         pod.uid,
         tuple(asking),
-        Selector.parse(pod.annotation(annotations.CARD_MODEL)),
-        Selector.parse(pod.annotation(annotations.CARD_UUID)),
-        pod.annotation(annotations.POLICY),
+        Selector.parse(_annotation(pod, annotations.CARD_MODEL, MAX_LIST)),
+        Selector.parse(_annotation(pod, annotations.CARD_UUID, MAX_LIST)),
+        _annotation(pod, annotations.POLICY, MAX_WORD),
         pod.host,
-        pod.annotation(annotations.APP_TYPE),
+        _annotation(pod, annotations.APP_TYPE, MAX_WORD),
         gang=_gang(pod),
     )
+
+
+def _annotation(pod: Pod, key: str, most: int) -> str:
+    text = pod.annotation(key)
+    if len(text) > most:
+        raise RequestError(f"annotation {key} has {len(text)} characters: write at most {most}")
+    return text
 
 
 def _gang(pod: Pod) -> Gang | None:

@@ -84,6 +84,24 @@ def test_annotations_select_cards_and_policy() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "most"),
+    [
+        ("vgpu.io/card-model", 4096),
+        ("vgpu.io/card-uuid", 4096),
+        ("vgpu.io/policy", 63),
+        ("vgpu.io/app-type", 63),
+    ],
+)
+def test_annotations_are_as_long_as_anybody_needs(key: str, most: int) -> None:
+    """Kubernetes keeps 256 KiB, and a refusal would repeat them for each node."""
+    assert pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * most}), DEFAULT_PREFIXES) is not None
+    with pytest.raises(
+        RequestError, match=f"annotation {key} has {most + 1} characters: write at most {most}$"
+    ):
+        pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * (most + 1)}), DEFAULT_PREFIXES)
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [("4", 4), ("+4", 4), ("4.", 4), (".5", Fraction(1, 2)), ("2Ki", 2048), ("3e2", 300), ("3E2", 300),
      ("1E", 10**18), ("4P", 4 * 10**15), ("1Ei", 2**60), ("1.5Pi", 3 * 2**49), ("9223372036854775807", 2**63 - 1),
