@@ -11,8 +11,9 @@ from device_plugin.core.placement.fragments import Fragments
 from device_plugin.core.placement.target import Weighted
 from device_plugin.core.requests import Selector
 
-# FGD's own cut: rare asks cost time and change nothing.
-COVER = 0.95
+# FGD's own cut: rare asks cost time and change nothing. And no more kinds of asks than so many, CPU apart, for each is
+# looked at for every card.
+COVER, KINDS = 0.95, 128
 # Kinds of asks, CPU and models apart, that count where ties are settled.
 TIES = 48
 
@@ -41,9 +42,10 @@ def _plainest(asks: Sequence[Weighted]) -> Sequence[Weighted]:
 
 
 def _most(asks: Sequence[Weighted]) -> Sequence[Weighted]:
-    total, seen = sum(each.count for each in asks), 0.0
+    total, seen, kinds = sum(each.count for each in asks), 0.0, set[Ask]()
     for number, each in enumerate(asks):
-        if seen >= COVER * total:
+        kinds.add(replace(each.ask, host=NOTHING))
+        if seen >= COVER * total or len(kinds) > KINDS:
             return asks[:number]
         seen += each.count
     return asks

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import islice
 
 from device_plugin.core.placement.ask import Ask
@@ -12,6 +13,8 @@ HALF_LIFE = 4096
 COVER = 0.995
 # And no more than so many: every pod may request another amount of CPU.
 MOST = 1000
+# Different asks that are counted at all; the rarest are forgotten when there are twice as many.
+KEPT = 4 * MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Target:
         self._counts[ask] = self._counts.get(ask, 0.0) + count * self._weight
         self._weight *= self._growth
         self.arrivals += 1
+        if len(self._counts) > 2 * KEPT:
+            self._counts = dict(nlargest(KEPT, self._counts.items(), key=lambda item: item[1]))
         if self._weight > 1e9:
             self._counts = {ask: left for ask, n in self._counts.items() if (left := n / 1e9) > 1e-3}
             self._weight /= 1e9
