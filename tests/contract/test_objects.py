@@ -2,6 +2,8 @@
 
 import ssl
 
+import pytest
+
 from tests.contract.cluster import LEASES, PODS, Cluster, pod, unique
 
 NODES = "/api/v1/nodes"
@@ -66,6 +68,14 @@ def test_a_malformed_name_is_invalid(cluster: Cluster) -> None:
     answer = cluster.post(NODES, node("Not_A_Name"))
     assert answer.refusal == (422, "Invalid")
     assert "metadata.name: Invalid value" in answer.message
+
+
+@pytest.mark.parametrize("value", ["two words", "-1", "a" * 64])
+def test_a_malformed_label_is_invalid(cluster: Cluster, name: str, value: str) -> None:
+    body = node(name) | {"metadata": {"name": name, "labels": {"example.com/group": value}}}
+    answer = cluster.post(NODES, body)
+    assert answer.refusal == (422, "Invalid")
+    assert f'metadata.labels: Invalid value: "{value}": ' in answer.message
 
 
 def test_annotations_are_limited_to_256_kib(cluster: Cluster, name: str) -> None:

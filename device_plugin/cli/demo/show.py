@@ -118,8 +118,7 @@ class Page:
         if keep:
             self._console.print(
                 "The cluster goes on running. Submit a pod of your own: [bold].venv/bin/vgpu demo submit FILE[/]\n"
-                "look: [bold].venv/bin/vgpu demo status[/], [bold].venv/bin/vgpu demo logs POD[/],"
-                " [bold].venv/bin/vgpu demo explain[/];"
+                "look: [bold].venv/bin/vgpu demo status[/], or [bold]explain[/], or [bold]logs POD[/];"
                 " end it: [bold].venv/bin/vgpu demo end[/]"
             )
 

@@ -20,6 +20,13 @@ _NAME_RULE = (
     " start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is"
     r" '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+LONGEST_LABEL = 63
+_LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_LABEL_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start"
+    " and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation"
+    r" is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 
 
 class Strategy:
@@ -74,11 +81,17 @@ def keep(new: Object, old: Mapping[str, Any], key: str) -> None:
 
 
 def metadata_causes(metadata: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with a name, and with the size and form of the annotations."""
+    """What is wrong with a name, with the values of labels, and with the size of the annotations."""
     causes = []
     name = metadata["name"]
     if len(name) > 253 or not _NAME.fullmatch(name):
         causes.append(Cause("metadata.name", f'Invalid value: "{name}": {_NAME_RULE}'))
+    for value in (metadata.get("labels") or {}).values():
+        if len(value) > LONGEST_LABEL:
+            message = f'Invalid value: "{value}": must be no more than {LONGEST_LABEL} bytes'
+            causes.append(Cause("metadata.labels", message))
+        elif not _LABEL.fullmatch(value):
+            causes.append(Cause("metadata.labels", f'Invalid value: "{value}": {_LABEL_RULE}'))
     annotations = metadata.get("annotations") or {}
     if (
         sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
