@@ -103,6 +103,7 @@ class Gangs:
                 self._until[entry.name] = now + BINDING_SECONDS
                 self._offered.pop(entry.name, None)
         if before is not None and (entry is None or entry.name != before.name):
+            self._tidy(before.name)
             return before.name
         # With a pod that is bound, nothing of its gang falls.
         return entry.name if entry is not None and not entry.bound else None
@@ -112,9 +113,7 @@ class Gangs:
         entry = self._rolls.forget(uid)
         if entry is None:
             return None
-        if next(self._groups.members(entry.name), None) is None:
-            for kept in (self._until, self._offered, self._refused):
-                kept.pop(entry.name, None)
+        self._tidy(entry.name)
         return entry.name
 
     def name(self, uid: str) -> Name | None:
@@ -141,6 +140,8 @@ class Gangs:
         entry = self._rolls.entry(pod.uid)
         if entry is None or entry.gang != request.gang:
             return _refusal(Reason.GANG, "the labels of the pod were changed just now", nodes)
+        if not entry.live:
+            return _refusal(Reason.GANG, "the pod is being deleted, or has ended", nodes)
         name = entry.name
         held = self._reservations.get(pod.uid)
         if held is not None and held.grant.node in nodes:
@@ -181,7 +182,7 @@ class Gangs:
     def put_back(self, reservation: Reservation, now: float) -> bool:
         """The Binding did not happen: the slice waits for the next; false if the pod is not in that gang any more."""
         entry = self._rolls.entry(reservation.pod.uid)
-        if entry is None or entry.gang != reservation.request.gang:
+        if entry is None or entry.gang != reservation.request.gang or not entry.live:
             return False
         self._reservations.move(reservation, Stage.WAITING, now)
         self._keep(entry.name, now + self._seconds)
@@ -290,6 +291,12 @@ class Gangs:
         self._ledger.release(uid)
         self._hosts.release(uid)
         self.hope()
+
+    def _tidy(self, name: Name) -> None:
+        """Remember nothing of a gang that is no more, whoever has its label still."""
+        if all(self._rolls.entry(pod.uid) is None for pod in self._groups.members(name)):
+            for kept in (self._until, self._offered, self._refused):
+                kept.pop(name, None)
 
     def _keep(self, name: Name, until: float) -> None:
         self._until[name] = max(until, self._until.get(name, until))

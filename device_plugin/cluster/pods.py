@@ -34,7 +34,8 @@ def later(known: Pod, news: Pod) -> Pod:
 
 def alike(one: Pod, other: Pod) -> bool:
     """True if two views of one pod account alike: most of its news, such as that it runs now, makes no difference."""
-    same = replace(one, phase=other.phase, bound=other.bound, deleting=other.deleting)
+    deleting = other.deleting if other.node else one.deleting
+    same = replace(one, phase=other.phase, bound=other.bound, deleting=deleting)
     return one.ended == other.ended and same == other
 
 

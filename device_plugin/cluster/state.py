@@ -379,8 +379,9 @@ class State:
             request = self.request_of(pod)
         except RequestError:
             request = None
-        if request != reservation.request:
-            log.info("reservation released: the request changed pod=%s/%s", pod.namespace, pod.name)
+        # A pod that is being deleted is never bound, and a finalizer may keep it for ever.
+        if pod.deleting or request != reservation.request:
+            log.info("reservation released: deleted or changed pod=%s/%s", pod.namespace, pod.name)
             self.release(pod.uid)
 
     def _set_inventory(self, name: str, inventory: Inventory | None) -> None:

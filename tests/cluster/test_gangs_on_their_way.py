@@ -226,3 +226,43 @@ def test_what_a_gang_gives_back_because_it_may_not_go_there_is_heard_of_by_those
     assert one.filter(red[0], ["without-cards"]).nodes == ()
     assert one.free() == ALL
     assert one.filter(blue[0], ["n1"]).nodes == ("n1",)
+
+
+def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Replica) -> None:
+    """Whoever makes and unmakes gangs for days must not fill the memory."""
+    remembered = (one.state.gangs._until, one.state.gangs._offered, one.state.gangs._refused)
+    (moved,) = gang(world, 1, "moved", mem=17)
+    (left, alone) = gang(world, 1, "left", mem=17), world.pod("alone", labels={"vgpu.io/group": "left"})
+    assert placed(one, [moved, *left]) == ["", ""]
+    world.api.put(replace(moved, labels=None))
+    world.api.remove(left[0])
+    world.api.remove(alone)
+    assert [dict(kept) for kept in remembered] == [{}, {}, {}]
+
+
+def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(
+    world: World, one: Replica
+) -> None:
+    first, second = gang(world, 2)
+    assert placed(one, [first, second]) == ["n1", "n1"]
+    for made in (first, second):
+        world.api.put(replace(made, deleting=True))
+    assert one.free() == ALL
+    assert one.ask(first) == ""
+    assert one.free() == ALL
+
+
+def test_a_pod_that_is_deleted_while_its_binding_is_on_its_way_holds_nothing_when_that_fails(
+    world: World, one: Replica
+) -> None:
+    first, second = gang(world, 2)
+    assert one.ask(first) == "n1"
+
+    def deleted(pod: Pod, *_: object) -> None:
+        world.api.put(replace(pod, deleting=True))
+        refuse()
+
+    world.api.on_bind = deleted
+    assert one.bind(first) != ""
+    world.api.put(replace(second, deleting=True))
+    assert one.free() == ALL
