@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from device_plugin.cluster.preempt import WISHES
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Pod
@@ -231,6 +232,17 @@ def test_what_the_host_lacks_only_kube_scheduler_can_free(world: World) -> None:
 def test_a_pod_without_slices_is_kube_schedulers_own_business(world: World) -> None:
     plain = Pod("default", "plain", "uid-plain", priority=10)
     assert advised(world, plain, n1=["uid-x"]) == {"n1": ["uid-x"]}
+
+
+def test_older_pods_that_nothing_helps_do_not_keep_a_younger_one_from_its_turn(world: World) -> None:
+    full(world)
+    hopeless = [refused(world, f"hopeless-{i}", 17) for i in range(2 * WISHES)]
+    refused(world, "vip", created="2026-11-21T07:30:00Z")
+    for _ in range(3):
+        world.one.upkeep.step()
+        for made in hopeless:
+            assert world.one.ask(made) == ""
+    assert evicted(world) == ["lower"]
 
 
 def test_wishes_for_the_same_nodes_share_their_names(world: World) -> None:
