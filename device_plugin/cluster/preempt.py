@@ -51,7 +51,8 @@ class Preemption:
             held = held or self._victims.held()
             plan = self._victims.nominate(wish, held)
             if plan is not None:
-                self._evict(wish, [held[move.source.pod] for move in plan.moves], plan)
+                victims = self._victims.stubborn_first(held[move.source.pod] for move in plan.moves)
+                self._evict(wish, victims, plan)
 
     def _evict(self, wish: Wish, victims: Sequence[Pod], plan: Plan) -> None:
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"

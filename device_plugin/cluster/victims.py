@@ -1,7 +1,7 @@
 """Who must end so that a pod of higher priority fits: found while others are placed, and the place kept for it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
@@ -32,11 +32,13 @@ class Victims:
         self._clock = clock
         self._protected: dict[str, float] = {}
         self._told: frozenset[str] = frozenset()
+        self._stubborn: frozenset[str] = frozenset()
 
     def held(self) -> Held:
         """The pods that may hold slices now."""
         held = {pod.uid: pod for pod in self._state.pods() if pod.node and not pod.ended}
         self._told &= held.keys()
+        self._stubborn &= held.keys()
         now = self._clock()
         self._protected = {uid: until for uid, until in self._protected.items() if until > now}
         return held
@@ -47,7 +49,12 @@ class Victims:
 
     def protect(self, uid: str) -> None:
         """The pod may not go for now."""
-        self._protected[uid] = self._clock() + PROTECTED_SECONDS
+        self._protected = {**self._protected, uid: self._clock() + PROTECTED_SECONDS}
+        self._stubborn |= {uid}
+
+    def stubborn_first(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those that were protected once come first: where they still are, nobody else has gone in vain."""
+        return sorted(pods, key=lambda pod: pod.uid not in self._stubborn)
 
     def ending(self, held: Held) -> set[str]:
         """The pods that are on their way out."""

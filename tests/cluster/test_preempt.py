@@ -90,6 +90,24 @@ def test_a_protected_victim_stays_and_the_next_one_goes(world: World) -> None:
     assert evicted(world) == ["low"]
 
 
+def test_beside_one_that_was_protected_before_nobody_goes_in_vain_again(world: World) -> None:
+    """Whoever protects his own pods with a budget of zero must not get others' evicted, again and again."""
+    hold(world, "whole", 16, priority=50)
+    for name in ("victim-0", "zero"):
+        hold(world, name, 8, priority=-1)
+    world.api.protected.add("zero")
+    vip = refused(world, "vip", 16)
+    world.one.upkeep.step()
+    for round_ in range(1, 4):
+        for name in set(evicted(world)) & {name for _, name in world.api.by_name}:
+            gone(world, name)
+            hold(world, f"victim-{round_}", 8, priority=-1)
+        world.one.wait(31)
+        assert world.one.ask(vip) == ""
+        world.one.upkeep.step()
+    assert evicted(world) in ([], ["victim-0"])
+
+
 def test_one_that_is_leaving_anyway_is_waited_for_and_nobody_is_evicted(world: World) -> None:
     full(world)
     world.api.put(replace(world.api.by_name["default", "low"], deleting=True))
