@@ -11,6 +11,8 @@ from device_plugin.core.room import Option, Plan, Ranks, ordered
 
 # A grace period of the usual 30 s and a slow node; after that kube-scheduler's next try finds new victims.
 NOMINATION_SECONDS = 300.0
+# Whoever has not left after so long is not waited for any longer: a pod may give itself years to end.
+LEAVING_SECONDS = 900.0
 # How long a pod that a PodDisruptionBudget protects is not asked to go again.
 PROTECTED_SECONDS = 30.0
 # Nodes looked at while the lock is held: /filter waits for no longer than one of its own decisions.
@@ -32,6 +34,7 @@ class Victims:
         self._clock = clock
         self._protected: dict[str, float] = {}
         self._told: frozenset[str] = frozenset()
+        self._leaving_since: dict[str, float] = {}
         self._stubborn: frozenset[str] = frozenset()
 
     def held(self) -> Held:
@@ -40,6 +43,8 @@ class Victims:
         self._told &= held.keys()
         self._stubborn &= held.keys()
         now = self._clock()
+        since = self._leaving_since
+        self._leaving_since = {uid: since.get(uid, now) for uid in held if self._leaves(held[uid])}
         self._protected = {uid: until for uid, until in self._protected.items() if until > now}
         return held
 
@@ -57,8 +62,15 @@ class Victims:
         return sorted(pods, key=lambda pod: pod.uid not in self._stubborn)
 
     def ending(self, held: Held) -> set[str]:
-        """The pods that are on their way out."""
-        return {uid for uid, pod in held.items() if pod.deleting or uid in self._told}
+        """The pods that are on their way out, and may still be expected to get there."""
+        now, since = self._clock(), self._leaving_since
+        return {
+            uid for uid, pod in held.items()
+            if self._leaves(pod) and now - since.get(uid, now) < LEAVING_SECONDS
+        }  # fmt: skip
+
+    def _leaves(self, pod: Pod) -> bool:
+        return pod.deleting or pod.uid in self._told
 
     def nominate(self, wish: Wish, held: Held, going: Collection[str] = ()) -> Plan | None:
         """The plan with the fewest victims, its place nominated for the pod; None if there is none.
@@ -70,7 +82,10 @@ class Victims:
         ranks = {
             uid: pod.priority
             for uid, pod in held.items()
-            if pod.priority < wish.pod.priority and uid not in gone and uid not in self._protected
+            if pod.priority < wish.pod.priority
+            and uid not in gone
+            and uid not in self._protected
+            and not self._leaves(pod)
         }
         options = [
             option

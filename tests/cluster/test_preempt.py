@@ -168,6 +168,21 @@ def test_after_the_deadline_others_may_have_it_and_the_pod_may_wish_again(world:
     assert world.one.ask(vip) == "n1"
 
 
+def test_a_victim_that_never_ends_is_not_waited_for_for_ever(world: World) -> None:
+    """A pod says itself how long it takes to end: after a quarter of an hour the next one goes."""
+    full(world)
+    vip = refused(world, "vip")
+    world.one.upkeep.step()
+    for _ in range(4):
+        world.one.wait(301)
+        world.one.upkeep.step()
+        assert world.one.ask(vip) == ""
+        world.one.upkeep.step()
+    assert evicted(world) == ["lower", "low"]
+    gone(world, "low")
+    assert world.one.bind(vip, world.one.ask(vip)) == ""
+
+
 def test_a_replica_that_does_not_lead_evicts_nobody(world: World) -> None:
     full(world)
     refused(world, "vip")
