@@ -8,10 +8,12 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.openings import opening
 from device_plugin.cluster.reservations import Stage
 from device_plugin.cluster.state import State
+from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState
 from device_plugin.core.placement import Refusal
+from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -102,12 +104,14 @@ class Explainer:
         nominated = self._state.reservations.get(pod.uid)
         if nominated is not None:
             return self._nominated(pod, nominated.grant)
-        request = self._state.in_group(pod, request)
         # All of a gang wait for the same; to try whether it would fit takes too long for every scrape.
-        key = (pod.namespace, request.gang) if request.gang else _shape(request)
+        key = (pod.namespace, request.gang) if request.gang else _shape(request, pod)
         if key not in answers:
-            gangs = self._state.gangs
-            answers[key] = gangs.refusal(pod, request) if request.gang else self._state.would_place(request)
+            state = self._state
+            answers[key] = (
+                state.gangs.refusal(pod, request) if request.gang
+                else state.would_place(state.in_group(pod, request))
+            )  # fmt: skip
         answer = answers[key]
         if isinstance(answer, Refusal):
             return Waiting(pod.namespace, pod.name, answer.text, answer.advice, answer.main.value)
@@ -176,10 +180,11 @@ class Explainer:
                         }  # fmt: skip
 
 
-def _shape(request: PodRequest) -> tuple[object, ...]:
+def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
+    """Pods of one shape wait for the same; with node-score those of one group do, whatever their rank."""
+    group = (pod.namespace, pod.label(GROUP)) if request.policy == NODE_SCORE else ()
     return (
-        request.containers, request.models, request.uuids, request.policy, request.host, request.app_type,
-        request.standing,
+        request.containers, request.models, request.uuids, request.policy, request.host, request.app_type, group,
     )  # fmt: skip
 
 

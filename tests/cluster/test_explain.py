@@ -28,3 +28,17 @@ def test_requests_that_are_equal_are_tried_once(world: World, one: Replica) -> N
     waiting = Explainer(one.state, one.leader, "vgpu-scheduler", lambda: pauses.append(0)).waiting()
     assert len(waiting) == 5
     assert len(pauses) == 1
+
+
+def test_pods_of_one_group_are_tried_once_whatever_their_rank(world: World, one: Replica) -> None:
+    """Each looks at all the others of its group: two thousand took two minutes of every scrape."""
+    pauses = []
+    for number in range(5):
+        scored, grouped = {"vgpu.io/policy": "node-score"}, {"vgpu.io/group": "train"}
+        world.pod(f"large-{number}", 17, annotations=scored, labels=grouped)
+    world.pod("elsewhere", 17, annotations=scored, labels={"vgpu.io/group": "another"})
+    waiting = Explainer(one.state, one.leader, "vgpu-scheduler", lambda: pauses.append(0)).waiting()
+    assert {entry.text for entry in waiting} == {
+        "2 cards: 2 too small for the request (at most hygon.com/dcu-mem: 16, hygon.com/dcu-cores: 60)"
+    }
+    assert len(pauses) == 2
