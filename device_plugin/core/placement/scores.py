@@ -1,6 +1,7 @@
 """Scores: what a policy thinks of every node for one ask, kept, and renewed only where something changed."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Numbers, Rows, Values
@@ -9,6 +10,8 @@ from device_plugin.core.placement.need import Need
 from device_plugin.core.placement.policy import Policy
 from device_plugin.core.requests import Selector
 
+# There may be hundreds of scores for ten thousand nodes each.
+Places = NDArray[np.int16]
 # Beyond this many nodes at once the arrays leave the processor's cache.
 BATCH = 512
 # So many rough values are made exact at first; twice as many each time that is not enough.
@@ -30,7 +33,7 @@ class Scores:
         self._layout = -1
         self._done: Numbers = np.zeros(0, dtype=np.int64)
         self.value: Values = np.zeros(0)
-        self.card: Numbers = np.zeros(0, dtype=np.int64)
+        self.card: Places = np.zeros(0, dtype=np.int16)
         self._exact: Rows = np.zeros(0, dtype=bool)
 
     def refresh(self, most: int | None = None) -> bool:
@@ -40,7 +43,7 @@ class Scores:
             self._layout = index.layout
             self._done = np.full(len(index.nodes), -1, dtype=np.int64)
             self.value = np.full(len(index.nodes), -np.inf)
-            self.card = np.zeros(len(index.nodes), dtype=np.int64)
+            self.card = np.zeros(len(index.nodes), dtype=np.int16)
             self._exact = np.zeros(len(index.nodes), dtype=bool)
         changed = np.flatnonzero(index.stamp > self._done) if index.cards else np.zeros(0, dtype=np.int64)
         now = changed[:most]
