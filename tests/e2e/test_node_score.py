@@ -72,28 +72,33 @@ def placed(kubectl: Kubectl, name: str, among: tuple[str, ...]) -> str:
     return node
 
 
+def roles() -> list[str]:
+    """As many as there are nodes, in their order."""
+    return ["chief", "worker-2", "worker-10", *(f"worker-{n}" for n in range(11, 50))][: len(nodes.names())]
+
+
+def grouped(role: str, **labels: str) -> dict[str, Any]:
+    """A pod of the group `train` that knows its rank."""
+    body = pod(f"p-{role}", container(resources=slice_of(mem=2, cores=4), env=[RANK]))
+    return scored(body, group="train", role=role, **labels)
+
+
+def ranks(kubectl: Kubectl) -> list[str]:
+    """What the label of each pod says, in the order of roles, and so does its program."""
+    found = [kubectl.pod(f"p-{role}")["metadata"]["labels"] for role in roles()]
+    assert [labels["vgpu.io/role"] for labels in found] == roles()
+    told = [kubectl.inside(f"p-{role}", "sh", "-c", "echo $RANK").strip() for role in roles()]
+    assert told == [labels["vgpu.io/rank"] for labels in found]
+    return told
+
+
 def test_pods_of_a_group_go_to_different_nodes_and_know_their_ranks(kubectl: Kubectl) -> None:
-    roles = ["chief", "worker-2", "worker-10", *(f"worker-{n}" for n in range(11, 50))][: len(nodes.names())]
-    bodies = [
-        scored(
-            pod(f"p-{role}", container(resources=slice_of(mem=2, cores=4), env=[RANK])),
-            group="train",
-            role=role,
-        )
-        for role in roles
-    ]
-    kubectl.create(*reversed(bodies))
-    names = [f"p-{role}" for role in roles]
+    kubectl.create(*(grouped(role) for role in reversed(roles())))
+    names = [f"p-{role}" for role in roles()]
     kubectl.running(*names)
-    found = [kubectl.pod(name) for name in names]
-    assert sorted(item["spec"]["nodeName"] for item in found) == list(nodes.names())
-    labels = [item["metadata"]["labels"] for item in found]
-    assert [(each["vgpu.io/role"], each["vgpu.io/rank"]) for each in labels] == [
-        (role, str(rank)) for rank, role in enumerate(roles)
-    ]
-    assert [kubectl.inside(name, "sh", "-c", "echo $RANK").strip() for name in names] == [
-        str(rank) for rank in range(len(roles))
-    ]
+    assert sorted(kubectl.pod(name)["spec"]["nodeName"] for name in names) == list(nodes.names())
+    # Whoever is placed before the others exist cannot leave them the better nodes.
+    assert sorted(ranks(kubectl)) == [str(rank) for rank in range(len(names))]
     assert all(held(kubectl, name) for name in names)
     kubectl.create(scored(slice_pod("one-more", 2, 4), group="train", role="worker-99"))
     assert eventually(
@@ -101,6 +106,13 @@ def test_pods_of_a_group_go_to_different_nodes_and_know_their_ranks(kubectl: Kub
     )
     kubectl.gone(names[0])
     kubectl.running("one-more")
+
+
+def test_a_gang_is_ranked_by_role_in_whatever_order_its_pods_come(kubectl: Kubectl) -> None:
+    size = {"group-size": str(len(roles()))}
+    kubectl.create(*(grouped(role, **size) for role in reversed(roles())))
+    kubectl.running(*(f"p-{role}" for role in roles()))
+    assert ranks(kubectl) == [str(rank) for rank in range(len(roles()))]
 
 
 def test_an_unknown_type_waits_and_says_which_there_are(kubectl: Kubectl) -> None:
