@@ -24,3 +24,19 @@ class Changes:
             if self._changed[name] <= version:
                 return
             yield name
+
+
+class Followed:
+    """What is known of nodes, for readers who catch up with it."""
+
+    def __init__(self) -> None:
+        self._changes = Changes()
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._changes.version
+
+    def changed_since(self, version: int) -> Iterator[str]:
+        """Nodes that changed after `version`, newest first."""
+        return self._changes.since(version)

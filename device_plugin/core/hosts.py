@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from device_plugin.core.changes import Changes
+from device_plugin.core.changes import Followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,14 @@ class Room:
 NOTHING = Room()
 
 
-class Hosts:
+class Hosts(Followed):
     """What each node can give, and which pods have how much of it. Callers hold the ledger's lock around it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._whole: dict[str, Room] = {}
         self._taken: dict[str, Room] = {}
         self._held: dict[str, tuple[str, Room]] = {}
-        self._changes = Changes()
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return self._changes.version
-
-    def changed_since(self, version: int) -> Iterator[str]:
-        """Nodes that changed after `version`, newest first."""
-        return self._changes.since(version)
 
     def room(self, node: str) -> Room:
         """What a node has left: less than nothing where its pods request more than it can give."""

@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.changes import Changes
+from device_plugin.core.changes import Followed
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.masks import core_mask
 
@@ -61,16 +61,16 @@ class NodeState:
     cards: tuple[CardState, ...]
 
 
-class Ledger:
+class Ledger(Followed):
     """Grants against inventories. Grants on cards or nodes that are away stay held, and count when they return."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._inventories: dict[str, Inventory] = {}
         self._grants: dict[str, Grant] = {}
         self._held: dict[CardKey, dict[str, tuple[Slice, ...]]] = {}
         # What is left of cards, until somebody takes or gives back.
         self._states: dict[CardKey, CardState] = {}
-        self._changes = Changes()
         self._undo: list[Grant | str] = []
         self._checkpoints = 0
 
@@ -85,15 +85,6 @@ class Ledger:
         return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]  # a ledger changes
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return self._changes.version
-
-    def changed_since(self, version: int) -> Iterator[str]:
-        """Nodes that changed after `version`, newest first."""
-        return self._changes.since(version)
 
     def set_node(self, name: str, inventory: Inventory) -> None:
         """Take a node's inventory; does nothing if it is the same as before."""

@@ -4,10 +4,10 @@ Of a measurement the difference to the ledger is kept: what is granted later cou
 released is free again, until the next measurement tells.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_plugin.core.changes import Changes
+from device_plugin.core.changes import Followed
 from device_plugin.core.ledger import CardState, NodeState
 
 
@@ -27,21 +27,12 @@ class Unused:
     cores: int
 
 
-class Loads:
+class Loads(Followed):
     """The cards of nodes that were measured lately. Callers hold the ledger's lock around it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._unused: dict[str, Mapping[str, Unused]] = {}
-        self._changes = Changes()
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return self._changes.version
-
-    def changed_since(self, version: int) -> Iterator[str]:
-        """Nodes that changed after `version`, newest first."""
-        return self._changes.since(version)
 
     def unused(self, node: str) -> Mapping[str, Unused]:
         """By card uuid; empty for a node that was not measured."""

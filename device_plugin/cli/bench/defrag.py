@@ -20,8 +20,8 @@ import numpy as np
 from device_plugin.cli.bench.cluster import Cluster
 from device_plugin.cli.bench.replay import arrivals
 from device_plugin.cli.bench.runs import BenchError, every, numbered
-from device_plugin.cli.bench.synthetic import synthetic
-from device_plugin.cli.bench.workload import Job, Workload, read
+from device_plugin.cli.bench.synthetic import chosen
+from device_plugin.cli.bench.workload import Job, Workload
 from device_plugin.core.grants import Grant
 from device_plugin.core.room import Move, Planner, Ranked, defragment
 
@@ -68,11 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
-    if (args.nodes is None) != (args.pods is None):
-        raise BenchError("write --nodes and --pods, or neither")
     if not 0 < args.max_moves_share <= 1:
         raise BenchError("write --max-moves-share above 0 and up to 1: 0.05 for one pod in twenty")
-    workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
+    workload = chosen(args.nodes, args.pods)
     outcomes = every(args.processes, ("random",), numbered(args.seeds), moved, workload, args.max_moves_share)
     found = figures(outcomes["random"])
     print(json.dumps(found, indent=1) if args.json else _shown(found, args.seeds))

@@ -22,8 +22,8 @@ from device_plugin.cli.bench.lifetimes import simulate
 from device_plugin.cli.bench.plot import draw, drawable
 from device_plugin.cli.bench.replay import replay
 from device_plugin.cli.bench.runs import BenchError, every, numbered
-from device_plugin.cli.bench.synthetic import synthetic
-from device_plugin.cli.bench.workload import lifetimes, read
+from device_plugin.cli.bench.synthetic import chosen
+from device_plugin.cli.bench.workload import lifetimes
 from device_plugin.core.placement import POLICIES
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
@@ -66,8 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
     policies, seeds = _policies(args.policy), numbered(args.seeds)
-    if (args.nodes is None) != (args.pods is None):
-        raise BenchError("write --nodes and --pods, or neither")
     if args.plot is not None and args.lifetimes is not None:
         raise BenchError("--plot draws arrivals that stay: leave out --lifetimes")
     if args.offered is not None and args.lifetimes is None:
@@ -77,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         raise BenchError("write --offered above 0: percent of the capacity")
     if args.plot is not None:
         drawable(args.plot)
-    workload = synthetic() if args.nodes is None else read(args.nodes, args.pods)
+    workload = chosen(args.nodes, args.pods)
     if args.lifetimes is None:
         replays = every(args.processes, policies, seeds, replay, workload)
         found = {policy: report.figures(outcomes) for policy, outcomes in replays.items()}

@@ -1,8 +1,10 @@
 """A made-up workload: cards like Hygon's, pods that ask for memory and core groups in different proportions."""
 
 import random
+from pathlib import Path
 
-from device_plugin.cli.bench.workload import FAMILY, Job, Node, Workload
+from device_plugin.cli.bench.runs import BenchError
+from device_plugin.cli.bench.workload import FAMILY, Job, Node, Workload, read
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.hosts import Room
 from device_plugin.core.requests import PodRequest, Request
@@ -16,6 +18,15 @@ SLICE_SIZES = (
 )  # fmt: skip
 WHOLE = ((1, 15), (2, 3), (4, 1), (8, 1))
 CPU_MILLI = (1000, 2000, 4000, 8000)
+
+
+def chosen(nodes: Path | None, pods: Path | None) -> Workload:
+    """The workload of these files, or where there are none the made-up one. Raises VgpuError."""
+    if nodes is None and pods is None:
+        return synthetic()
+    if nodes is None or pods is None:
+        raise BenchError("write --nodes and --pods, or neither")
+    return read(nodes, pods)
 
 
 def synthetic(seed: int = 1) -> Workload:

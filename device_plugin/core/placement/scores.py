@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.behind import Behind
 from device_plugin.core.placement.columns import Numbers, Rows, Values
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Need
@@ -30,28 +31,25 @@ class Scores:
         self.policy = policy
         self._index = index
         self._ask = ask
-        self._layout = -1
-        self._done: Numbers = np.zeros(0, dtype=np.int64)
+        self._behind = Behind(index)
         self.value: Values = np.zeros(0)
         self.card: Places = np.zeros(0, dtype=np.int16)
         self._exact: Rows = np.zeros(0, dtype=bool)
 
     def refresh(self, most: int | None = None) -> bool:
         """Score the nodes that changed since they were scored, but `most` of them; true once none is left."""
-        index = self._index
-        if self._layout != index.layout:
-            self._layout = index.layout
-            self._done = np.full(len(index.nodes), -1, dtype=np.int64)
-            self.value = np.full(len(index.nodes), -np.inf)
-            self.card = np.zeros(len(index.nodes), dtype=np.int16)
-            self._exact = np.zeros(len(index.nodes), dtype=bool)
-        changed = np.flatnonzero(index.stamp > self._done) if index.cards else np.zeros(0, dtype=np.int64)
+        if self._behind.relaid():
+            nodes = len(self._index.nodes)
+            self.value = np.full(nodes, -np.inf)
+            self.card = np.zeros(nodes, dtype=np.int16)
+            self._exact = np.zeros(nodes, dtype=bool)
+        changed = self._behind.nodes()
         now = changed[:most]
         rough = self.policy.rough if len(now) > SOME else None
         for start in range(0, len(now), BATCH):
             self._score(now[start : start + BATCH], rough or self.policy)
         self._exact[now] = rough is None
-        self._done[now] = index.stamp[now]
+        self._behind.done(now)
         return len(now) == len(changed)
 
     def best(self, among: Rows | None) -> int | None:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from device_plugin.core.placement.columns import Numbers, Values
+from device_plugin.core.placement.behind import Behind
+from device_plugin.core.placement.columns import Values
 from device_plugin.core.placement.fragments import Fragments
 from device_plugin.core.placement.index import Index, View
 
@@ -13,22 +14,18 @@ class Waste:
     def __init__(self, index: Index, fragments: Fragments) -> None:
         self._index = index
         self._fragments = fragments
-        self._layout = -1
-        self._done: Numbers = np.zeros(0, dtype=np.int64)
+        self._behind = Behind(index)
         self._cards: Values = np.zeros(0)
 
     def refresh(self, most: int | None = None) -> bool:
         """Measure the nodes that changed since, but `most` of them; true once none is left."""
-        index = self._index
-        if self._layout != index.layout:
-            self._layout = index.layout
-            self._done = np.full(len(index.nodes), -1, dtype=np.int64)
-            self._cards = np.zeros(len(index.nodes))
-        changed = np.flatnonzero(index.stamp > self._done) if index.cards else np.zeros(0, dtype=np.int64)
+        if self._behind.relaid():
+            self._cards = np.zeros(len(self._index.nodes))
+        changed = self._behind.nodes()
         now = changed[:most]
         if len(now):
-            self._cards[now] = self._fragments.of(View(index, now))
-        self._done[now] = index.stamp[now]
+            self._cards[now] = self._fragments.of(View(self._index, now))
+        self._behind.done(now)
         return len(now) == len(changed)
 
     def ratio(self) -> float:
