@@ -7,7 +7,7 @@ import numpy as np
 
 from device_plugin.core.placement.columns import Numbers
 from device_plugin.core.placement.index import Index
-from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.requests import PodRequest
 
 
@@ -24,7 +24,8 @@ def _by_cards(index: Index, request: PodRequest) -> Numbers:
     allowed = index.usable & index.of_model(request.models) & index.named(request.uuids)
     counts = []
     for asked, times in Counter(asked for _, asked in request.containers).items():
-        copies = np.where(allowed & index.of_family(asked.family), Need(index, asked).copies(), 0)
+        need = Need(index, Amounts(index.kinds, asked))
+        copies = np.where(allowed & index.of_family(asked.family), need.copies(), 0)
         counts.append(index.by_node(copies) // (times * max(1, asked.whole)))
     least: Numbers = np.min(counts, axis=0)
     return least

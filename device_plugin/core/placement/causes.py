@@ -7,7 +7,7 @@ import numpy as np
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.columns import Numbers, Rows
 from device_plugin.core.placement.index import Index
-from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.refusal import ORDER, Refusal, gib, largest
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -52,7 +52,8 @@ def _causes(index: Index, request: PodRequest, family: str, need: Need) -> Itera
 
 def _hardest(index: Index, request: PodRequest) -> tuple[str, Need]:
     """Of the containers the one that fits the fewest cards: its reasons are the pod's."""
-    needs = [(asked.family, Need(index, asked)) for asked in {asked: None for _, asked in request.containers}]
+    distinct = dict.fromkeys(asked for _, asked in request.containers)
+    needs = [(asked.family, Need(index, Amounts(index.kinds, asked))) for asked in distinct]
     return min(needs, key=lambda item: int((item[1].fits() & index.of_family(item[0])).sum()))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from device_plugin.core.placement.columns import Columns, Kind, Numbers, Rows, Values, packed
-from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.target import Weighted
 
 
@@ -30,7 +30,7 @@ class Demand:
             ask = weighted.ask
             if not (ask.is_slice or ask.request.whole):
                 continue
-            need = Need(empty, ask.request)
+            need = Need(empty, Amounts(kinds, ask.request))
             self.mib[:, number], self.cores[:, number] = need.mib, need.cores
             self.allowed[:, number] = need.fits() & np.array(
                 [ask.accepts(kind) for kind in kinds], dtype=bool

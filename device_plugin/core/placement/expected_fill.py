@@ -1,23 +1,18 @@
 """The policy `fragmentation`: a pod goes where it destroys the least expected fill.
 
-The worth of a node is what its cards will probably hold of the pods to come, given what CPU it has left:
-
-    worth(node) = min over CPU prices p of  p * free CPU + sum over cards of fill.worth[kind, p, level]
-
-The minimum is a Lagrangian bound: a node short of CPU for its free cards has a price for it, a node with plenty has
-none, and nobody weighs CPU against cards. A placement scores the worth after it less the worth before, less the price
-of the kinds that other pods depend on. Among choices nearly alike the least fragmentation wins, and untouched nodes
-are opened last.
+A placement scores the worth of the node after it less the worth before, less the price of the kinds of cards that other
+pods depend on. Among choices nearly alike the least fragmentation wins, and untouched nodes are opened last.
 """
 
 import numpy as np
 
 from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Numbers, Rows, Values
+from device_plugin.core.placement.columns import Rows, Values
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fragments import Fragments
-from device_plugin.core.placement.index import View
+from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.worth import Worth
 
 # Thousandths of a card by which a card's growth in fragmentation may outweigh expected fill, and what opening an
 # untouched node counts as.
@@ -29,13 +24,13 @@ class Loss:
 
     lasting, rough = True, None
 
-    def __init__(self, fill: Fill) -> None:
+    def __init__(self, fill: Fill, index: Index) -> None:
         self._fill = fill
+        self._worth = Worth(index, fill)
 
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less is lost, the better."""
-        share = np.maximum(need.mib / view.mib, need.cores / view.groups)
-        return _settled(view, self.by_slice(view, need, ask), -share)
+        return _settled(view, self.by_slice(view, need, ask), -need.share)
 
     def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """The less is lost, the better."""
@@ -44,37 +39,14 @@ class Loss:
 
     def by_slice(self, view: View, need: Need, ask: Ask) -> Values:
         """Less than zero by what is lost when a card gives the slice; shape (nodes, cards)."""
-        fill, cpu = self._fill, ask.host.cpu_milli
-        now = self._worth(view, view.free_mib, view.free_cores)
-        then = self._worth(view, view.free_mib - need.mib, view.free_cores - need.cores)
-        total = now.sum(axis=1)
-        after = (total[:, None, :] - now + then + (fill.cpu * (view.cpu - cpu)[:, None])[:, None, :]).min(
-            axis=2
-        )
-        share = np.maximum(need.mib / view.mib, need.cores / view.groups)
-        score: Values = after - self._before(view, total)[:, None] - fill.price[view.kind] * share
-        return score
+        score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
+        return score - self._fill.price[view.kind] * need.share
 
     def by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """Less than zero by what is lost when the cards `taken` are given away; shape (nodes,)."""
-        fill, cpu = self._fill, ask.host.cpu_milli
-        now = self._worth(view, view.free_mib, view.free_cores)
-        left = np.where(taken[:, :, None], 0, now).sum(axis=1)
-        after = (left + fill.cpu * (view.cpu - cpu)[:, None]).min(axis=1)
-        price = np.where(taken, fill.price[view.kind], 0).sum(axis=1)
-        score: Values = after - self._before(view, now.sum(axis=1)) - price
+        price = np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
+        score: Values = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli) - price
         return score
-
-    def _worth(self, view: View, mib: Numbers, cores: Numbers) -> Values:
-        """Of each card with so much free, for each CPU price; shape (nodes, cards, CPU prices)."""
-        fill = self._fill
-        levels = fill.grid.levels(np.maximum(mib, 0), np.maximum(cores, 0), view.mib, view.groups)
-        worth: Values = fill.worth[view.kind, :, levels]
-        return np.where((view.there & view.usable)[:, :, None], worth, 0)
-
-    def _before(self, view: View, total: Values) -> Values:
-        worth: Values = (total + self._fill.cpu * view.cpu[:, None]).min(axis=1)
-        return worth
 
 
 class ExpectedFill:
@@ -82,8 +54,8 @@ class ExpectedFill:
 
     lasting = True
 
-    def __init__(self, fill: Fill, fragments: Fragments) -> None:
-        self._loss = Loss(fill)
+    def __init__(self, fill: Fill, fragments: Fragments, index: Index) -> None:
+        self._loss = Loss(fill, index)
         self._fragments = fragments
 
     @property

@@ -70,7 +70,8 @@ class Fragments:
         demand = self._demand
         there = view.there & view.usable
         idle = np.where(there, np.minimum(mib / view.mib, cores / view.groups), 0)
-        kind = np.where(there, view.kind, 0)
+        # Where all cards are alike, what is asked of them need not be copied for each.
+        kind = view.kind if len(demand.kinds) > 1 else 0
         fit = (
             demand.allowed[kind] & (there & (slices >= 1))[:, :, None]
             & (mib[:, :, None] >= demand.mib[kind]) & (cores[:, :, None] >= demand.cores[kind])

@@ -10,6 +10,7 @@ from itertools import repeat
 
 import numpy as np
 
+from device_plugin.core.cards import Card
 from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.loads import Loads
@@ -119,19 +120,34 @@ class Index(Columns):
         return rows
 
     def _update(self, name: str) -> bool:
-        """Write a node's rows again; False if its cards are not the ones that the rows are for."""
+        """Write the rows of a node's cards that changed; False if its cards are not the ones that the rows are for."""
         state = self._ledger.node(name)
         if state is None:
             return name not in self.position
         first, after = self.rows(name)
-        if name not in self.position or not _alike(self.cards[first:after], state.cards):
+        if name not in self.position or after - first != len(state.cards):
             return False
-        self.cards[first:after] = state.cards
-        written = self._written(state.cards, serving=state.serving)
-        self.table[:, first:after] = written
-        self.padded[:, self.position[name], : after - first] = written
+        position = self.position[name]
+        for slot, card in enumerate(state.cards):
+            known = self.cards[first + slot]
+            # The ledger makes new states of all cards of a node whose inventory changed.
+            if known is card:
+                continue
+            if known.card is not card.card and not _alike(known.card, card.card):
+                return False
+            self.cards[first + slot] = card
+            column = self._column(card, serving=state.serving)
+            self.table[:, first + slot] = self.padded[:, position, slot] = column
         self._stamp(name)
         return True
+
+    def _column(self, state: CardState, *, serving: bool) -> Sequence[int]:
+        card = state.card
+        return (
+            state.free_mib, state.free_cores.bit_count(), state.free_slices,
+            card.mem_mib, card.units, card.core_groups, card.max_slices, self.kinds[Kind.of(card)],
+            serving, serving and card.open, card.cordoned,
+        )  # fmt: skip
 
     def _update_host(self, hosts: Hosts, name: str) -> None:
         room, whole = hosts.room(name), hosts.whole(name)
@@ -170,13 +186,14 @@ class Index(Columns):
         self.kinds = {kind: number for number, kind in enumerate(kinds)}
         sizes = [len(state.cards) for state in states]
         self._bounds = np.cumsum([0, *sizes])
-        self.grid = np.full((len(states), max(sizes, default=0)), -1, dtype=np.int64)
-        for position, size in enumerate(sizes):
-            self.grid[position, :size] = np.arange(self._bounds[position], self._bounds[position + 1])
-        super().__init__(np.zeros((len(COUNTS), len(self.cards)), dtype=np.int64))
+        there = np.arange(max(sizes, default=0)) < np.array(sizes, dtype=np.int64)[:, None]
+        self.grid = np.full(there.shape, -1, dtype=np.int64)
+        self.grid[there] = np.arange(len(self.cards))
+        super().__init__(packed([self._column(c, serving=s.serving) for s in states for c in s.cards]))
         # The same by node, so that all of a node's cards are read at once; kind 0 and room 1 where there is no card.
         self.padded: Numbers = np.ones((len(COUNTS), *self.grid.shape), dtype=np.int64)
         self.padded[COUNTS.index("kind")] = 0
+        self.padded[:, there] = self.table
         self.stamp = np.zeros(len(states), dtype=np.int64)
         self.cpu = np.zeros(len(states), dtype=np.int64)
         self.memory = np.zeros(len(states), dtype=np.int64)
@@ -184,53 +201,44 @@ class Index(Columns):
         self.shares: Values = np.zeros((3, len(states)))
         self.unused: Numbers = np.zeros((2, len(self.cards)), dtype=np.int64)
         for state in states:
-            self._update(state.name)
+            self._stamp(state.name)
             if self._hosts is not None:
                 self._update_host(self._hosts, state.name)
             if self._loads is not None:
                 self._update_loads(self._loads, state.name)
         self._seen = self._ledger.version
 
-    def _written(self, states: Sequence[CardState], *, serving: bool) -> Numbers:
-        columns = [
-            (
-                state.free_mib, state.free_cores.bit_count(), state.free_slices,
-                state.card.mem_mib, state.card.units, state.card.core_groups, state.card.max_slices,
-                self.kinds[Kind.of(state.card)],
-                serving, serving and state.card.open, state.card.cordoned,
-            )
-            for state in states
-        ]  # fmt: skip
-        return packed(columns)
 
-
-def _alike(some: Sequence[CardState], others: Sequence[CardState]) -> bool:
-    """True if they are states of the same cards, whatever is left of them and however they are."""
-    if len(some) != len(others):
-        return False
-    pairs = ((one.card, other.card) for one, other in zip(some, others, strict=True))
-    return all(a is b or (a.uuid == b.uuid and Kind.of(a) == Kind.of(b)) for a, b in pairs)
+def _alike(one: Card, other: Card) -> bool:
+    """True if they are the same card, however it is."""
+    return one.uuid == other.uuid and Kind.of(one) == Kind.of(other)
 
 
 class View(Columns):
     """Some nodes of an index. Columns have the shape (nodes, most cards of a node); where `there` is false is no card.
 
-    `rows` are the index's, `cpu` and `memory` have the shape (nodes,).
+    `positions`, ascending, are theirs; `where` indexes the same. `rows` are the index's, `cpu` and `memory` have the
+    shape (nodes,). Valid until the index changes.
     """
 
     def __init__(self, index: Index, positions: Numbers) -> None:
-        self.rows = index.grid[positions]
+        self.positions = positions
+        # Neighbours are read where they stand, others are copied.
+        together = len(positions) and positions[-1] - positions[0] == len(positions) - 1
+        self.where: slice | Numbers = (
+            slice(int(positions[0]), int(positions[-1]) + 1) if together else positions
+        )
+        self.rows = index.grid[self.where]
         self.there: Rows = self.rows >= 0
-        super().__init__(index.padded[:, positions])
+        super().__init__(index.padded[:, self.where])
         self._index = index
-        self._positions = positions
-        self.cpu: Numbers = index.cpu[positions]
-        self.memory: Numbers = index.memory[positions]
+        self.cpu: Numbers = index.cpu[self.where]
+        self.memory: Numbers = index.memory[self.where]
 
     @property
     def shares(self) -> Values:
         """The index's, of shape (3, nodes)."""
-        shares: Values = self._index.shares[:, self._positions]
+        shares: Values = self._index.shares[:, self.where]
         return shares
 
     @property

@@ -20,7 +20,7 @@ from device_plugin.core.placement.fit import fit
 from device_plugin.core.placement.fragments import Fgd
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.kept import Kept
-from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.node_fit import Looks, fit_pod
 from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.policy import Policy
@@ -210,8 +210,10 @@ class Placer:
         self._tables = tables
         self._waste = Waste(self.index, tables.ties)
         self._policies: Mapping[str, Policy] = {
-            **self._plain, "fgd": Fgd(tables.fragments), "fragmentation": ExpectedFill(tables.fill, tables.ties),
-        }  # fmt: skip
+            **self._plain,
+            "fgd": Fgd(tables.fragments),
+            "fragmentation": ExpectedFill(tables.fill, tables.ties, self.index),
+        }
 
     def _several(self, request: PodRequest, among: Rows | None, name: str, looks: Looks) -> Grant | None:
         """Nodes that each request fits often enough by itself, in the policy's order, until one fits them all.
@@ -222,7 +224,8 @@ class Placer:
         allowed = index.usable & index.of_model(request.models) & index.named(request.uuids)
         room = np.ones(len(index.nodes), dtype=bool) if among is None else among.copy()
         for asked, times in Counter(asked for _, asked in request.containers).items():
-            copies = np.where(allowed & index.of_family(asked.family), Need(index, asked).copies(), 0)
+            need = Need(index, Amounts(index.kinds, asked))
+            copies = np.where(allowed & index.of_family(asked.family), need.copies(), 0)
             room &= index.by_node(copies) >= times * max(1, asked.whole)
         candidates = np.flatnonzero(room)
         leave, found = request.standing.leave, None

@@ -7,7 +7,7 @@ from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.behind import Behind
 from device_plugin.core.placement.columns import Numbers, Rows, Values
 from device_plugin.core.placement.index import Index, View
-from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.policy import Policy
 from device_plugin.core.requests import Selector
 
@@ -15,10 +15,10 @@ from device_plugin.core.requests import Selector
 Places = NDArray[np.int16]
 # Beyond this many nodes at once the arrays leave the processor's cache.
 BATCH = 512
-# So many rough values are made exact at first; twice as many each time that is not enough.
-FEW = 8
+# So many rough values are made exact at first, for one is nearly always enough; and so many times more each time again.
+FEW, MORE = 1, 4
 # Up to so many it takes less time to be exact at once than to look twice.
-SOME = 32
+SOME = 12
 
 
 class Scores:
@@ -35,6 +35,8 @@ class Scores:
         self.value: Values = np.zeros(0)
         self.card: Places = np.zeros(0, dtype=np.int16)
         self._exact: Rows = np.zeros(0, dtype=bool)
+        self._amounts = Amounts((), ask.request)
+        self._kinds: Rows = np.zeros(0, dtype=bool)
 
     def refresh(self, most: int | None = None) -> bool:
         """Score the nodes that changed since they were scored, but `most` of them; true once none is left."""
@@ -43,14 +45,15 @@ class Scores:
             self.value = np.full(nodes, -np.inf)
             self.card = np.zeros(nodes, dtype=np.int16)
             self._exact = np.zeros(nodes, dtype=bool)
-        changed = self._behind.nodes()
-        now = changed[:most]
-        rough = self.policy.rough if len(now) > SOME else None
-        for start in range(0, len(now), BATCH):
-            self._score(now[start : start + BATCH], rough or self.policy)
-        self._exact[now] = rough is None
-        self._behind.done(now)
-        return len(now) == len(changed)
+            kinds = self._index.kinds
+            self._amounts = Amounts(kinds, self._ask.request)
+            self._kinds = np.array([self._ask.accepts(kind) for kind in kinds], dtype=bool)
+        changed = self._behind.nodes(most)
+        rough = self.policy.rough if len(changed) > SOME else None
+        for start in range(0, len(changed), BATCH):
+            self._score(changed[start : start + BATCH], rough or self.policy)
+        self._exact[changed] = rough is None
+        return self._behind.done()
 
     def best(self, among: Rows | None) -> int | None:
         """Where the highest value is, the first if there are several, of all nodes or `among` some; None if nowhere."""
@@ -62,22 +65,26 @@ class Scores:
                 return None
             if self._exact[best]:
                 return best
-            rough = np.flatnonzero(~self._exact & (value > -np.inf))
-            if len(rough) > looked:
-                near = np.argpartition(-value[rough], looked)[:looked]
-                # And the foremost itself: where nothing is closer to the truth than the rough value, that settles it.
-                rough = np.append(rough[near], best)
-            self._make_exact(rough)
-            looked *= 2
+            self._make_exact(best, value, looked)
+            looked *= MORE
         return None
 
     def at(self, position: int) -> float:
         """The value of one node."""
         if not self._exact[position]:
-            self._make_exact(np.array([position]))
+            self._make_exact(position, self.value, 1)
         return float(self.value[position])
 
-    def _make_exact(self, positions: Numbers) -> None:
+    def _make_exact(self, best: int, value: Values, most: int) -> None:
+        """The rough value of the best, and of at most so many in all that are better than every exact one."""
+        positions = np.array([best])
+        if most > 1:
+            known = value[self._exact].max(initial=-np.inf)
+            rough = np.flatnonzero(~self._exact & (value > known))
+            if len(rough) > most:
+                rough = rough[np.argpartition(-value[rough], most)[:most]]
+            # The foremost itself too: where nothing is closer to the truth than the rough value, that settles it.
+            positions = np.union1d(rough, positions)
         self._score(positions, self.policy)
         self._exact[positions] = True
 
@@ -93,7 +100,7 @@ class Scores:
         index, ask = self._index, self._ask
         view = View(index, positions)
         if ask.is_slice:
-            need = Need(view, ask.request)
+            need = Need(view, self._amounts)
             fits = self._open(view) & need.fits()
             if not fits.any():
                 self.value[positions] = -np.inf
@@ -118,8 +125,9 @@ class Scores:
     def _open(self, view: View) -> Rows:
         """Cards that the ask may have at all."""
         index, ask = self._index, self._ask
-        kinds = np.fromiter(map(ask.accepts, index.kinds), dtype=bool, count=len(index.kinds))
-        rows: Rows = view.there & view.usable & kinds[view.kind]
+        rows: Rows = view.there & view.usable
+        if not self._kinds.all():
+            rows &= self._kinds[view.kind]
         if ask.uuids != Selector():
             rows &= index.named(ask.uuids)[view.rows]
         return rows

@@ -21,12 +21,10 @@ class Waste:
         """Measure the nodes that changed since, but `most` of them; true once none is left."""
         if self._behind.relaid():
             self._cards = np.zeros(len(self._index.nodes))
-        changed = self._behind.nodes()
-        now = changed[:most]
-        if len(now):
-            self._cards[now] = self._fragments.of(View(self._index, now))
-        self._behind.done(now)
-        return len(now) == len(changed)
+        changed = self._behind.nodes(most)
+        if len(changed):
+            self._cards[changed] = self._fragments.of(View(self._index, changed))
+        return self._behind.done()
 
     def ratio(self) -> float:
         """Of all cards the share that is idle and of no use to the target workload, as of the last `refresh`."""

@@ -14,7 +14,7 @@ from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.fit import fit
 from device_plugin.core.placement.fragments import Fragments
 from device_plugin.core.placement.index import View
-from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.target import Weighted
 from device_plugin.core.requests import PodRequest
 from tests.core.clusters import card
@@ -79,7 +79,9 @@ def foretold(placer: Placer, fragments: Fragments, wanted: Ask, found: Grant) ->
     cards = [index.cards[row].card.uuid for row in view.rows[0] if row >= 0]
     given = [s.card for s in found.slices()]
     if wanted.is_slice:
-        added = fragments.added_by_slice(view, Need(view, wanted.request), wanted)
+        added = fragments.added_by_slice(
+            view, Need(view, Amounts(placer.index.kinds, wanted.request)), wanted
+        )
         return float(added[0, cards.index(given[0])])
     taken = np.array([[row >= 0 and index.cards[row].card.uuid in given for row in view.rows[0]]])
     return float(fragments.added_by_whole(view, taken, wanted)[0])

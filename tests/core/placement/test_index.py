@@ -55,19 +55,19 @@ def test_an_index_that_followed_equals_a_fresh_one(seed: int) -> None:
             assert np.array_equal(index.of_family(family), fresh.of_family(family))
 
 
-def test_a_grant_writes_only_its_own_nodes_rows(mocker: MockerFixture) -> None:
+def test_a_grant_writes_only_the_rows_of_its_own_cards(mocker: MockerFixture) -> None:
     ledger = Ledger()
     for i in range(10):
         ledger.set_node(f"n{i}", inventory(f"n{i}", 4))
     placer = Placer(ledger)
     rng = random.Random(1)
-    written = mocker.patch.object(Index, "_written", autospec=True, side_effect=Index._written)
+    written = mocker.patch.object(Index, "_column", autospec=True, side_effect=Index._column)
     held = 0
     for i in range(30):
         found = placer.place(random_request(rng, f"p{i}"))
         if isinstance(found, Grant):
             ledger.hold(found)
-            held += 1
+            held += len(list(found.slices()))
     assert 0 < written.call_count <= held
 
 
