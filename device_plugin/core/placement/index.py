@@ -187,7 +187,7 @@ class Index(Columns):
         sizes = [len(state.cards) for state in states]
         self._bounds = np.cumsum([0, *sizes])
         there = np.arange(max(sizes, default=0)) < np.array(sizes, dtype=np.int64)[:, None]
-        self.grid = np.full(there.shape, -1, dtype=np.int64)
+        self.grid: Numbers = np.full(there.shape, -1, dtype=np.int64)
         self.grid[there] = np.arange(len(self.cards))
         super().__init__(packed([self._column(c, serving=s.serving) for s in states for c in s.cards]))
         # The same by node, so that all of a node's cards are read at once; kind 0 and room 1 where there is no card.
