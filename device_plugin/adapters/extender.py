@@ -4,9 +4,9 @@ They are of k8s.io/kube-scheduler/extender/v1. Their Go fields carry no JSON nam
 fields are.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TypeVar, overload
 
 import msgspec
 
@@ -40,16 +40,15 @@ class _BindArgs(msgspec.Struct, gc=False):
 
 
 Args = TypeVar("Args")
-_NAMES: Any = tuple[str, ...] | None
 
 
 def read_filter(body: bytes) -> tuple[Pod, Sequence[str]]:
     """The pod, and the names of the nodes to choose from. Raises ValueError."""
     args = _read(body, _FilterArgs)
-    names = _names(bytes(args.node_names))
-    if names is None:
+    names = bytes(args.node_names)
+    if names == b"null":
         raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
-    return decode.pod(args.pod), names
+    return decode.pod(args.pod), Names(names)
 
 
 def read_preempt(body: bytes) -> tuple[Pod, dict[str, list[str]]]:
@@ -67,11 +66,44 @@ def read_bind(body: bytes) -> tuple[str, str, str, str]:
     return args.pod_namespace, args.pod_name, args.pod_uid, args.node
 
 
-@lru_cache(1)
-def _names(text: bytes) -> tuple[str, ...] | None:
-    # Thousands of names, and often in the same order as before: whoever is given the same tuple sees so at once.
-    names: tuple[str, ...] | None = _read(text, _NAMES)
-    return names
+class Names(Sequence[str]):
+    """Names of nodes, read from a JSON list only when more is asked than whether one is among them.
+
+    There are thousands, and mostly that one is. Names of objects have no character that JSON would escape.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        if not text.startswith(b'["'):
+            # No list of names, which should be said at once, or an empty one.
+            self._read = _read(text, tuple[str, ...])
+
+    def __contains__(self, name: object) -> bool:
+        return f'"{name}"'.encode() in self._text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return self._read[index]
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same text, as the same nodes in the same order have it."""
+        return isinstance(other, Names) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    @cached_property
+    def _read(self) -> tuple[str, ...]:
+        return _read(self._text, tuple[str, ...])
 
 
 def _read(body: bytes, kind: type[Args]) -> Args:

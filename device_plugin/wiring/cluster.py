@@ -37,6 +37,7 @@ from device_plugin.cluster.victims import Victims
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cluster_api import ClusterApi
+from device_plugin.wiring.one_cpu import OneCpu
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 
@@ -120,6 +121,7 @@ class Service:
             self._threads.spawn("beginnings", self._begin)
             self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
             self._threads.spawn("refit", self._learn)
+            self._threads.spawn("one-cpu", self._stay_together)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
         return 1 if self._threads.failed else 0
@@ -171,6 +173,15 @@ class Service:
         # No heartbeat: a turn may take minutes, and nothing depends on it.
         while not self._stop.wait(TURN_SECONDS):
             self._refit.step()
+
+    def _stay_together(self) -> None:
+        # The process that makes tables, a child of that thread, is to use the other CPUs. The main thread only waits.
+        one_cpu = OneCpu(self._stop.wait, free=["refit", threading.main_thread().name])
+        try:
+            while not self._stop.is_set():
+                one_cpu.step()
+        finally:
+            one_cpu.leave()
 
     def _ask_agents(self) -> None:
         # No heartbeat: where it hangs, loads become stale, and the ledger tells.

@@ -18,7 +18,26 @@ def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
     pod, nodes = read_filter(json.dumps({"Pod": _POD, "Nodes": None, "NodeNames": ["n1", "n2"]}).encode())
     assert (pod.namespace, pod.name, pod.uid) == ("default", "p", "u1")
     assert pod.containers[0].limits == {"hygon.com/dcu-mem": "4"}
-    assert nodes == ("n1", "n2")
+    assert list(nodes) == ["n1", "n2"]
+    assert (len(nodes), nodes[0], nodes[-1:]) == (2, "n1", ("n2",))
+
+
+def test_a_name_is_offered_only_as_a_whole() -> None:
+    names = ["node-1", "node-10.example.org", "a"]
+    for text in (json.dumps(names), json.dumps(names, separators=(",", ":"))):
+        _, nodes = read_filter(b'{"Pod":%b,"NodeNames":%b}' % (json.dumps(_POD).encode(), text.encode()))
+        assert all(name in nodes for name in names)
+        assert not any(name in nodes for name in ("node-", "ode-1", "node-10", "example.org", "", "b"))
+
+
+def test_the_same_nodes_in_the_same_order_are_equal() -> None:
+    def offered(*names: str) -> object:
+        return read_filter(json.dumps({"Pod": _POD, "NodeNames": names}).encode())[1]
+
+    assert offered("n1", "n2") == offered("n1", "n2")
+    assert offered("n1", "n2") != offered("n2", "n1")
+    assert offered() == offered()
+    assert offered("n1") != ("n1",)
 
 
 def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set() -> None:
@@ -49,6 +68,7 @@ def test_a_bind_call_gives_the_pod_and_its_node() -> None:
         b'{"Pod":null,"NodeNames":[]}', b'{"Pod":{},"NodeNames":["n1"]}', b'{"Pod":[],"NodeNames":["n1"]}',
         json.dumps({"Pod": _POD, "NodeNames": "n1"}).encode(),
         json.dumps({"Pod": _POD, "NodeNames": [1]}).encode(),
+        json.dumps({"Pod": _POD, "NodeNames": {"n1": 1}}).encode(),
         json.dumps({**_BIND, "Node": 7}).encode(), json.dumps({**_BIND, "PodUID": None}).encode(),
     ],
 )  # fmt: skip

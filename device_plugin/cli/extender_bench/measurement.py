@@ -44,7 +44,7 @@ def measure(workload: Workload) -> Figures:
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)
     with running(workload, grants) as (api, service, scheduler):
-        patience = load.LEADER_SECONDS + 2 * workload.seconds + STUB_SECONDS
+        patience = load.LEADER_SECONDS + load.LESSON_SECONDS + 2 * workload.seconds + STUB_SECONDS
         timing = scheduler.hear(patience, lambda: check(service))
         if not isinstance(timing, Timing):
             raise ExtenderBenchError(f"{timing}; the service's log ends with:\n{service.log_tail()}")
@@ -77,10 +77,12 @@ def running(workload: Workload, grants: list[Grant]) -> Iterator[tuple[Child, Se
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vgpu-bench-"))
         api = stack.enter_context(Child("stub API server", api_server.serve, workload, grants))
-        service = _service(api.hear(STUB_SECONDS), Path(folder) / "service.log")
+        log = Path(folder) / "service.log"
+        service = _service(api.hear(STUB_SECONDS), log)
         stack.callback(service.kill)
-        host, port = _started(service).rsplit(":", 1)
-        scheduler = Child("load", load.drive, workload, len(grants), (host, int(port)), service.pid)
+        _start(service)
+        host, port = service.addresses["extender"].rsplit(":", 1)
+        scheduler = Child("load", load.drive, workload, len(grants), (host, int(port)), log, service.pid)
         yield api, service, stack.enter_context(scheduler)
 
 
@@ -101,11 +103,9 @@ def _service(api_port: int, log: Path) -> Service:
     return Service("cluster service", ["cluster", *words], log, {"VGPU_CONFIG": ""})
 
 
-def _started(service: Service) -> str:
-    """Where it listens for kube-scheduler's calls."""
+def _start(service: Service) -> None:
     try:
         service.start()
         service.wait()
     except ServiceError as error:
         raise ExtenderBenchError(str(error)) from None
-    return service.addresses["extender"]
