@@ -18,6 +18,8 @@ from device_plugin.core.roles import ALONE, Standing
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
 MAX_GANG = 1024
+LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)
+ANNOTATIONS = (annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY)
 # Characters of a list of cards, and of any other annotation: Kubernetes would keep 256 Ki of them. A refusal repeats
 # what it refuses for each of thousands of nodes.
 MAX_LIST, MAX_WORD = 4096, 63
@@ -119,6 +121,7 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         asking.append((container.name, request))
     if not asking:
         return None
+    _check_places(pod)
     return PodRequest(
         pod.uid,
         tuple(asking),
@@ -129,6 +132,16 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
         _annotation(pod, annotations.APP_TYPE, MAX_WORD),
         gang=_gang(pod),
     )
+
+
+def _check_places(pod: Pod) -> None:
+    """Nobody would look at an annotation that should be a label, nor at a label that should be an annotation."""
+    for keys, kept, found, meant in (
+        (LABELS, pod.annotations, "annotation", "a label"),
+        (ANNOTATIONS, pod.labels, "label", "an annotation"),
+    ):
+        if kept and (strays := [key for key in keys if key in kept]):
+            raise RequestError(f"{found} {', '.join(strays)}: write {meant} instead")
 
 
 def _annotation(pod: Pod, key: str, most: int) -> str:

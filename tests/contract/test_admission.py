@@ -92,6 +92,24 @@ def test_a_gang_without_a_name(cluster: Cluster, name: str, labels: dict[str, st
     refused(answer, "vgpu-requests", "label vgpu.io/group-size needs vgpu.io/group")
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "words"),
+    [
+        ("annotations", "vgpu.io/group", "annotation vgpu.io/group: write a label instead"),
+        ("annotations", "vgpu.io/group-size", "annotation vgpu.io/group-size: write a label instead"),
+        ("annotations", "vgpu.io/role", "annotation vgpu.io/role: write a label instead"),
+        ("labels", "vgpu.io/app-type", "label vgpu.io/app-type: write an annotation instead"),
+        ("labels", "vgpu.io/card-model", "label vgpu.io/card-model: write an annotation instead"),
+        ("labels", "vgpu.io/card-uuid", "label vgpu.io/card-uuid: write an annotation instead"),
+        ("labels", "vgpu.io/policy", "label vgpu.io/policy: write an annotation instead"),
+    ],
+)
+def test_what_stands_where_nobody_looks(cluster: Cluster, name: str, kind: str, key: str, words: str) -> None:
+    body = asking(name)
+    body["metadata"][kind] = {key: "1"}
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-requests", words)
+
+
 @pytest.mark.parametrize("labels", [{"group": "train"}, {"group": "train", "group_size": ""}])
 def test_a_group_without_a_size_is_no_gang(name: str, accepted: Any, labels: dict[str, str]) -> None:
     accepted(of_group(name, **labels))

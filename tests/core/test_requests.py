@@ -1,5 +1,6 @@
 """Requests: what limits ask for, and what to write instead of what is malformed."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,7 +11,9 @@ from device_plugin.core import units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import (
+    ANNOTATIONS,
     DEFAULT_PREFIXES,
+    LABELS,
     MAX_COUNT,
     Request,
     Selector,
@@ -99,6 +102,19 @@ def test_annotations_are_as_long_as_anybody_needs(key: str, most: int) -> None:
         RequestError, match=f"annotation {key} has {most + 1} characters: write at most {most}$"
     ):
         pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * (most + 1)}), DEFAULT_PREFIXES)
+
+
+@pytest.mark.parametrize("key", LABELS)
+def test_an_annotation_that_should_be_a_label_is_not_passed_over(key: str) -> None:
+    with pytest.raises(RequestError, match=f"^annotation {key}: write a label instead$"):
+        pod_request(pod({f"{DCU}-mem": "4"}, **{key: "1"}), DEFAULT_PREFIXES)
+
+
+@pytest.mark.parametrize("key", ANNOTATIONS)
+def test_a_label_that_should_be_an_annotation_is_not_passed_over(key: str) -> None:
+    labelled = replace(pod({f"{DCU}-mem": "4"}), labels={key: "1"})
+    with pytest.raises(RequestError, match=f"^label {key}: write an annotation instead$"):
+        pod_request(labelled, DEFAULT_PREFIXES)
 
 
 @pytest.mark.parametrize(
