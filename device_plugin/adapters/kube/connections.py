@@ -175,7 +175,8 @@ class Connections:
         if not secure:
             return Connection(plain)
         try:
-            return Connection(self._context().wrap_socket(plain, server_hostname=host))
+            name = self._endpoint.name or host
+            return Connection(self._context().wrap_socket(plain, server_hostname=name))
         except BaseException:
             plain.close()
             raise
@@ -183,6 +184,8 @@ class Connections:
     def _context(self) -> ssl.SSLContext:
         """Made anew for each connection, because the files are replaced now and then."""
         context = ssl.create_default_context(cafile=self._endpoint.ca)
+        if not self._endpoint.verified:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if self._endpoint.cert:
             context.load_cert_chain(self._endpoint.cert, self._endpoint.key)
         return context

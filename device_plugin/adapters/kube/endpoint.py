@@ -3,6 +3,7 @@
 In this order: a kubeconfig, a server given by its URL, the service account of the pod we run in.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from device_plugin.core.errors import VgpuError
+
+log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -20,13 +23,18 @@ class EndpointError(VgpuError):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An API server. `authorization` gives the header for each request; `ca`, `cert` and `key` are files."""
+    """An API server. `authorization` gives the header for each request; `ca`, `cert` and `key` are files.
+
+    Its certificate must be for `name`, or else for the host of `url`; whoever answers is believed unless `verified`.
+    """
 
     url: str
     authorization: Callable[[], str | None]
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
+    name: str | None = None
+    verified: bool = True
 
 
 def from_settings(
@@ -68,12 +76,18 @@ def from_kubeconfig(path: str) -> Endpoint:
         raise EndpointError(f"kubeconfig {path}: no kubeconfig ({error})") from error
     except (config.ConfigException, OSError) as error:
         raise EndpointError(f"kubeconfig {path}: {error}") from error
+    if not loaded.verify_ssl:
+        log.warning(
+            "kubeconfig %s: insecure-skip-tls-verify: whoever answers at %s is believed", path, loaded.host
+        )
     return Endpoint(
         loaded.host.rstrip("/"),
         lambda: loaded.get_api_key_with_prefix("BearerToken", alias="authorization"),
         loaded.ssl_ca_cert,
         loaded.cert_file,
         loaded.key_file,
+        loaded.tls_server_name,
+        loaded.verify_ssl,
     )
 
 
