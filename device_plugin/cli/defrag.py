@@ -82,6 +82,7 @@ def planned(state: State, most: int) -> Sequence[Plan]:
             waiting.append(Ranked(request, pod.priority))
         elif movable(pod):
             holders[pod.uid] = Ranked(request, pod.priority)
+    state.learning.count(time.monotonic())
     state.placer.teach(state.learning.target.frequent())
     return defragment(state.planner, waiting, holders, most)
 

@@ -65,9 +65,9 @@ class State:
             self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
             reservation_seconds, self.request_of, offers,
         )  # fmt: skip
-        self.learning = Learning(self.request_of)
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._roster = Roster()
+        self.learning = Learning(self.request_of, self._roster.get)
         self._suspects: set[str] = set()
 
     def why_not_synced(self) -> str:
@@ -108,7 +108,7 @@ class State:
                 self._lodge(pod)
                 return
             if before is None:
-                self.learning.arrived(pod)
+                self.learning.arrived(pod, self._clock() if self.pods_listed else float("-inf"))
             now = self._roster.see(pod, self._clock(), watched=watched)
             self.groups.see(now)
             gang = self.gangs.see(now, self._clock())

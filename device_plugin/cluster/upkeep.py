@@ -1,4 +1,4 @@
-"""What must be done though nobody asks: end late reservations, find out what is unknown, settle conflicts, preempt."""
+"""What must be done though nobody asks: expire, learn who stayed, find out what is unknown, settle, preempt."""
 
 import logging
 from collections.abc import Callable
@@ -37,10 +37,15 @@ class Upkeep:
     def step(self) -> None:
         """One turn."""
         self._state.expire()
+        self._learn()
         self._binder.settle()
         self._confirm()
         self._arbiter.sweep()
         self._preemption.step()
+
+    def _learn(self) -> None:
+        with self._state.lock:
+            self._state.learning.count(self._clock())
 
     def _confirm(self) -> None:
         for known in self._state.unconfirmed(self._clock() - CONFIRM_SECONDS):

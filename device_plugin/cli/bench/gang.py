@@ -82,6 +82,7 @@ def filled(workload: Workload) -> State:
         state.see_pod(
             _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
         )
+    state.learning.count(time.monotonic())
     state.placer.teach(state.learning.target.frequent())
     return state
 

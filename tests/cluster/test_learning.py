@@ -1,0 +1,95 @@
+"""What pods ask for is learnt from those that stay: not from what one tenant creates and deletes in a loop."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster.learning import STAY_SECONDS
+from device_plugin.cluster.state import State
+from device_plugin.core.pods import Pod
+from tests.cluster.world import Clock, Replica, World, pod
+from tests.core.clusters import FAMILY
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(clock: Clock) -> State:
+    """Of a service that has listed an empty cluster."""
+    return synced(clock, [])
+
+
+def synced(clock: Clock, pods: list[Pod]) -> State:
+    made = State([FAMILY], 60.0, clock)
+    made.sync_nodes([])
+    made.sync_pods(pods)
+    made.learning.count(clock())
+    return made
+
+
+def learnt(state: State) -> dict[int | None, int]:
+    """How many pods count for each amount of memory."""
+    return {found.ask.request.mem: round(found.count) for found in state.learning.target.frequent(1.0)}
+
+
+@pytest.mark.parametrize("node", ["", "n1"])
+def test_pods_that_come_and_go_teach_nothing(state: State, clock: Clock, node: str) -> None:
+    state.see_pod(pod("stays", 4), watched=True)
+    for number in range(1000):
+        passing = pod(f"p{number}", 1)
+        state.see_pod(passing, watched=True)
+        if node:
+            state.see_pod(replace(passing, node=node), watched=True)
+        clock.now += STAY_SECONDS / 10
+        state.learning.count(clock())
+        state.forget_pod(passing.uid)
+    assert learnt(state) == {4: 1}
+
+
+@pytest.mark.parametrize("change", [{"deleting": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
+def test_a_pod_that_is_on_its_way_out_is_not_there_any_more(
+    state: State, clock: Clock, change: dict[str, object]
+) -> None:
+    first = pod("p", 4)
+    state.see_pod(first, watched=True)
+    state.see_pod(replace(first, **change), watched=True)
+    clock.now += STAY_SECONDS
+    state.learning.count(clock())
+    assert learnt(state) == {}
+
+
+def test_a_pod_counts_once_though_it_waited_before_it_was_bound(state: State, clock: Clock) -> None:
+    waiting = pod("p", 4)
+    state.see_pod(waiting, watched=True)
+    clock.now += STAY_SECONDS - 1
+    state.learning.count(clock())
+    assert learnt(state) == {}
+    clock.now += 1
+    state.learning.count(clock())
+    assert learnt(state) == {4: 1}, "what does not fit is asked for as well"
+    state.see_pod(replace(waiting, node="n1"), watched=True)
+    clock.now += STAY_SECONDS
+    state.learning.count(clock())
+    assert learnt(state) == {4: 1}
+
+
+def test_after_a_restart_those_that_are_there_count_at_once(state: State, clock: Clock) -> None:
+    there = [replace(pod(f"p{number}", 1 + number % 2), node="n1" * (number % 3)) for number in range(6)]
+    for one in there:
+        state.see_pod(one, watched=True)
+    clock.now += STAY_SECONDS
+    state.learning.count(clock())
+    ended = replace(pod("ended", 8), phase="Succeeded")
+    again = synced(clock, [*reversed(there), ended])
+    assert learnt(again) == learnt(state) == {1: 3, 2: 3}
+
+
+def test_upkeep_counts_them(world: World, one: Replica) -> None:
+    world.clock.now += STAY_SECONDS
+    one.state.see_pod(pod("p", 4), watched=True)
+    world.clock.now += STAY_SECONDS
+    one.upkeep.step()
+    assert learnt(one.state) == {4: 1}
