@@ -66,13 +66,11 @@ class Explainer:
     def waiting(self) -> list[Waiting]:
         """Unbound pods of our scheduler without a reservation, by namespace and name."""
         answers: dict[tuple[object, ...], Grant | Refusal | None] = {}
-        with self._state.lock:
-            uids = [pod.uid for pod in sorted(self._unplaced(), key=lambda pod: (pod.namespace, pod.name))]
         found = []
-        for uid in uids:
+        for unbound in sorted(self._unbound(), key=lambda pod: (pod.namespace, pod.name)):
             answered = len(answers)
             with self._state.lock:
-                pod = self._state.pod(uid)
+                pod = self._state.pod(unbound.uid)
                 if pod is not None and self._is_unplaced(pod):
                     found.append(self._waiting(pod, answers))
             if len(answers) > answered:
@@ -81,17 +79,23 @@ class Explainer:
 
     def _moves(self, wanted: str) -> list[str]:
         """What would make room for one pod: it takes too long to be said of all."""
+        named = [pod for pod in self._unbound() if f"{pod.namespace}/{pod.name}" == wanted]
         with self._state.lock:
-            waiting = [pod for pod in self._unplaced() if self._name(pod.uid) == wanted]
+            waiting = [pod for pod in named if self._is_unplaced(pod)]
         return [text for pod in waiting if (text := opening(self._state, pod))]
 
-    def _unplaced(self) -> Iterator[Pod]:
-        return (pod for pod in self._state.pods() if self._is_unplaced(pod))
+    def _unbound(self) -> Iterator[Pod]:
+        """Pods of ours that are still to be bound. Of many pods they are few, and looking takes no lock."""
+        return (pod for pod in self._state.pods() if self._is_unbound(pod))
+
+    def _is_unbound(self, pod: Pod) -> bool:
+        return pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
 
     def _is_unplaced(self, pod: Pod) -> bool:
-        ours = pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+        """The lock is held."""
         reservation = self._state.reservations.get(pod.uid)
-        return ours and (reservation is None or reservation.stage is Stage.NOMINATED)
+        placed = reservation is not None and reservation.stage is not Stage.NOMINATED
+        return self._is_unbound(pod) and not placed
 
     def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal | None]) -> Waiting:
         try:

@@ -24,8 +24,9 @@ class Roster:
         return known.pod if known else None
 
     def all(self) -> list[Pod]:
-        """All of them, ended ones that still exist included."""
-        return [known.pod for known in self._known.values()]
+        """All of them, ended ones that still exist included; without the lock, because it takes long for many."""
+        # A list of values is made in one step of the interpreter, whatever other threads do.
+        return [known.pod for known in list(self._known.values())]
 
     def is_gone(self, uid: str) -> bool:
         """True if the pod existed and was seen to be gone."""

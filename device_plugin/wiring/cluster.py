@@ -9,14 +9,15 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from device_plugin.adapters import agents, extender, http
+from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import Change, ListWatch
-from device_plugin.adapters.metrics import ClusterMetrics, Gauges, exposition
+from device_plugin.adapters.metrics import ClusterMetrics
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
@@ -71,17 +72,16 @@ class Service:
             settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
         )
         leader = Leader(settings.pod_name, clock)
-        explainer = Explainer(state, leader, settings.scheduler_name, lambda: stop.wait(PAUSE_SECONDS))
-        Gauges(Measures(state, leader, explainer), registry)
+        explainer = Explainer(state, leader, settings.scheduler_name, self._pause)
+        measures = Measures(state, leader, explainer, self._pause)
+        scrapes = Exposition(measures, partial(generate_latest, registry))
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
         victims = Victims(state, leader, clock)
         self._upkeep = Upkeep(
             api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, victims), clock
         )
-        self._refit = Refit(
-            state, partial(fitting.tables, ending=stop.is_set), clock, lambda: stop.wait(PAUSE_SECONDS)
-        )
+        self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._survey = Survey(state, leader, agents.read_loads, pace, clock)
         self._health = Health(state, leader, clock)
@@ -90,7 +90,7 @@ class Service:
         self._extender = Extender(
             Filter(state, leader, counts, clock), binder, advice, explainer, calls
         ).app()
-        self._operations = probes(self._health.why_dead, self._health.why_not_ready, exposition(registry))
+        self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
         self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
         self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
         self._agents: ListWatch[Agent] = ListWatch(
@@ -157,6 +157,10 @@ class Service:
             self._survey.forget(agent.pod)
         else:
             self._survey.see(agent)
+
+    def _pause(self) -> bool:
+        """Let others have the lock; true if the service ends."""
+        return self._stop.wait(PAUSE_SECONDS)
 
     def _turn(self, name: str, step: Callable[[], None]) -> None:
         while not self._stop.is_set():

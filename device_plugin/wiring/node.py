@@ -6,18 +6,16 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
 from device_plugin.adapters import http
 from device_plugin.adapters.cards.kfd import KfdCards
 from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import Change, ListWatch
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
-from device_plugin.adapters.metrics import Gauges, exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, ProcessGroups
 from device_plugin.core.pods import Pod
@@ -119,10 +117,8 @@ class Service:
             self._preflight.look_for_others(node, ours, [self._server(r.name).path for r in ours])
 
     def _listen(self, stack: ExitStack) -> None:
-        registry = CollectorRegistry()
-        Gauges(self._meter, registry)
         app = probes(
-            self._agent.why_dead, lambda: why_not_ready(self._agent, self._preflight), exposition(registry)
+            self._agent.why_dead, lambda: why_not_ready(self._agent, self._preflight), Exposition(self._meter)
         )
         try:
             host, port = http.address(self._settings.http_listen)

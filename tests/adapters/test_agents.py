@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from device_plugin.adapters import agents, http
 from device_plugin.adapters.agents import read_loads
-from device_plugin.adapters.metrics import Gauges, exposition
+from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.core.loads import Load
 from device_plugin.node.meter import CARD, SLICE, Reading
@@ -35,9 +34,7 @@ def readings() -> list[Reading]:
 
 
 def test_what_a_real_agent_exports_is_read() -> None:
-    registry = CollectorRegistry()
-    Gauges(readings, registry)
-    app = probes(lambda: "", lambda: "", exposition(registry))
+    app = probes(lambda: "", lambda: "", Exposition(readings))
     with http.serve(app, "127.0.0.1", 0, silence=http.STRANGERS_SECONDS) as server:
         found = read_loads(f"127.0.0.1:{server.port}")
     assert found == {"GPU-a": Load(0.25, 0.25), "GPU-b": Load(1.0)}, "c does not say, d has no memory"

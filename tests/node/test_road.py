@@ -37,7 +37,7 @@ def test_a_pod_gets_its_slice_and_leaves_nothing(make: Make) -> None:
     assert any(uid in str(path) for path in node.left())
     node.delete("one")
     until(lambda: not node.left(), "files gone", 10)
-    assert 'pod="one"' not in node.probe("/metrics")[1]
+    until(lambda: 'pod="one"' not in node.probe("/metrics")[1], "samples gone", 10)
 
 
 def test_twenty_pods_in_flight_each_get_their_own_grant(make: Make) -> None:

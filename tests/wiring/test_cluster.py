@@ -12,13 +12,13 @@ from wsgiref.types import WSGIApplication
 
 import pytest
 import urllib3
-from prometheus_client import CollectorRegistry, Gauge
 
 from device_plugin.adapters import http
+from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.client import MERGE, KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.adapters.metrics import exposition
 from device_plugin.adapters.probes import probes
+from device_plugin.cluster.measures import Gauge
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.cluster import AGENT_USER
 from device_plugin.wiring import cluster
@@ -144,10 +144,12 @@ def _client(api: EmbeddedApiServer, user: str) -> KubeClient:
 
 def _measuring(card: str) -> WSGIApplication:
     """What an agent serves."""
-    registry = CollectorRegistry()
-    Gauge("vgpu_card_memory_bytes", "", ["card"], registry=registry).labels(card).set(4)
-    Gauge("vgpu_card_memory_used_bytes", "", ["card"], registry=registry).labels(card).set(1)
-    return probes(str, str, exposition(registry))
+    amounts = (("vgpu_card_memory_bytes", 4.0), ("vgpu_card_memory_used_bytes", 1.0))
+    return probes(
+        str,
+        str,
+        Exposition(lambda: [Gauge(name, "", ("card",), [((card,), value)]) for name, value in amounts]),
+    )
 
 
 def _agent_pod(admin: KubeClient, port: int) -> None:

@@ -1,0 +1,141 @@
+"""What Prometheus reads: gauges in its text format, made once for all who ask within a second."""
+
+import threading
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from device_plugin.adapters.exposition import KEPT_SECONDS, KEPT_TIMES, PIECE, Exposition
+
+
+@dataclass(frozen=True)
+class _Gauge:
+    name: str
+    samples: Iterable[tuple[Sequence[str], float]]
+    help: str = "What it says."
+    labels: Sequence[str] = ("node",)
+
+
+class _Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def scrape(app: Exposition, encoding: str = "") -> bytes:
+    headers: dict[str, str] = {}
+
+    def start(status: str, found: list[tuple[str, str]], _: Any = None) -> Any:
+        assert status == "200 OK"
+        headers.update(found)
+
+    text = b"".join(app({"HTTP_ACCEPT_ENCODING": encoding}, start))
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return zlib.decompress(text, 31) if headers.get("Content-Encoding") == "gzip" else text
+
+
+def lines(app: Exposition) -> list[str]:
+    return scrape(app).decode().splitlines()
+
+
+def test_gauges_are_read_at_the_moment_of_the_question_and_vanish_with_their_source() -> None:
+    clock, now = _Clock(), [_Gauge("vgpu_x", [(("n1",), 3.0)])]
+    app = Exposition(lambda: now, clock=clock)
+    assert lines(app) == ["# HELP vgpu_x What it says.", "# TYPE vgpu_x gauge", 'vgpu_x{node="n1"} 3.0']
+    now[0] = _Gauge("vgpu_x", [(("n2",), 4.0)])
+    clock.now += KEPT_SECONDS
+    assert lines(app)[2:] == ['vgpu_x{node="n2"} 4.0']
+    now[0] = _Gauge("vgpu_x", [])
+    clock.now += KEPT_SECONDS
+    assert lines(app) == [], "a gauge without samples must be absent, not zero"
+
+
+def test_whoever_asks_again_and_again_gets_the_same_text() -> None:
+    clock, reads = _Clock(), 0
+
+    def slow() -> list[_Gauge]:
+        nonlocal reads
+        reads += 1
+        clock.now += 5.0
+        return [_Gauge("vgpu_x", [(("n1",), float(reads))])]
+
+    app = Exposition(slow, clock=clock)
+    first = scrape(app)
+    clock.now += KEPT_TIMES * 5.0 - 0.1
+    assert [scrape(app), scrape(app, "gzip, deflate")] == [first, first]
+    assert reads == 1
+    clock.now += 0.2
+    assert scrape(app) != first
+    assert reads == 2
+
+
+def test_while_a_text_is_made_nobody_else_makes_one() -> None:
+    clock, begun, go_on, reads = _Clock(), threading.Event(), threading.Event(), 0
+
+    def read() -> list[_Gauge]:
+        nonlocal reads
+        reads += 1
+        if reads > 1:
+            begun.set()
+            assert go_on.wait(10)
+        return [_Gauge("vgpu_x", [(("n1",), float(reads))])]
+
+    app = Exposition(read, clock=clock)
+    first = scrape(app)
+    clock.now += KEPT_SECONDS
+    other = threading.Thread(target=scrape, args=(app,))
+    other.start()
+    assert begun.wait(10)
+    assert scrape(app) == first
+    go_on.set()
+    other.join(10)
+    assert (scrape(app) != first, reads) == (True, 2)
+
+
+def test_a_text_that_could_not_be_made_is_made_next_time() -> None:
+    answers = iter([RuntimeError("broken"), [_Gauge("vgpu_x", [(("n1",), 1.0)])]])
+
+    def read() -> list[_Gauge]:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    app = Exposition(read)
+    try:
+        scrape(app)
+    except RuntimeError:
+        assert lines(app)[2:] == ['vgpu_x{node="n1"} 1.0']
+    else:
+        raise AssertionError("nothing was said of it")
+
+
+def test_nothing_is_read_before_it_is_asked_for() -> None:
+    def read() -> list[_Gauge]:
+        raise AssertionError("read too early")
+
+    Exposition(read)
+
+
+def test_prometheus_reads_it_whatever_the_labels_hold() -> None:
+    """Many samples, in more than one piece, no label at all, and label values that would forge samples."""
+    evil = 'a"} 1\nvgpu_forged 1\\'
+    many = [((evil, str(number)), number * 17162043392.0) for number in range(PIECE + 1)]
+    app = Exposition(
+        lambda: [
+            _Gauge("vgpu_many", many, labels=("node", "card")),
+            _Gauge("vgpu_one", [((), 1.0)], labels=()),
+        ],
+        lambda: b"# TYPE vgpu_counted gauge\nvgpu_counted 2.0\n",
+    )
+    found = {family.name: family for family in text_string_to_metric_families(scrape(app).decode())}
+    assert set(found) == {"vgpu_many", "vgpu_one", "vgpu_counted"}
+    assert [
+        ((sample.labels["node"], sample.labels["card"]), sample.value)
+        for sample in found["vgpu_many"].samples
+    ] == many
+    assert [(sample.labels, sample.value) for sample in found["vgpu_one"].samples] == [({}, 1.0)]
