@@ -33,10 +33,13 @@ def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
         client.close()
 
 
-def evicted(client: KubeClient, pod: Pod) -> str:
-    """Ask a pod to go; why it stays, or an empty text if it goes or is gone. Raises KubeError for other refusals."""
+def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
+    """Ask a pod to go, or if `dry` whether it would; why it stays, or an empty text if it goes or is gone.
+
+    Raises KubeError for other refusals.
+    """
     try:
-        client.evict_pod(pod.namespace, pod.name, pod.uid)
+        client.evict_pod(pod.namespace, pod.name, pod.uid, dry=dry)
     except (NotFoundError, ConflictError):
         return ""
     except KubeError as error:

@@ -12,6 +12,7 @@ whose owner would make them again somewhere else are moved, none twice, and none
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller
@@ -20,7 +21,6 @@ from device_plugin.cluster.openings import movable
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
-from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.core.room import Plan, Ranked, defragment
 
@@ -119,16 +119,15 @@ def _name(state: State, grant: Grant) -> str:
 
 def _done(client: KubeClient, state: State, step: Plan) -> bool:
     """Evict the pods of one step, and wait until they have ended; false if one stays."""
-    going: list[Pod] = []
-    for move in step.moves:
-        pod = state.pod(move.source.pod)
-        if pod is None:
-            continue
-        if why := evicted(client, pod):
+    going = [pod for move in step.moves if (pod := state.pod(move.source.pod)) is not None]
+    # A step is of use only as a whole: whether all of them may go is asked before the first one does.
+    asked = going if len(going) > 1 else ()
+    for pod, dry in (*product(asked, (True,)), *product(going, (False,))):
+        if why := evicted(client, pod, dry=dry):
             print(f"{named(pod)} stays: {why}", flush=True)
             return False
-        print(f"evicted {named(pod)}", flush=True)
-        going.append(pod)
+        if not dry:
+            print(f"evicted {named(pod)}", flush=True)
     deadline = time.monotonic() + END_SECONDS
     while left := [pod for pod in going if still_there(client, pod)]:
         if time.monotonic() >= deadline:

@@ -63,8 +63,11 @@ class Api(Protocol):
     def delete(self, pod: Pod) -> None:
         """Delete the pod of this uid."""
 
-    def evict(self, pod: Pod) -> None:
-        """Evict the pod of this uid. Raises RefusedError where a PodDisruptionBudget forbids it now."""
+    def evict(self, pod: Pod, *, dry: bool = False) -> None:
+        """Evict the pod of this uid, or if `dry` only ask whether it may go.
+
+        Raises RefusedError where a PodDisruptionBudget forbids it now.
+        """
 
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""

@@ -9,6 +9,7 @@ gone, and are nominated for the waiting pod meanwhile, so that nobody else gets 
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, GoneError
@@ -57,9 +58,12 @@ class Preemption:
     def _evict(self, wish: Wish, victims: Sequence[Pod], plan: Plan) -> None:
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(wish.pod)
-        for victim in victims:
+        # Nobody goes in vain because a budget keeps the next. Each is asked about alone: of two that one budget covers
+        # it may let the first go and keep the second, and it may change meanwhile. Whoever was kept once comes first.
+        asked = victims if len(victims) > 1 else ()
+        for victim, dry in (*product(asked, (True,)), *product(victims, (False,))):
             try:
-                self._api.evict(victim)
+                self._api.evict(victim, dry=dry)
             except GoneError:
                 self._state.forget_pod(victim.uid)
                 continue
@@ -68,13 +72,11 @@ class Preemption:
                 self._victims.protect(victim.uid)
                 self._state.resume(wish)
                 return
-            self._victims.tell((victim.uid,))
-            log.info("evicted %s for %s: %s", _name(victim), waiting, where)
-            self._say(
-                victim,
-                "Preempted",
-                f"evicted: {waiting} of priority {wish.pod.priority} needs its slice of {where}",
-            )
+            if not dry:
+                self._victims.tell((victim.uid,))
+                log.info("evicted %s for %s: %s", _name(victim), waiting, where)
+                why = f"evicted: {waiting} of priority {wish.pod.priority} needs its slice of {where}"
+                self._say(victim, "Preempted", why)
         if victims:
             names = ", ".join(map(_name, victims))
             self._say(wish.pod, "Preempting", f"{where} is held for it until {names} of lower priority ended")

@@ -51,10 +51,10 @@ class ClusterApi:
         with _other_pod_is_gone(), _translated():
             self._client.delete_pod(pod.namespace, pod.name, pod.uid)
 
-    def evict(self, pod: Pod) -> None:
+    def evict(self, pod: Pod, *, dry: bool = False) -> None:
         """Evict the pod of this uid. Raises RefusedError where a PodDisruptionBudget forbids it now."""
         with _other_pod_is_gone(), _translated():
-            self._client.evict_pod(pod.namespace, pod.name, pod.uid)
+            self._client.evict_pod(pod.namespace, pod.name, pod.uid, dry=dry)
 
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""

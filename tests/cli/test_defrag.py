@@ -1,7 +1,10 @@
 """`vgpu defrag` plans on what the API server shows, and evicts only what it said."""
 
 import pytest
+from pytest_mock import MockerFixture
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.errors import refused
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
 
@@ -44,6 +47,29 @@ def test_apply_evicts_the_pods_of_the_plan(scattered: Fleet, capsys: pytest.Capt
     assert defrag(scattered, "--apply") == 0
     assert set(scattered.pods()) == {"right", "large"}
     assert capsys.readouterr().out.splitlines()[-1] == "evicted default/left"
+
+
+@pytest.mark.parametrize("protected", ["one", "two"])
+def test_no_pod_goes_unless_all_of_its_step_may(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture, protected: str
+) -> None:
+    for name in ("n1", "n2"):
+        fleet.node(name)
+    for name in ("one", "two"):
+        fleet.pod(name, 4, "n1-0")
+    fleet.pod("stays", 6, "n2-0", owner="")
+    fleet.pod("large", 16)
+    evict = KubeClient.evict_pod
+
+    def budgeted(client: KubeClient, namespace: str, name: str, uid: str, *, dry: bool = False) -> None:
+        if name == protected:
+            raise refused(429, "TooManyRequests", "it would violate the pod's disruption budget")
+        evict(client, namespace, name, uid, dry=dry)
+
+    mocker.patch.object(KubeClient, "evict_pod", budgeted)
+    assert defrag(fleet, "--apply") == 1
+    assert f"default/{protected} stays: it would violate" in capsys.readouterr().out
+    assert set(fleet.pods()) == {"one", "two", "stays", "large"}
 
 
 @pytest.mark.parametrize("owner", ["", "DaemonSet"])

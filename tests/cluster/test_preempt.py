@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from device_plugin.cluster.preempt import WISHES
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Room
@@ -90,12 +92,29 @@ def test_a_protected_victim_stays_and_the_next_one_goes(world: World) -> None:
     assert evicted(world) == ["low"]
 
 
+@pytest.mark.parametrize("protected", ["one", "two"])
+def test_beside_one_that_is_protected_nobody_goes_in_vain(world: World, protected: str) -> None:
+    """Whichever is asked first: all of them are asked whether they may go before the first one does."""
+    hold(world, "whole", 16, priority=50)
+    for name in ("one", "two"):
+        hold(world, name, 8, priority=-1)
+    world.api.protected.add(protected)
+    refused(world, "vip", 16)
+    world.one.upkeep.step()
+    assert evicted(world) == []
+    world.api.protected.clear()
+    world.one.wait(31)
+    assert world.one.ask(world.api.by_name["default", "vip"]) == ""
+    world.one.upkeep.step()
+    assert sorted(evicted(world)) == ["one", "two"]
+
+
 def test_beside_one_that_was_protected_before_nobody_goes_in_vain_again(world: World) -> None:
-    """Whoever protects his own pods with a budget of zero must not get others' evicted, again and again."""
+    """Whoever protects his own pods when it comes to it must not get others' evicted, again and again."""
     hold(world, "whole", 16, priority=50)
     for name in ("victim-0", "zero"):
         hold(world, name, 8, priority=-1)
-    world.api.protected.add("zero")
+    world.api.kept.add("zero")
     vip = refused(world, "vip", 16)
     world.one.upkeep.step()
     for round_ in range(1, 4):

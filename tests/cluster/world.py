@@ -55,7 +55,9 @@ class FakeApi:
         self.held: Lease | None = None
         self.written: list[tuple[str, str]] = []
         self.warnings: list[tuple[str, str]] = []
+        # Names of pods that may not go, and of those that may not once they are to go in earnest.
         self.protected: set[str] = set()
+        self.kept: set[str] = set()
         self.away = False
         self.reads = 0
         self.on_bind: Callable[[Pod, str, Mapping[str, str]], None] | None = None
@@ -107,10 +109,12 @@ class FakeApi:
             raise GoneError("gone")
         self.remove(found)
 
-    def evict(self, pod: Pod) -> None:
+    def evict(self, pod: Pod, *, dry: bool = False) -> None:
         """The pod is on its way out, and still there."""
-        if pod.name in self.protected:
+        if pod.name in self.protected or (pod.name in self.kept and not dry):
             raise RefusedError("Cannot evict pod as it would violate the pod's disruption budget.")
+        if dry:
+            return
         self.written.append(("evict", pod.name))
         found = self.by_name.get((pod.namespace, pod.name))
         if found is None or found.uid != pod.uid:

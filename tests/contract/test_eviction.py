@@ -36,6 +36,16 @@ def test_another_incarnation_is_not_evicted(cluster: Cluster, name: str, pending
     assert "deletionTimestamp" not in cluster.get(pending).body["metadata"]
 
 
+def test_whether_a_pod_may_go_is_asked_without_sending_it_away(
+    cluster: Cluster, name: str, pending: str
+) -> None:
+    asked = f"{pending}/eviction?dryRun=All"
+    assert cluster.post(asked, eviction(name), "allocator").code == 201
+    assert "deletionTimestamp" not in cluster.get(pending).body["metadata"]
+    another = eviction(name, preconditions={"uid": "00000000-0000-0000-0000-000000000000"})
+    assert cluster.post(asked, another).refusal == (409, "Conflict")
+
+
 def test_the_name_in_the_path_must_be_the_name_in_the_body(cluster: Cluster, pending: str) -> None:
     assert cluster.post(f"{pending}/eviction", eviction("another")).refusal == (400, "BadRequest")
 

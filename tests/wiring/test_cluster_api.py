@@ -27,4 +27,4 @@ def test_an_eviction_that_fails(mocker: MockerFixture, error: Exception, meant: 
     with pytest.raises(ApiError) as caught:
         ClusterApi(client).evict(Pod("default", "p", "u"))
     assert caught.type is meant
-    client.evict_pod.assert_called_once_with("default", "p", "u")
+    client.evict_pod.assert_called_once_with("default", "p", "u", dry=False)

@@ -96,8 +96,8 @@ class KubeClient:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
 
-    def evict_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Evict the pod of this uid, as far as PodDisruptionBudgets allow.
+    def evict_pod(self, namespace: str, name: str, uid: str, *, dry: bool = False) -> None:
+        """Evict the pod of this uid, as far as PodDisruptionBudgets allow; `dry` only asks whether it may go.
 
         Raises NotFoundError, ConflictError for another pod of that name, or a KubeError of status 429 if none may go.
         """
@@ -107,7 +107,8 @@ class KubeClient:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+        query = {"dryRun": "All"} if dry else None
+        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body, query=query)
 
     def post_event(self, event: EventSpec) -> None:
         """Post an event. Those about nodes live in the namespace `default`, as the kubelet's do."""

@@ -133,7 +133,8 @@ class Handler(BaseHTTPRequestHandler):
             self.api.registry.bind(self._user, target, value)
             self._send(201, _success({}, 201))
         elif target.subresource == "eviction":
-            self.api.registry.evict(target, value, _deletion(value.get("deleteOptions") or {}))
+            options, dry = _deletion(value.get("deleteOptions") or {}), self._query.get("dryRun") == "All"
+            self.api.registry.evict(target, value, options, dry=dry)
             self._send(201, _success({}, 201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()

@@ -151,11 +151,15 @@ class Registry:
             if self.store.replace(old, pods.bound(old.copy(), binding)) is not None:
                 return
 
-    def evict(self, target: Target, eviction: Object, options: Deletion) -> None:
-        """Delete a pod as somebody asks who respects disruption budgets; there are none here."""
+    def evict(self, target: Target, eviction: Object, options: Deletion, *, dry: bool) -> None:
+        """Delete a pod as somebody asks who respects disruption budgets; there are none here. Not if it is `dry`."""
         if _metadata(EVICTIONS, eviction).get("name", target.name) != target.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
-        self.delete(replace(target, subresource=""), options)
+        pod = replace(target, subresource="")
+        if dry:
+            _check_preconditions(pod, options, self.get(pod).value["metadata"])
+        else:
+            self.delete(pod, options)
 
     def delete(self, target: Target, options: Deletion) -> Stored:
         """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""
