@@ -150,7 +150,8 @@ def test_a_node_carries_its_inventory() -> None:
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
-        (("--nodes", "0"), "--nodes of at least 1"),
+        (("--nodes", "0"), "--nodes from 1 to 20000"),
+        (("--nodes", "1000000000"), "--nodes from 1 to 20000"),
         (("--cards", "65"), "--cards from 1 to 64"),
         (("--fill", "1"), "--fill from 0 to 0.9"),
         (("--fill", "nan"), "--fill from 0 to 0.9"),

@@ -13,7 +13,6 @@ capacity is asked for, and the steady state is measured.
 
 import argparse
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from device_plugin.core.placement import POLICIES
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
 SEEDS = "42-44"
-OFFERED = 95.0
+OFFERED, MOST_OFFERED = 95.0, 1000.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     if args.offered is not None and args.lifetimes is None:
         raise BenchError("--offered paces pods that leave again: write --lifetimes too")
     offered = OFFERED if args.offered is None else args.offered
-    if not 0 < offered < math.inf:
-        raise BenchError("write --offered above 0: percent of the capacity")
+    if not 0 < offered <= MOST_OFFERED:
+        raise BenchError(f"write --offered above 0 and up to {MOST_OFFERED:g}: percent of the capacity")
     if args.plot is not None:
         drawable(args.plot)
     workload = chosen(args.nodes, args.pods)

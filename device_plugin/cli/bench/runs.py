@@ -9,6 +9,8 @@ from device_plugin.core.errors import VgpuError
 
 T = TypeVar("T")
 
+MOST_SEEDS, MOST_PROCESSES = 1000, 256
+
 
 class BenchError(VgpuError):
     """The benchmark cannot be run as asked."""
@@ -25,8 +27,8 @@ def every(
 
     Raises BenchError.
     """
-    if processes < 0:
-        raise BenchError("write --processes of at least 1")
+    if not 0 <= processes <= MOST_PROCESSES:
+        raise BenchError(f"write --processes from 1 to {MOST_PROCESSES}")
     outcomes: dict[str, list[T]] = {policy: [] for policy in policies}
     with ProcessPoolExecutor(processes or None) as pool:
         pending = [
@@ -47,6 +49,6 @@ def numbered(text: str) -> Sequence[int]:
         seeds = range(int(first), int(last) + 1) if dash else [int(word) for word in text.split(",")]
     except ValueError:
         seeds = []
-    if not seeds:
-        raise BenchError(f"--seeds {text}: write 42-51 or 1,2,7")
+    if not 0 < len(seeds[: MOST_SEEDS + 1]) <= MOST_SEEDS:
+        raise BenchError(f"--seeds {text[:40]}: write 42-51 or 1,2,7, at most {MOST_SEEDS} of them")
     return seeds

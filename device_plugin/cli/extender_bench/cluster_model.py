@@ -16,6 +16,7 @@ CONTAINER = "main"
 CARD_MIB, CARD_UNITS, CARD_GROUPS, CARD_SLICES = 16368, 16, 60, 4
 # Pod n asks for what entry n modulo this says, so that all three processes know it without a word between them.
 KINDS = 4096
+MOST_NODES = 20_000
 # Filling thousands of nodes at once costs minutes, because a decision looks at all of them.
 BLOCK = 100
 
@@ -37,7 +38,7 @@ class Workload:
     def __post_init__(self) -> None:
         """Raise ExtenderBenchError if it cannot be made."""
         rules = {
-            "--nodes of at least 1": self.nodes >= 1,
+            f"--nodes from 1 to {MOST_NODES}": 1 <= self.nodes <= MOST_NODES,
             "--cards from 1 to 64": 1 <= self.cards <= 64,
             "--fill from 0 to 0.9": 0 <= self.fill <= 0.9,
             "--seconds above 0": 0 < self.seconds < math.inf,
