@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.cli import hygon
 from device_plugin.cli.extender_bench import api_objects, api_store, command, measurement, witness
 from device_plugin.cli.extender_bench.child import Child
-from device_plugin.cli.extender_bench.cluster_model import CARD_MIB, ExtenderBenchError, Workload, uid
+from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError, Workload, uid
 from device_plugin.cli.extender_bench.timing import Notes, Timing
 from device_plugin.core.annotations import CARDS
 from device_plugin.core.cards import Inventory
@@ -62,7 +63,7 @@ def test_the_bindings_that_the_stub_saw_never_overlap() -> None:
         for card in {s.card for s in grant.slices()}:
             cores = [core for s in slices if s.card == card for core in s.cores]
             assert len(cores) == len(set(cores))
-            assert sum(s.mem_mib for s in slices if s.card == card) <= CARD_MIB
+            assert sum(s.mem_mib for s in slices if s.card == card) <= hygon.MIB
         if ended is not None:
             del held[uid(ended)]
     assert len(held) == len(grants)
@@ -103,7 +104,7 @@ def test_a_child_that_ends_is_told() -> None:
     ("second", "clash"),
     [
         (Slice("node-00000-00", 4092, (4, 5)), "a core group"),
-        (Slice("node-00000-00", CARD_MIB, (6,)), "more memory than the card has"),
+        (Slice("node-00000-00", hygon.MIB, (6,)), "more memory than the card has"),
     ],
 )
 def test_the_witness_sees_what_two_pods_hold(second: Slice, clash: str) -> None:
@@ -140,6 +141,12 @@ def test_only_what_ends_in_the_measured_time_counts() -> None:
     assert notes.timing(2, 4, 0.006) == Timing([2.0, 4.0], pods_per_s=1.5, cpu_ms_per_pod=2.0, refused=1)
     with pytest.raises(ExtenderBenchError, match="no pod was placed, 1 fit nowhere: write more --seconds"):
         notes.timing(6, 7, 0.0)
+
+
+def test_the_cluster_is_filled_to_its_share_and_no_further() -> None:
+    workload = Workload(nodes=500, cards=2, fill=0.1, seconds=1)
+    held = [sum(s.mem_mib for s in grant.slices()) for grant in workload.grants()]
+    assert sum(held[:-1]) < 0.1 * 1000 * hygon.MIB <= sum(held)
 
 
 def test_a_node_carries_its_inventory() -> None:

@@ -3,14 +3,14 @@
 import random
 from pathlib import Path
 
+from device_plugin.cli import hygon
 from device_plugin.cli.bench.runs import BenchError
 from device_plugin.cli.bench.workload import FAMILY, Job, Node, Workload, read
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.cards import Inventory
 from device_plugin.core.hosts import Room
 from device_plugin.core.requests import PodRequest, Request
 
 NODES, CARDS, PODS = 100, 8, 2000
-MIB, UNITS, GROUPS, SLICES = 16368, 16, 60, 4
 # Memory units and core groups with weights: what inference services, notebooks and small trainings ask for.
 SLICE_SIZES = (
     ((2, 4), 10), ((2, 15), 8), ((4, 8), 12), ((4, 15), 15), ((4, 30), 6), ((6, 10), 8), ((8, 15), 10), ((8, 30), 12),
@@ -36,7 +36,7 @@ def synthetic(seed: int = 1) -> Workload:
         Node(
             f"node-{n}",
             Room(rng.choice((64_000, 96_000, 128_000)), 1 << 20),
-            Inventory(tuple(_card(f"node-{n}-{i}") for i in range(CARDS))),
+            Inventory(tuple(hygon.card(f"node-{n}-{i}", FAMILY, i) for i in range(CARDS))),
         )
         for n in range(NODES)
     ]
@@ -52,15 +52,8 @@ def synthetic(seed: int = 1) -> Workload:
     )
 
 
-def _card(uuid: str) -> Card:
-    return Card(
-        uuid, FAMILY, "Z100", "", mem_mib=MIB, units=UNITS, compute_units=GROUPS, core_groups=GROUPS,
-        group_units=1, max_slices=SLICES,
-    )  # fmt: skip
-
-
 def _job(name: str, whole: int, mem: int, cores: int, cpu_milli: int) -> Job:
     request = Request(FAMILY, whole=whole) if whole else Request(FAMILY, mem=mem, cores=cores)
     room = Room(cpu_milli * max(1, whole), 1024)
-    shares = (float(whole), float(whole)) if whole else (mem / UNITS, cores / GROUPS)
+    shares = (float(whole), float(whole)) if whole else (mem / hygon.UNITS, cores / hygon.GROUPS)
     return Job(name, PodRequest(name, (("main", request),), host=room), *shares)

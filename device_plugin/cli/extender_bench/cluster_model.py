@@ -4,7 +4,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.cli import hygon
+from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
@@ -13,12 +14,9 @@ from device_plugin.core.requests import PodRequest, Request
 
 FAMILY = "hygon.com/dcu"
 CONTAINER = "main"
-CARD_MIB, CARD_UNITS, CARD_GROUPS, CARD_SLICES = 16368, 16, 60, 4
 # Pod n asks for what entry n modulo this says, so that all three processes know it without a word between them.
 KINDS = 4096
 MOST_NODES = 20_000
-# Filling thousands of nodes at once costs minutes, because a decision looks at all of them.
-BLOCK = 100
 
 
 class ExtenderBenchError(VgpuError):
@@ -52,7 +50,7 @@ class Workload:
 
     def inventory(self, node: str) -> Inventory:
         """The cards of one node."""
-        return Inventory(tuple(_card(f"{node}-{i:02}", i) for i in range(self.cards)))
+        return Inventory(tuple(hygon.card(f"{node}-{i:02}", FAMILY, i) for i in range(self.cards)))
 
     def requests(self) -> list[Request]:
         """What pods ask for: half memory alone, a quarter core groups alone, a quarter both."""
@@ -64,21 +62,15 @@ class Workload:
 
         Raises ExtenderBenchError if the cluster is full before that share.
         """
-        names, requests = self.names(), self.requests()
-        grants: list[Grant] = []
-        for start in range(0, self.nodes, BLOCK):
-            self._fill(names[start : start + BLOCK], requests, grants)
-        return grants
-
-    def _fill(self, names: list[str], requests: list[Request], grants: list[Grant]) -> None:
-        ledger = Ledger()
-        for name in names:
+        requests, ledger = self.requests(), Ledger()
+        for name in self.names():
             ledger.set_node(name, self.inventory(name))
         placer = Placer(ledger)
-        missing = self.fill * len(names) * self.cards * CARD_MIB
+        grants: list[Grant] = []
+        missing = self.fill * self.nodes * self.cards * hygon.MIB
         while missing > 0:
             asked = ((CONTAINER, requests[len(grants) % KINDS]),)
-            grant = placer.place(PodRequest(uid(len(grants)), asked), names)
+            grant = placer.place(PodRequest(uid(len(grants)), asked))
             if not isinstance(grant, Grant):
                 raise ExtenderBenchError(
                     f"the cluster is full before that share: {grant.text}; write a smaller --fill"
@@ -86,6 +78,7 @@ class Workload:
             ledger.hold(grant)
             grants.append(grant)
             missing -= sum(s.mem_mib for s in grant.slices())
+        return grants
 
 
 def uid(number: int) -> str:
@@ -96,20 +89,3 @@ def uid(number: int) -> str:
 def _request(rng: random.Random) -> Request:
     mem, cores, kind = rng.randint(1, 8), rng.randint(4, 30), rng.random()
     return Request(FAMILY, 0, mem if kind < 0.75 else None, cores if kind >= 0.5 else None)
-
-
-def _card(uuid: str, slot: int) -> Card:
-    pci = f"0000:{slot + 1:02x}:00.0"
-    return Card(
-        uuid,
-        FAMILY,
-        "Z100",
-        pci,
-        CARD_MIB,
-        CARD_UNITS,
-        CARD_GROUPS,
-        CARD_GROUPS,
-        1,
-        CARD_SLICES,
-        slot * 2 // 8,
-    )
