@@ -33,6 +33,10 @@ from device_plugin.core.room.trial import Trial
 BINDING_SECONDS = 600.0
 # What pods of one gang may ask for, each kind looked at over all cards while others wait.
 MOST_SHAPES = 32
+# To try a gang of a thousand pods takes a second, others wait meanwhile, and each slice that becomes free anywhere is a
+# reason to try again what was refused. So the gangs of one namespace have so many seconds for that, and get back so
+# much of the time: a gang that waits for the next of a few events has them, and one that nothing helps stops nobody.
+BURST, SHARE = 5.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +57,26 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
-    """What was refused, and when: nothing has become free since."""
+class _Asked:
+    """What was refused: so long as nothing has become free since, it would be refused again."""
 
     pods: frozenset[str]
     offered: Mapping[Shape, Nodes]
     frees: int
-    answer: Refusal
 
-    def holds(self, pods: frozenset[str], offered: Mapping[Shape, Nodes], frees: int) -> bool:
-        """True if it would be refused again."""
-        return (self.pods, self.offered, self.frees) == (pods, offered, frees)
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """The answer to what was `asked`; at the time `at` the gang owed so many seconds that were taken to try it."""
+
+    asked: _Asked
+    answer: Refusal
+    debt: float
+    at: float
+
+    def owes(self, now: float, share: float) -> float:
+        """What it owes still, if it gets back `share` of the time."""
+        return max(0.0, self.debt - share * (now - self.at))
 
 
 class Gangs:
@@ -72,7 +85,7 @@ class Gangs:
     def __init__(
         self, lock: threading.RLock, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
         reservations: Reservations, seconds: float, request_of: Callable[[Pod], PodRequest | None],
-        offers: Offers,
+        offers: Offers, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         # Notified whenever there is news of a pod of a gang.
         self.mustered = threading.Condition(lock)
@@ -84,6 +97,7 @@ class Gangs:
         self._seconds = seconds
         self._groups = groups
         self._offers = offers
+        self._clock = clock
         self._rolls = Rolls(groups, reservations)
         self._until: dict[Name, float] = {}
         self._offered: dict[Name, dict[Shape, Nodes]] = defaultdict(dict)
@@ -229,10 +243,15 @@ class Gangs:
         others = [entry for entry in roll.waiting if entry.pod.uid != first.pod.uid][: max(0, lacking)]
         known, elsewhere = self._offered[name], None if named else nodes
         offered = {entry.shape: known.get(entry.shape, elsewhere) for entry in (first, *others)}
-        pods = frozenset(entry.pod.uid for entry in (first, *others))
+        asked = _Asked(frozenset(entry.pod.uid for entry in (first, *others)), offered, self._frees)
         refused = self._refused.get(name)
-        if refused is not None and not named and refused.holds(pods, offered, self._frees):
-            return refused.answer
+        debt = 0.0
+        if refused is not None:
+            rivals = sum(namespace == name[0] for namespace, _ in self._refused)
+            debt = refused.owes(now, SHARE / rivals)
+            if not named and (refused.asked == asked or debt > BURST / rivals):
+                return refused.answer
+        started = self._clock()
         requests = self._in_group((first, *others))
         members = {entry.pod.uid: Member(requests[entry.pod.uid], offered[entry.shape]) for entry in others}
         members[first.pod.uid] = Member(requests[first.pod.uid], nodes)
@@ -240,7 +259,8 @@ class Gangs:
         if isinstance(answer, Refusal):
             answer = replace(answer, said=f"group {name[1]}: {answer.text}")
             if not named:
-                self._refused[name] = _Refused(pods, offered, self._frees, answer)
+                ended = self._clock()
+                self._refused[name] = _Refused(asked, answer, debt + ended - started, ended)
             return answer
         self._refused.pop(name, None)
         for grant in answer:

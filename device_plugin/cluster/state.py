@@ -63,7 +63,7 @@ class State:
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.gangs = Gangs(
             self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
-            reservation_seconds, self.request_of, offers,
+            reservation_seconds, self.request_of, offers, clock,
         )  # fmt: skip
         self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
         self._roster = Roster()

@@ -1,7 +1,10 @@
 """Gangs between the first /filter and the last Binding: late news, other nodes and leaders, what /explain says."""
 
+import itertools
+import random
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
@@ -94,6 +97,37 @@ def test_a_refused_gang_is_not_tried_again_before_something_became_free(
     assert tried.call_count == 2
     more_nodes(world, "n2")
     assert "" not in placed(one, pods)
+
+
+def test_a_gang_that_nothing_helps_takes_a_tenth_of_the_time_at_most(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    """Else whoever asks for a thousand pods too many stops all placing: each slice that is freed is a reason to try."""
+    place_all, seconds = gangs.place_all, 1.0
+
+    def slow(*args: Any) -> Any:
+        world.clock.now += seconds
+        return place_all(*args)
+
+    mocker.patch.object(gangs, "place_all", slow)
+    rng = random.Random(seed := 11)
+    print("seed", seed)
+    large = [*gang(world, 5, "one"), *gang(world, 6, "two")]
+    started, busy = world.clock.now, 0.0
+    for number in itertools.count():
+        if world.clock.now >= started + 1000:
+            break
+        world.api.remove(world.placed(f"other-{number}"))
+        before = world.clock.now
+        assert one.ask(rng.choice(large)) == ""
+        busy += world.clock.now - before
+        world.clock.now += 0.5
+        one.renew()
+    assert 0.8 * gangs.SHARE <= busy / 1000 <= 1.2 * gangs.SHARE + gangs.BURST / 1000
+    seconds = 0.0
+    more_nodes(world, "n2")
+    one.wait(100)
+    assert "" not in placed(one, large[:5]), "it is tried again once something helps"
 
 
 def test_a_refused_binding_leaves_the_slice_with_its_pod(world: World, one: Replica) -> None:
