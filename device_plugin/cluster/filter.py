@@ -7,6 +7,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
 from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
+from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Pod
@@ -55,6 +56,8 @@ class Filter:
         with self._state.lock:
             if why := self._why_not_heard_of(pod, request) or self._why_not(pod):
                 return Verdict(error=why)
+            if why := self._state.groups.crowded((pod.namespace, pod.label(GROUP))):
+                return Verdict(hopeless=dict.fromkeys(nodes, why))
             answer = self._place(pod, request, nodes)
             if isinstance(answer, Refusal) and answer.main is not Reason.GANG and self._news():
                 if why := self._why_not(pod):

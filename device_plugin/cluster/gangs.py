@@ -171,7 +171,7 @@ class Gangs:
             roll = self._rolls.roll(name)
         nodes = self._offers.shared(nodes)
         if not named:
-            self._offered[name][entry.shape] = nodes
+            self._offer(name, entry.shape, nodes)
         answer = self._decided(name, roll, entry, nodes, now, named=named)
         if isinstance(answer, Refusal):
             return replace(answer, node_reasons=dict.fromkeys(nodes, answer.main))
@@ -186,7 +186,7 @@ class Gangs:
 
     def falling(self, name: Name) -> list[str]:
         """Uids of the pods that lose their reservations because the gang has no longer a place for all."""
-        if name not in self._until:
+        if name not in self._until or self._groups.crowded(name):
             return []
         roll = self._rolls.roll(name)
         if roll.under_way or roll.placed >= max(roll.sizes, default=0):
@@ -229,7 +229,7 @@ class Gangs:
 
     def why(self, name: Name, roll: Roll) -> Refusal | None:
         """What keeps the gang from having a place for all, as far as that was decided already."""
-        if (unready := _unready(name[1], roll)) is not None:
+        if (unready := _unready(name[1], roll, len(self._rolls.shapes(name)))) is not None:
             return unready
         return self._refused[name].answer if roll.waiting and name in self._refused else None
 
@@ -237,7 +237,7 @@ class Gangs:
         self, name: Name, roll: Roll, first: Entry, nodes: Nodes, now: float, *, named: bool
     ) -> Reservation | Refusal:
         """Place `first` on one of `nodes`, together with as many of those that wait as the gang still lacks."""
-        if (unready := _unready(name[1], roll)) is not None:
+        if (unready := _unready(name[1], roll, len(self._rolls.shapes(name)))) is not None:
             return unready
         lacking = max(roll.sizes) - roll.placed - 1
         others = [entry for entry in roll.waiting if entry.pod.uid != first.pod.uid][: max(0, lacking)]
@@ -267,6 +267,13 @@ class Gangs:
             self._put(grant, members[grant.pod].request, now)
         self._keep(name, now + (BINDING_SECONDS if roll.bound else self._seconds))
         return self._reserved(first.pod.uid)
+
+    def _offer(self, name: Name, shape: Shape, nodes: Nodes) -> None:
+        """Remember where pods of a shape may go; nothing of shapes that nobody has any more."""
+        offered, shapes = self._offered[name], self._rolls.shapes(name)
+        offered[shape] = nodes
+        if len(offered) > len(shapes):
+            self._offered[name] = {shape: nodes for shape, nodes in offered.items() if shape in shapes}
 
     def _moved(self, held: Reservation, nodes: Sequence[str], now: float) -> Reservation | Refusal:
         """The reservation, moved to one of `nodes`; it stays where it is if none of them will do."""
@@ -322,14 +329,13 @@ class Gangs:
         self._until[name] = max(until, self._until.get(name, until))
 
 
-def _unready(group: str, roll: Roll) -> Refusal | None:
-    """Why nobody of the gang is considered; None if all of it exist."""
+def _unready(group: str, roll: Roll, shapes: int) -> Refusal | None:
+    """Why nobody of the gang, whose pods have so many `shapes`, is considered; None if all of it exist."""
     if len(roll.sizes) > 1:
         found = ", ".join(map(str, sorted(roll.sizes)))
         return _refusal(
             Reason.MALFORMED, f"group {group}: write one {GROUP_SIZE} on all of its pods (found {found})"
         )
-    shapes = len({entry.shape for entry in roll.waiting})
     if shapes > MOST_SHAPES:
         return _refusal(
             Reason.MALFORMED,

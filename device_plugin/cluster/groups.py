@@ -7,10 +7,13 @@ from device_plugin.cluster.reservations import Reservations
 from device_plugin.core import annotations
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import MAX_GANG
 from device_plugin.core.roles import ALONE, Mate, Standing, rank_of, standings
 
 Key = tuple[str, str]
 """Namespace and label."""
+# Pods of one group that exist, of which as many may be a gang: each decision for one of them looks at all of them.
+MOST = 2 * MAX_GANG
 
 
 class Groups:
@@ -43,6 +46,13 @@ class Groups:
     def members(self, key: Key) -> Iterator[Pod]:
         """All members of a group; ended ones too, while they exist."""
         return iter(self._members.get(key, {}).values())
+
+    def crowded(self, key: Key) -> str:
+        """In words if a group has too many members, else empty."""
+        count = len(self._members.get(key, ()))
+        if count <= MOST:
+            return ""
+        return f"group {key[1]} has {count} pods, ended ones included: at most {MOST} can be in one group"
 
     def standing(self, pod: Pod) -> Standing:
         """Where the pod stands among the others that ask for the same policy; ALONE without a group."""

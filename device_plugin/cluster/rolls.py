@@ -1,6 +1,7 @@
 """Rolls: which pods of each gang there are. A gang is what the labels of its namespace's pods say it is."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.cluster.groups import Groups
@@ -43,6 +44,11 @@ class Entry:
         """True while it is on a node and lives."""
         return bool(self.pod.node) and self.live
 
+    @property
+    def unbound(self) -> bool:
+        """True as long as it wants a node."""
+        return not self.pod.node and self.live
+
 
 @dataclass(frozen=True, slots=True)
 class Roll:
@@ -82,6 +88,8 @@ class Rolls:
         self._groups = groups
         self._reservations = reservations
         self._entries: dict[str, Entry] = {}
+        # How many pods of each gang want a node, by shape: to compare what pods ask for takes time.
+        self._shapes: dict[Name, Counter[Shape]] = defaultdict(Counter)
 
     def names(self) -> Sequence[Name]:
         """The names of all gangs, in order."""
@@ -89,15 +97,29 @@ class Rolls:
 
     def see(self, pod: Pod, request: PodRequest | None) -> Entry | None:
         """Take news of a pod, which asks for `request`; None if it is in no gang."""
+        self.forget(pod.uid)
         if request is None or request.gang is None:
-            self._entries.pop(pod.uid, None)
             return None
         entry = self._entries[pod.uid] = Entry.of(pod, request, request.gang)
+        if entry.unbound:
+            self._shapes[entry.name][entry.shape] += 1
         return entry
 
     def forget(self, uid: str) -> Entry | None:
         """The pod is gone; returns its entry."""
-        return self._entries.pop(uid, None)
+        entry = self._entries.pop(uid, None)
+        if entry is not None and entry.unbound:
+            shapes = self._shapes[entry.name]
+            shapes[entry.shape] -= 1
+            if not shapes[entry.shape]:
+                del shapes[entry.shape]
+            if not shapes:
+                del self._shapes[entry.name]
+        return entry
+
+    def shapes(self, name: Name) -> Collection[Shape]:
+        """What the pods of a gang that want a node ask for."""
+        return self._shapes.get(name, {}).keys()
 
     def entry(self, uid: str) -> Entry | None:
         """The pod of a gang with this uid."""

@@ -6,6 +6,7 @@ A group is what its namespace's pods say it is, so that a label can only ever mo
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 
 from device_plugin.core import annotations
@@ -78,5 +79,7 @@ def _order(pod: Pod) -> tuple[object, ...]:
     return _natural(pod.label(annotations.ROLE)), _natural(pod.name), pod.uid
 
 
+# Every pod of a group is compared with all others, again and again.
+@lru_cache(8192)
 def _natural(text: str) -> tuple[tuple[str, int], ...]:
     return tuple((words, int(digits or 0)) for words, digits in re.findall(r"([^0-9]*)([0-9]*)", text))

@@ -274,6 +274,18 @@ def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Repl
     assert [dict(kept) for kept in remembered] == [{}, {}, {}]
 
 
+def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World, one: Replica) -> None:
+    """Whoever keeps one pod of a gang, and makes and unmakes others that all differ, must not fill the memory."""
+    stays = world.api.put(member("stays", 3))
+    for cores in range(1, 60):
+        passing = world.api.put(member(f"p{cores}", 3, cores=cores))
+        assert placed(one, [stays, passing]) == ["", ""]
+        world.api.remove(passing)
+    assert placed(one, [stays]) == [""]
+    assert len(one.state.gangs._offered["default", "train"]) == 1
+    assert len(one.state.gangs._rolls.shapes(("default", "train"))) == 1
+
+
 def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(
     world: World, one: Replica
 ) -> None:
