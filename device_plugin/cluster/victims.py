@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
@@ -15,8 +16,9 @@ NOMINATION_SECONDS = 300.0
 LEAVING_SECONDS = 900.0
 # How long a pod that a PodDisruptionBudget protects is not asked to go again.
 PROTECTED_SECONDS = 30.0
-# Nodes looked at while the lock is held: /filter waits for no longer than one of its own decisions.
-NODES = 8
+# Nodes looked at while the lock is held, or as many as so many seconds are enough for: /filter waits for no longer than
+# one of its own decisions.
+NODES, TURN_SECONDS = 8, 0.002
 
 Held = Mapping[str, Pod]
 """Bound pods by uid."""
@@ -87,11 +89,10 @@ class Victims:
             and uid not in self._protected
             and not self._leaves(pod)
         }
-        options = [
-            option
-            for start in range(0, len(wish.nodes), NODES)
-            for option in self._options(wish, wish.nodes[start : start + NODES], ranks, leaving)
-        ]
+        options: list[Option] = []
+        left = iter(wish.nodes)
+        while turn := self._options(wish, islice(left, NODES), ranks, leaving):
+            options += filter(None, turn)
         plans = (self._nominated(wish, option, ranks, leaving) for option in ordered(options, ranks))
         return next((plan for plan in plans if plan is not None), None)
 
@@ -103,10 +104,18 @@ class Victims:
                     leaving[lodged[0]].append(uid)
         return leaving
 
-    def _options(self, wish: Wish, nodes: Sequence[str], ranks: Ranks, leaving: Leaving) -> list[Option]:
+    def _options(
+        self, wish: Wish, nodes: Iterable[str], ranks: Ranks, leaving: Leaving
+    ) -> Sequence[Option | None]:
+        """One turn of the lock: what the next of `nodes` can do, nothing if there are none."""
+        found = []
         with self._state.lock:
-            found = [self._option(wish, node, ranks, leaving) for node in nodes]
-        return [option for option in found if option is not None]
+            until = self._clock() + TURN_SECONDS
+            for node in nodes:
+                found.append(self._option(wish, node, ranks, leaving))
+                if self._clock() >= until:
+                    break
+        return found
 
     def _option(self, wish: Wish, node: str, ranks: Ranks, leaving: Leaving) -> Option | None:
         planner = self._state.planner

@@ -1,14 +1,18 @@
 """Preemption: the fewest victims, and what they leave behind goes to nobody else."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from device_plugin.cluster.preempt import WISHES
+from device_plugin.cluster.victims import TURN_SECONDS
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Pod
+from device_plugin.core.room import Planner
 from tests.cluster.world import World
+from tests.core.clusters import inventory
 
 
 def hold(world: World, name: str, mem: int, priority: int = 0) -> Pod:
@@ -82,6 +86,41 @@ def test_only_nodes_that_kube_scheduler_offered_are_looked_at(world: World) -> N
     assert world.one.filter(vip, ["elsewhere"]).nodes == ()
     world.one.upkeep.step()
     assert evicted(world) == []
+
+
+def test_between_nodes_that_take_long_to_look_at_others_are_placed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2, 7):
+        world.node(f"n{number}", inventory(f"n{number}"))
+    world.one.state.sync_nodes(world.api.nodes())
+    for number in range(12):
+        hold(world, f"p{number}", 16)
+    refused(world, "vip", 16)
+    taken, looked, most = TURN_SECONDS / 2, 0, 0
+    option = Planner.option
+
+    def slow(*args: Any) -> Any:
+        nonlocal looked, most
+        world.clock.now += taken
+        looked += 1
+        most = max(most, looked)
+        return option(*args)
+
+    class Lock:
+        """Notes when others get the lock."""
+
+        def __enter__(self) -> None:
+            nonlocal looked
+            looked = 0
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(Planner, "option", slow)
+    monkeypatch.setattr(world.one.state, "lock", Lock())
+    world.one.upkeep.step()
+    assert (most, len(evicted(world))) == (2, 1)
 
 
 def test_a_protected_victim_stays_and_the_next_one_goes(world: World) -> None:

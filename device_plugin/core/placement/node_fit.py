@@ -24,6 +24,11 @@ class Looks:
         self._total = total
         self._here = 0
 
+    @property
+    def left(self) -> int:
+        """How many are left in all."""
+        return max(0, self._total)
+
     def next_node(self) -> bool:
         """Turn to another node; False if nothing is left for it."""
         self._here = min(LOOKS_PER_NODE, self._total)
