@@ -31,7 +31,10 @@ Candidates = Mapping[str, Sequence[str]]
 
 
 class Preemption:
-    """Our own: call `step` about once a second; it writes only when somebody must go."""
+    """Our own: call `step` about once a second, in a thread of its own: to look at ten thousand nodes takes its time.
+
+    It writes only when somebody must go.
+    """
 
     def __init__(self, api: Api, state: State, leader: Leader, victims: Victims) -> None:
         self._api = api

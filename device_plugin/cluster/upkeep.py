@@ -1,4 +1,4 @@
-"""What must be done though nobody asks: expire, learn who stayed, find out what is unknown, settle, preempt."""
+"""What must be done though nobody asks: expire, learn who stayed, find out what is unknown, settle."""
 
 import logging
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.conflicts import Arbiter
 from device_plugin.cluster.ports import Api, ApiError, GoneError
-from device_plugin.cluster.preempt import Preemption
 from device_plugin.cluster.state import State
 
 log = logging.getLogger(__name__)
@@ -16,7 +15,7 @@ CONFIRM_SECONDS = 10.0
 
 
 class Upkeep:
-    """Call `step` about once a second. It only reads, unless two grants overlap or somebody must go."""
+    """Call `step` about once a second. It only reads, unless two grants overlap."""
 
     def __init__(
         self,
@@ -24,14 +23,12 @@ class Upkeep:
         state: State,
         binder: Binder,
         arbiter: Arbiter,
-        preemption: Preemption,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._state = state
         self._binder = binder
         self._arbiter = arbiter
-        self._preemption = preemption
         self._clock = clock
 
     def step(self) -> None:
@@ -41,7 +38,6 @@ class Upkeep:
         self._binder.settle()
         self._confirm()
         self._arbiter.sweep()
-        self._preemption.step()
 
     def _learn(self) -> None:
         with self._state.lock:

@@ -28,12 +28,15 @@ Leaving = Mapping[str, Sequence[str]]
 
 
 class Victims:
-    """Call it from any thread."""
+    """Call it from any thread. `pause` lets others have the lock between nodes; true if the service ends."""
 
-    def __init__(self, state: State, leader: Leader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, state: State, leader: Leader, clock: Callable[[], float], pause: Callable[[], bool]
+    ) -> None:
         self._state = state
         self._leader = leader
         self._clock = clock
+        self._pause = pause
         self._protected: dict[str, float] = {}
         self._told: frozenset[str] = frozenset()
         self._leaving_since: dict[str, float] = {}
@@ -93,8 +96,13 @@ class Victims:
         left = iter(wish.nodes)
         while turn := self._options(wish, islice(left, NODES), ranks, leaving):
             options += filter(None, turn)
-        plans = (self._nominated(wish, option, ranks, leaving) for option in ordered(options, ranks))
-        return next((plan for plan in plans if plan is not None), None)
+            if self._pause():
+                return None
+        for option in ordered(options, ranks):
+            plan = self._nominated(wish, option, ranks, leaving)
+            if plan is not None or self._pause():
+                return plan
+        return None
 
     def _by_node(self, pods: Collection[str]) -> Leaving:
         leaving: dict[str, list[str]] = defaultdict(list)

@@ -77,10 +77,9 @@ class Service:
         scrapes = Exposition(measures, partial(generate_latest, registry))
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
-        victims = Victims(state, leader, clock)
-        self._upkeep = Upkeep(
-            api, state, binder, Arbiter(api, state, leader), Preemption(api, state, leader, victims), clock
-        )
+        victims = Victims(state, leader, clock, self._pause)
+        self._upkeep = Upkeep(api, state, binder, Arbiter(api, state, leader), clock)
+        self._preemption = Preemption(api, state, leader, victims)
         self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._survey = Survey(state, leader, agents.read_loads, pace, clock)
@@ -118,9 +117,10 @@ class Service:
             )
             self._threads.spawn("survey", self._ask_agents)
             self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
-            self._threads.spawn("beginnings", self._begin)
+            self._threads.spawn("beginnings", lambda: self._at_leisure(self._terms.begin))
             self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
-            self._threads.spawn("refit", self._learn)
+            self._threads.spawn("preemption", lambda: self._at_leisure(self._preemption.step))
+            self._threads.spawn("refit", lambda: self._at_leisure(self._refit.step))
             self._threads.spawn("one-cpu", self._stay_together)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
@@ -168,15 +168,11 @@ class Service:
             step()
             self._stop.wait(TURN_SECONDS)
 
-    def _begin(self) -> None:
-        # No heartbeat: to list many pods takes its time, and a replica that does not get to it does not lead.
+    def _at_leisure(self, step: Callable[[], None]) -> None:
+        # No heartbeat: to list, learn from or look at all there is may take minutes, and no placing depends on it; a
+        # replica that does not get to list does not lead.
         while not self._stop.wait(TURN_SECONDS):
-            self._terms.begin()
-
-    def _learn(self) -> None:
-        # No heartbeat: a turn may take minutes, and nothing depends on it.
-        while not self._stop.wait(TURN_SECONDS):
-            self._refit.step()
+            step()
 
     def _stay_together(self) -> None:
         # The process that makes tables, a child of that thread, is to use the other CPUs. The main thread only waits.

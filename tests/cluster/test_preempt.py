@@ -45,7 +45,7 @@ def gone(world: World, name: str) -> None:
 def test_the_lowest_priority_is_evicted_and_its_slice_goes_to_the_pod_that_waited(world: World) -> None:
     full(world)
     vip = refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == ["lower"]
     assert [who for who, _ in world.api.warnings] == ["lower Preempted", "vip Preempting"]
     gone(world, "lower")
@@ -59,7 +59,7 @@ def test_the_lowest_priority_is_evicted_and_its_slice_goes_to_the_pod_that_waite
 def test_nobody_else_gets_what_is_left_before_during_and_after_the_victims_end(world: World) -> None:
     full(world)
     refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     # 4 units of n1-1 are free, and vip needs them beside those of its victim.
     small = world.pod("small-0", 4, None)
     assert world.one.bind(small, world.one.ask(small)) == ""
@@ -76,7 +76,7 @@ def test_a_pod_of_equal_priority_or_that_never_preempts_evicts_nobody(world: Wor
     full(world)
     refused(world, "equal", priority=-2)
     refused(world, "polite", priority=10, preempts=False)
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == []
 
 
@@ -84,7 +84,7 @@ def test_only_nodes_that_kube_scheduler_offered_are_looked_at(world: World) -> N
     full(world)
     vip = world.pod("vip", 8, None, priority=10)
     assert world.one.filter(vip, ["elsewhere"]).nodes == ()
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == []
 
 
@@ -97,7 +97,7 @@ def test_between_nodes_that_take_long_to_look_at_others_are_placed(
     for number in range(12):
         hold(world, f"p{number}", 16)
     refused(world, "vip", 16)
-    taken, looked, most = TURN_SECONDS / 2, 0, 0
+    taken, looked, most, asked = TURN_SECONDS / 2, 0, 0, []
     option = Planner.option
 
     def slow(*args: Any) -> Any:
@@ -107,27 +107,24 @@ def test_between_nodes_that_take_long_to_look_at_others_are_placed(
         most = max(most, looked)
         return option(*args)
 
-    class Lock:
-        """Notes when others get the lock."""
-
-        def __enter__(self) -> None:
-            nonlocal looked
-            looked = 0
-
-        def __exit__(self, *_: object) -> None:
-            pass
+    def pause() -> bool:
+        nonlocal looked
+        looked = 0
+        asked.append(world.one.ask(world.pod(f"small-{len(asked)}", 1, 1)))
+        return False
 
     monkeypatch.setattr(Planner, "option", slow)
-    monkeypatch.setattr(world.one.state, "lock", Lock())
-    world.one.upkeep.step()
+    monkeypatch.setattr(world.one, "pause", pause)
+    world.one.turn()
     assert (most, len(evicted(world))) == (2, 1)
+    assert len(asked) >= 3
 
 
 def test_a_protected_victim_stays_and_the_next_one_goes(world: World) -> None:
     full(world)
     world.api.protected.add("lower")
     refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == ["low"]
 
 
@@ -139,12 +136,12 @@ def test_beside_one_that_is_protected_nobody_goes_in_vain(world: World, protecte
         hold(world, name, 8, priority=-1)
     world.api.protected.add(protected)
     refused(world, "vip", 16)
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == []
     world.api.protected.clear()
     world.one.wait(31)
     assert world.one.ask(world.api.by_name["default", "vip"]) == ""
-    world.one.upkeep.step()
+    world.one.turn()
     assert sorted(evicted(world)) == ["one", "two"]
 
 
@@ -155,14 +152,14 @@ def test_beside_one_that_was_protected_before_nobody_goes_in_vain_again(world: W
         hold(world, name, 8, priority=-1)
     world.api.kept.add("zero")
     vip = refused(world, "vip", 16)
-    world.one.upkeep.step()
+    world.one.turn()
     for round_ in range(1, 4):
         for name in set(evicted(world)) & {name for _, name in world.api.by_name}:
             gone(world, name)
             hold(world, f"victim-{round_}", 8, priority=-1)
         world.one.wait(31)
         assert world.one.ask(vip) == ""
-        world.one.upkeep.step()
+        world.one.turn()
     assert evicted(world) in ([], ["victim-0"])
 
 
@@ -170,7 +167,7 @@ def test_one_that_is_leaving_anyway_is_waited_for_and_nobody_is_evicted(world: W
     full(world)
     world.api.put(replace(world.api.by_name["default", "low"], deleting=True))
     vip = refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == []
     assert world.one.ask(world.pod("small", 4, None)) == "n1"
     gone(world, "low")
@@ -181,7 +178,7 @@ def test_two_waiting_pods_do_not_share_a_victim(world: World) -> None:
     full(world)
     refused(world, "first", 9, priority=20)
     refused(world, "second", 9, priority=10)
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == ["lower", "low"]
     assert world.one.free() == [0, 0]
 
@@ -190,14 +187,14 @@ def test_one_victim_is_enough_for_two_that_fit_its_place(world: World) -> None:
     full(world)
     refused(world, "first", priority=20)
     refused(world, "second", priority=10)
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == ["lower"]
 
 
 def test_what_is_held_for_a_pod_ends_with_it(world: World) -> None:
     full(world)
     vip = refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     gone(world, "lower")
     world.api.remove(vip)
     assert sorted(world.one.free()) == [4092, 16368]
@@ -206,7 +203,7 @@ def test_what_is_held_for_a_pod_ends_with_it(world: World) -> None:
 def test_what_is_held_for_a_pod_ends_when_it_asks_for_something_else(world: World) -> None:
     full(world)
     vip = refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     world.api.put(replace(vip, containers=world.pod("other", 3, None).containers))
     gone(world, "lower")
     assert sorted(world.one.free()) == [4092, 16368]
@@ -215,12 +212,12 @@ def test_what_is_held_for_a_pod_ends_when_it_asks_for_something_else(world: Worl
 def test_after_the_deadline_others_may_have_it_and_the_pod_may_wish_again(world: World) -> None:
     full(world)
     vip = refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     world.one.wait(301)
-    world.one.upkeep.step()
+    world.one.turn()
     assert world.one.state.reservations.get(vip.uid) is None
     assert world.one.ask(vip) == ""
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == ["lower"], "the victim is leaving already: nobody else must"
     gone(world, "lower")
     assert world.one.ask(vip) == "n1"
@@ -230,12 +227,12 @@ def test_a_victim_that_never_ends_is_not_waited_for_for_ever(world: World) -> No
     """A pod says itself how long it takes to end: after a quarter of an hour the next one goes."""
     full(world)
     vip = refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     for _ in range(4):
         world.one.wait(301)
-        world.one.upkeep.step()
+        world.one.turn()
         assert world.one.ask(vip) == ""
-        world.one.upkeep.step()
+        world.one.turn()
     assert evicted(world) == ["lower", "low"]
     gone(world, "low")
     assert world.one.bind(vip, world.one.ask(vip)) == ""
@@ -245,20 +242,20 @@ def test_a_replica_that_does_not_lead_evicts_nobody(world: World) -> None:
     full(world)
     refused(world, "vip")
     world.clock.now += 20
-    world.one.upkeep.step()
+    world.one.turn()
     assert evicted(world) == []
 
 
 def test_victims_are_no_conflict_of_grants(world: World) -> None:
     full(world)
     refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     victim = world.api.by_name["default", "lower"]
     grant = world.one.state.ledger.grant(victim.uid)
     assert isinstance(grant, Grant)
     world.one.state.release(victim.uid)
     world.api.put(replace(victim, created="2026-11-21T07:00:01Z"))
-    world.one.upkeep.step()
+    world.one.turn()
     assert [verb for verb, _ in world.api.written if verb == "delete"] == []
     assert world.one.state.ledger.grant("uid-vip") is not None
 
@@ -266,7 +263,7 @@ def test_victims_are_no_conflict_of_grants(world: World) -> None:
 def test_explain_says_for_what_a_preemptor_waits(world: World) -> None:
     full(world)
     refused(world, "vip")
-    world.one.upkeep.step()
+    world.one.turn()
     (entry,) = world.one.explainer.waiting()
     assert (entry.pod, entry.reason) == ("vip", "preempting")
     assert entry.text == "n1-1 on n1 is held for it until default/lower ended"
@@ -330,7 +327,7 @@ def test_older_pods_that_nothing_helps_do_not_keep_a_younger_one_from_its_turn(w
     hopeless = [refused(world, f"hopeless-{i}", 17) for i in range(2 * WISHES)]
     refused(world, "vip", created="2026-11-21T07:30:00Z")
     for _ in range(3):
-        world.one.upkeep.step()
+        world.one.turn()
         for made in hopeless:
             assert world.one.ask(made) == ""
     assert evicted(world) == ["lower"]

@@ -176,13 +176,20 @@ class Replica:
         self.filter._news = lambda: False  # type: ignore[method-assign]
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
         self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
-        victims = Victims(self.state, self.leader, clock)
+        victims = Victims(self.state, self.leader, clock, lambda: self.pause())
         self.advice = Advice(self.state, self.leader, victims)
-        self.upkeep = Upkeep(
-            api, self.state, self.binder, Arbiter(api, self.state, self.leader),
-            Preemption(api, self.state, self.leader, victims), clock,
-        )  # fmt: skip
+        self.upkeep = Upkeep(api, self.state, self.binder, Arbiter(api, self.state, self.leader), clock)
+        self.preemption = Preemption(api, self.state, self.leader, victims)
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
+
+    def pause(self) -> bool:
+        """Victims were looked for on some nodes, and will be on others."""
+        return False
+
+    def turn(self) -> None:
+        """What is done about once a second."""
+        self.upkeep.step()
+        self.preemption.step()
 
     def follow(self) -> None:
         """List, then hear every change at once."""
