@@ -11,7 +11,7 @@ from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import CardState
+from device_plugin.core.ledger import CardState, NodeState
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Pod
@@ -20,6 +20,8 @@ from device_plugin.core.requests import PodRequest
 
 View = Mapping[str, Any]
 FITS, PREEMPTING = "fits", "preempting"
+# Nodes that are shown while the lock is held.
+NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Waiting:
 class Explainer:
     """Answers from the state; cheap enough to be asked with every scrape: equal requests are placed once.
 
-    Still there may be a thousand different ones, so `pause` lets others have the lock after each.
+    Still there may be a thousand different ones, so `pause` lets others have the lock after each, and between nodes.
     """
 
     def __init__(
@@ -52,8 +54,8 @@ class Explainer:
 
     def view(self, pod: str = "") -> View:
         """Everything, or with `pod` (namespace/name) only what concerns that pod."""
+        nodes = self._nodes()
         with self._state.lock:
-            nodes = [self._node(name) for name in self._state.ledger.nodes()]
             gangs = [asdict(gang) for gang in self._state.gangs.standings()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
         waiting = [asdict(entry) for entry in self.waiting()]
@@ -82,7 +84,7 @@ class Explainer:
         named = [pod for pod in self._unbound() if f"{pod.namespace}/{pod.name}" == wanted]
         with self._state.lock:
             waiting = [pod for pod in named if self._is_unplaced(pod)]
-        return [text for pod in waiting if (text := opening(self._state, pod))]
+        return [text for pod in waiting if (text := opening(self._state, pod, self._pause))]
 
     def _unbound(self) -> Iterator[Pod]:
         """Pods of ours that are still to be bound. Of many pods they are few, and looking takes no lock."""
@@ -140,12 +142,23 @@ class Explainer:
         pod = self._state.pod(uid)
         return f"{pod.namespace}/{pod.name}" if pod else uid
 
-    def _node(self, name: str) -> dict[str, Any]:
-        state = self._state.ledger.node(name)
-        if state is None:
-            raise AssertionError(f"the ledger named {name} a moment ago")
-        cards = [self._card(name, card) for card in state.cards]
-        return {"name": name, "serving": state.serving, "loads": self._loads(name), "cards": cards}
+    def _nodes(self) -> list[dict[str, Any]]:
+        with self._state.lock:
+            names = self._state.ledger.nodes()
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(names), NODES):
+            with self._state.lock:
+                states = [self._state.ledger.node(name) for name in names[start : start + NODES]]
+                # Some may be gone by now.
+                found += [self._node(state) for state in states if state is not None]
+            self._pause()
+        return found
+
+    def _node(self, state: NodeState) -> dict[str, Any]:
+        cards = [self._card(state.name, card) for card in state.cards]
+        return {
+            "name": state.name, "serving": state.serving, "loads": self._loads(state.name), "cards": cards
+        }  # fmt: skip
 
     def _loads(self, node: str) -> str:
         age = self._state.measured.age(node)

@@ -1,5 +1,7 @@
 """Which few pods would have to move so that one that waits fits: only said, never done. `vgpu defrag` plans for all."""
 
+from collections.abc import Callable
+
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -18,8 +20,11 @@ def movable(pod: Pod) -> bool:
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
-def opening(state: State, pod: Pod) -> str:
-    """Whose moves would make room for a waiting pod, in words; empty if it fits, or no few moves would do."""
+def opening(state: State, pod: Pod, pause: Callable[[], object]) -> str:
+    """Whose moves would make room for a waiting pod, in words; empty if it fits, or no few moves would do.
+
+    `pause` lets others have the lock between nodes.
+    """
     try:
         request = state.request_of(pod)
     except RequestError:
@@ -34,7 +39,7 @@ def opening(state: State, pod: Pod) -> str:
             and (asked := _request(state, other)) is not None
         ):
             holders[other.uid] = Ranked(asked, other.priority)
-    plan = _plan(state, request, holders)
+    plan = _plan(state, request, holders, pause)
     if plan is None or not plan.moves:
         return ""
     moves = ", ".join(
@@ -46,7 +51,9 @@ def opening(state: State, pod: Pod) -> str:
     )
 
 
-def _plan(state: State, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
+def _plan(
+    state: State, request: PodRequest, holders: dict[str, Ranked], pause: Callable[[], object]
+) -> Plan | None:
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
     with state.lock:
         nodes = state.ledger.nodes()
@@ -55,12 +62,14 @@ def _plan(state: State, request: PodRequest, holders: dict[str, Ranked]) -> Plan
         with state.lock:
             found = [state.planner.option(node, request, ranks) for node in nodes[start : start + NODES]]
         options += [option for option in found if option is not None]
+        pause()
     for before in ordered(options, ranks)[:OPTIONS]:
         with state.lock:
             option = state.planner.option(before.node, request, ranks)
             plan = None if option is None else state.planner.moved(request, option, holders)
         if plan is not None:
             return plan
+        pause()
     return None
 
 

@@ -1,7 +1,8 @@
 """Who waits and why, found out while others are placed."""
 
-from device_plugin.cluster.explain import Explainer
+from device_plugin.cluster.explain import NODES, Explainer
 from tests.cluster.world import Apart, Replica, World
+from tests.core.clusters import inventory
 
 
 def test_between_two_requests_that_differ_others_are_placed(world: World, one: Replica) -> None:
@@ -19,6 +20,23 @@ def test_between_two_requests_that_differ_others_are_placed(world: World, one: R
     waiting = Explainer(one.state, one.leader, "vgpu-scheduler", pause).waiting()
     assert placed == ["n1"] * 3
     assert [entry.pod for entry in waiting] == ["large-17", "large-18", "large-19"], "the other waits no more"
+
+
+def test_between_nodes_others_are_placed(world: World, one: Replica) -> None:
+    for number in range(2 * NODES):
+        world.node(f"m{number:02}", inventory(f"m{number:02}"))
+    one.state.sync_nodes(world.api.nodes())
+    placed: list[str] = []
+
+    def pause() -> None:
+        apart = Apart()
+        apart.run(lambda: placed.append(one.ask(world.pod(f"p{len(placed)}"))))
+        apart.join()
+
+    view = Explainer(one.state, one.leader, "vgpu-scheduler", pause).view()
+    assert len(view["nodes"]) == 2 * NODES + 1
+    assert len(placed) >= 3
+    assert all(placed)
 
 
 def test_requests_that_are_equal_are_tried_once(world: World, one: Replica) -> None:

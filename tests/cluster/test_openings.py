@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from device_plugin.cluster.explain import as_text
+from device_plugin.cluster.openings import opening
 from tests.cluster.world import World
 
 
@@ -22,6 +23,15 @@ def test_the_fewest_moves_are_named(world: World) -> None:
     ]
     assert "moves\n  default/large would fit" in as_text(view)
     assert world.one.free() == [16368 - 4092, 16368 - 6138], "nothing has changed"
+
+
+def test_between_nodes_others_are_placed(world: World) -> None:
+    scattered(world)
+    world.pod("large", 16, None)
+    pauses = []
+    moves = opening(world.one.state, world.api.by_name["default", "large"], lambda: pauses.append(0))
+    assert moves
+    assert pauses
 
 
 def test_nothing_is_said_where_nobody_may_move_or_nothing_would_help(world: World) -> None:
