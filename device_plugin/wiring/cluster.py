@@ -1,5 +1,6 @@
 """The cluster service, put together: two watches, two loops, two HTTP servers around one state."""
 
+import gc
 import logging
 import sys
 import threading
@@ -50,6 +51,9 @@ TURN_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
 # Between two pieces of work that nobody waits for, so that others get the lock.
 PAUSE_SECONDS = 0.002
+# A full garbage collection looks at all that lives while every thread waits: 150 ms with 16,000 pods. What is known of
+# the cluster is in no cycles, so it is put out of reach, and so often what came since.
+FREEZE_SECONDS = 300.0
 AGENTS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
@@ -122,6 +126,7 @@ class Service:
             self._threads.spawn("preemption", lambda: self._at_leisure(self._preemption.step))
             self._threads.spawn("refit", lambda: self._at_leisure(self._refit.step))
             self._threads.spawn("one-cpu", self._stay_together)
+            self._threads.spawn("freeze", self._freeze)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
         return 1 if self._threads.failed else 0
@@ -182,6 +187,15 @@ class Service:
                 one_cpu.step()
         finally:
             one_cpu.leave()
+
+    def _freeze(self) -> None:
+        while self._state.why_not_synced():
+            if self._stop.wait(TURN_SECONDS):
+                return
+        while True:
+            gc.freeze()
+            if self._stop.wait(FREEZE_SECONDS):
+                return
 
     def _ask_agents(self) -> None:
         # No heartbeat: where it hangs, loads become stale, and the ledger tells.

@@ -1,5 +1,6 @@
 """The cluster service as a process would run it, against the API server stand-in."""
 
+import gc
 import itertools
 import os
 import signal
@@ -19,6 +20,7 @@ from device_plugin.adapters.kube.client import MERGE, KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.measures import Gauge
+from device_plugin.core.cards import Inventory
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.cluster import AGENT_USER
 from device_plugin.wiring import cluster
@@ -85,6 +87,23 @@ def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
         api.forget_requests()
         assert get(f"{listening['extender']}/explain")[0] == 200
         assert api.write_requests == [], "an idle service writes nothing"
+
+
+def test_what_is_known_of_the_cluster_is_no_work_for_the_garbage_collector(
+    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin, on_node = _client(api, "system:admin"), _client(api, f"{AGENT_USER}@n1")
+    node(admin, "n1")
+    on_node.annotate_node("n1", {"vgpu.io/cards": inventory("n1").encode()})
+    gc.unfreeze()
+    try:
+        with _running(api.url, capsys):
+            assert eventually(lambda: gc.get_freeze_count() > 0, 20)
+            assert not any(isinstance(found, Inventory) for found in gc.get_objects())
+    finally:
+        gc.unfreeze()
+    admin.close()
+    on_node.close()
 
 
 def test_sigterm_ends_the_process_well(api: EmbeddedApiServer) -> None:
