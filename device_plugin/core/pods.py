@@ -34,7 +34,7 @@ class Pod:
     `host` is what it requests of its node beside cards. `priority` is that of its PriorityClass; it `preempts` unless
     its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nobody would make it
     again. Pods with equal `constraints`, a fingerprint of node selector, affinity and tolerations, may go to the same
-    nodes. Of `labels` and `annotations` only ours are kept.
+    nodes. Of `labels`, `annotations` and `containers` only those are kept that may concern us.
     """
 
     namespace: str

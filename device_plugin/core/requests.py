@@ -147,7 +147,7 @@ def _check_places(pod: Pod) -> None:
 def _annotation(pod: Pod, key: str, most: int) -> str:
     text = pod.annotation(key)
     if len(text) > most:
-        raise RequestError(f"annotation {key} has {len(text)} characters: write at most {most}")
+        raise RequestError(f"annotation {key} is too long: write at most {most} characters")
     return text
 
 

@@ -12,6 +12,7 @@ from device_plugin.adapters.kube import room
 from device_plugin.core import annotations
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
+from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
 
 Object = TypeVar("Object")
 Text = bytes | bytearray | msgspec.Raw
@@ -155,6 +156,14 @@ class _Status(_Struct):
     code: int = 0
 
 
+# Of annotations and labels those that are looked at are kept, and so much of them as is read and one character more,
+# which makes them too long: anybody may write 256 KiB into each of ten thousand pods.
+_KEPT = dict.fromkeys((*ANNOTATIONS, *LABELS, annotations.RANK), MAX_LIST + 1)
+_KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
+# Kind and uid of an owner, which nobody checks.
+_OWNER = 63
+
+
 class DecodeError(ValueError):
     """The text is not the object that it should be."""
 
@@ -183,6 +192,8 @@ def pod(text: Text) -> Pod:
     inits = raw.spec.init_containers or []
     containers = [_container(c, _init_kind(c)) for c in inits]
     containers += [_container(c, ContainerKind.MAIN) for c in raw.spec.containers]
+    # A pod may have thousands, and those that ask for nothing of the kind are never looked at.
+    asking = tuple(container for container in containers if container.limits)
     owner = next((o for o in raw.metadata.owner_references or () if o.controller), _Owner())
     return Pod(
         namespace=raw.metadata.namespace,
@@ -196,12 +207,12 @@ def pod(text: Text) -> Pod:
         bound=_scheduled(raw.status),
         annotations=_ours(raw.metadata.annotations),
         labels=_ours(raw.metadata.labels),
-        containers=tuple(containers),
+        containers=asking,
         host=_host(raw.spec),
         priority=raw.spec.priority or 0,
         preempts=raw.spec.preemption_policy != "Never",
-        owner=owner.kind,
-        owner_uid=owner.uid,
+        owner=owner.kind[:_OWNER],
+        owner_uid=owner.uid[:_OWNER],
         constraints=_constraints(raw.spec),
     )
 
@@ -276,7 +287,7 @@ def _init_kind(raw: _Container) -> ContainerKind:
 
 
 def _ours(kept: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    return {key: value for key, value in (kept or {}).items() if key.startswith("vgpu.io/")} or None
+    return {key: text[: _KEPT[key]] for key, text in (kept or {}).items() if key in _KEPT} or None
 
 
 def _constraints(spec: _PodSpec) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube import decode
-from device_plugin.core.pods import Agent
+from device_plugin.core.pods import Agent, Container, ContainerKind
 
 
 def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
@@ -55,3 +55,32 @@ def test_the_owner_is_the_one_that_would_make_the_pod_again() -> None:
 def test_pods_with_equal_constraints_may_go_to_the_same_nodes(more: dict[str, Any]) -> None:
     plain, narrow = decode.pod(owned_pod([])), decode.pod(owned_pod([], **more))
     assert decode.pod(owned_pod([], **more)).constraints == narrow.constraints != plain.constraints
+
+
+def test_of_what_anybody_may_write_into_a_pod_little_is_kept() -> None:
+    """Ten thousand pods with as much as Kubernetes takes would fill the memory of whoever watches them."""
+    much = "x" * 200_000
+    metadata = {
+        "name": "p",
+        "uid": "u",
+        "annotations": {"vgpu.io/junk": much, "vgpu.io/policy": much, "vgpu.io/group": "g", "other": much},
+        "labels": {
+            **{f"vgpu.io/{n}": "x" for n in range(1000)},
+            "vgpu.io/role": "r",
+            "vgpu.io/policy": "pack",
+        },
+        "ownerReferences": [{"kind": much, "uid": much, "controller": True}],
+    }
+    idle = [{"name": f"c{n}", "resources": {"limits": {"cpu": "1"}}} for n in range(1000)]
+    asking = {"name": "main", "resources": {"limits": {"hygon.com/dcu-mem": "4", "cpu": "1"}}}
+    found = decode.pod(json.dumps({"metadata": metadata, "spec": {"containers": [*idle, asking]}}).encode())
+    assert found.labels == {"vgpu.io/role": "r", "vgpu.io/policy": "pack"}
+    assert found.annotations == {"vgpu.io/policy": "x" * 4097, "vgpu.io/group": "g"}
+    assert found.containers == (Container("main", ContainerKind.MAIN, {"hygon.com/dcu-mem": "4"}),)
+    assert len(found.owner) == len(found.owner_uid) == 63
+
+
+def test_a_grant_is_kept_whole_as_long_as_it_can_be_read() -> None:
+    metadata = {"name": "p", "uid": "u", "annotations": {"vgpu.io/grant": "x" * 64 * 1024}}
+    found = decode.pod(json.dumps({"metadata": metadata, "spec": {"containers": []}}).encode())
+    assert len(found.annotation("vgpu.io/grant")) == 64 * 1024
