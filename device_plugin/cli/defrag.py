@@ -6,7 +6,8 @@
 It reads pods and nodes with your kubeconfig and plans on a ledger of its own, made of the grants. A move is an
 eviction, which respects PodDisruptionBudgets: the pod's owner makes it again, and it is placed while the old one still
 holds its slice. Where it goes is what the placement policy says now, as far as cards, CPU and memory go. Only pods
-whose owner would make them again somewhere else are moved, none twice, and none for a pod of lower priority.
+whose owner would make them again somewhere else are moved, none twice, none for a pod of lower priority, and none for
+one of a gang, which gets no place alone.
 """
 
 import argparse
@@ -79,7 +80,9 @@ def planned(state: State, most: int) -> Sequence[Plan]:
         if request is None or pod.ended or pod.deleting:
             continue
         if not pod.node:
-            waiting.append(Ranked(request, pod.priority))
+            # A pod of a gang gets no place alone: others would move for nothing.
+            if request.gang is None:
+                waiting.append(Ranked(request, pod.priority))
         elif movable(pod):
             holders[pod.uid] = Ranked(request, pod.priority)
     state.learning.count(time.monotonic())

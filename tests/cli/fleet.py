@@ -1,6 +1,7 @@
 """Nodes and pods on the embedded API server, as nobody runs them, and a kubeconfig for it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ class Fleet:
         answer = self._api.patch(f"/api/v1/nodes/{name}", cards, role=name)
         assert answer.code == 200, answer.body
 
-    def pod(self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0) -> None:
+    def pod(
+        self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """A pod that asks for `mem` units; with a `card` it holds them there, from core group 0."""
         body = pod(
             name, {f"{FAMILY}-mem": mem}, schedulerName="vgpu-scheduler", terminationGracePeriodSeconds=grace
@@ -55,6 +59,7 @@ class Fleet:
             body["metadata"]["ownerReferences"] = [
                 {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
             ]
+        body["metadata"]["labels"] = dict(labels or {})
         made = self._api.post(PODS, body)
         assert made.code == 201, made.body
         if card:

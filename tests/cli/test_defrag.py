@@ -72,6 +72,15 @@ def test_no_pod_goes_unless_all_of_its_step_may(
     assert set(fleet.pods()) == {"one", "two", "stays", "large"}
 
 
+def test_nobody_moves_for_one_pod_of_a_gang(scattered: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would wait for the others all the same, and a gang that is never complete would have others moved for ever."""
+    labels = {"vgpu.io/group": "train", "vgpu.io/group-size": "2"}
+    scattered.remove("large")
+    scattered.pod("one-of-two", 16, labels=labels)
+    assert defrag(scattered) == 0
+    assert "one-of-two" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("owner", ["", "DaemonSet"])
 def test_a_pod_that_would_not_come_back_elsewhere_is_not_moved(fleet: Fleet, owner: str) -> None:
     for node, name in (("n1", "left"), ("n2", "right")):
