@@ -80,7 +80,8 @@ class OneNode:
     def node(self) -> dict:
         """The Node, or one without capacity until the kubelet made it."""
         found = self.call("GET", "/api/v1/nodes/n1")
-        return found if found["kind"] == "Node" else {"status": {}}
+        # The kubelet makes the node first, and then says how it is.
+        return {"status": {}, **found} if found["kind"] == "Node" else {"status": {}}
 
     def create(self, name: str, *containers: dict, **spec: object) -> dict:
         """A pod that is bound to the node."""
