@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
 from device_plugin.cluster.reservations import Reservation
+from device_plugin.cluster.shares import LaterError, Shares
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
@@ -44,6 +45,7 @@ class Filter:
         self._counts = counts
         self._clock = clock
         self._waited = -NEWS_PAUSE
+        self._shares = Shares()
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """Choose among `nodes`. A pod that asks for no slice may go to all of them."""
@@ -58,11 +60,14 @@ class Filter:
                 return Verdict(error=why)
             if why := self._state.groups.crowded((pod.namespace, pod.label(GROUP))):
                 return Verdict(hopeless=dict.fromkeys(nodes, why))
-            answer = self._place(pod, request, nodes)
-            if isinstance(answer, Refusal) and answer.main is not Reason.GANG and self._news():
-                if why := self._why_not(pod):
-                    return Verdict(error=why)
+            try:
                 answer = self._place(pod, request, nodes)
+                if isinstance(answer, Refusal) and answer.main is not Reason.GANG and self._news():
+                    if why := self._why_not(pod):
+                        return Verdict(error=why)
+                    answer = self._place(pod, request, nodes)
+            except LaterError as error:
+                return Verdict(error=str(error))
         if isinstance(answer, Refusal):
             if answer.main is Reason.GANG:
                 # Nobody else's leaving completes a gang: kube-scheduler need not look for victims.
@@ -71,9 +76,14 @@ class Filter:
         return Verdict((answer.grant.node,))
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refusal:
-        started = self._clock()
+        started, several = self._clock(), len(request.containers) > 1 and request.gang is None
+        if several:
+            self._shares.check(pod.namespace, started)
         answer = self._state.reserve(pod, request, nodes)
-        self._counts.placed(self._clock() - started)
+        ended = self._clock()
+        self._counts.placed(ended - started)
+        if several and isinstance(answer, Refusal):
+            self._shares.refused(pod.namespace, started, ended)
         return answer
 
     def _news(self) -> bool:

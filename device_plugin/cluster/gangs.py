@@ -14,6 +14,7 @@ from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.offers import Offers
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
+from device_plugin.cluster.shares import BURST, SHARE, LaterError
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import Member, Nodes, place_all
@@ -33,10 +34,6 @@ from device_plugin.core.room.trial import Trial
 BINDING_SECONDS = 600.0
 # What pods of one gang may ask for, each kind looked at over all cards while others wait.
 MOST_SHAPES = 32
-# To try a gang of a thousand pods takes a second, others wait meanwhile, and each slice that becomes free anywhere is a
-# reason to try again what was refused. So the gangs of one namespace have so many seconds for that, and get back so
-# much of the time: a gang that waits for the next of a few events has them, and one that nothing helps stops nobody.
-BURST, SHARE = 5.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +246,11 @@ class Gangs:
         if refused is not None:
             rivals = sum(namespace == name[0] for namespace, _ in self._refused)
             debt = refused.owes(now, SHARE / rivals)
-            if not named and (refused.asked == asked or debt > BURST / rivals):
+            if not named and refused.asked == asked:
                 return refused.answer
+            # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
+            if not named and debt > BURST / rivals:
+                raise LaterError(f"group {name[1]} takes too long to be refused: try again")
         started = self._clock()
         requests = self._in_group((first, *others))
         members = {entry.pod.uid: Member(requests[entry.pod.uid], offered[entry.shape]) for entry in others}

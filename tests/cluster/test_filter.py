@@ -2,10 +2,13 @@
 
 import random
 import threading
+from typing import Any
 
 import pytest
 
 from device_plugin.cluster.filter import Verdict
+from device_plugin.cluster.shares import BURST, SHARE
+from device_plugin.cluster.state import State
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.cluster.world import HALF, Apart, Clock, FakeApi, Replica, World, pod
 from tests.core.clusters import FAMILY, inventory
@@ -25,6 +28,39 @@ def test_only_nodes_that_were_offered_are_chosen(world: World, one: Replica) -> 
     world.node("n2", inventory("n2"))
     one.state.sync_nodes(world.api.nodes())
     assert one.ask(world.pod("p"), "n2") == "n2"
+
+
+def test_pods_of_many_containers_that_fit_nowhere_take_a_tenth_of_the_time_at_most(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes 0.1 s to be refused: a thousand of one tenant's stopped all placing."""
+    reserve, seconds = State.reserve, 1.0
+
+    def slow(*args: Any, **more: Any) -> Any:
+        if len(args[2].containers) > 1:
+            world.clock.now += seconds
+        return reserve(*args, **more)
+
+    monkeypatch.setattr(State, "reserve", slow)
+    limits = {f"{FAMILY}-mem": "16"}
+    several = tuple(Container(f"c{n}", ContainerKind.MAIN, limits) for n in range(3))
+    large, (first, second) = world.pod("large", containers=several), several[:2]
+    started, busy, later = world.clock.now, 0.0, 0
+    while world.clock.now < started + 1000:
+        before = world.clock.now
+        verdict = one.filter(large, ["n1"])
+        assert verdict.nodes == ()
+        later += "take too long to be refused: try again" in verdict.error
+        busy += world.clock.now - before
+        world.clock.now += 0.5
+        one.renew()
+    assert 0.8 * SHARE <= busy / 1000 <= 1.2 * SHARE + BURST / 1000
+    assert later > 1000
+    assert one.ask(world.pod("small")) == "n1"
+    assert one.ask(world.pod("elsewhere", containers=(first, second))) == ""
+    one.wait(100)
+    world.api.remove(world.api.by_name["default", "small"])
+    assert one.ask(world.pod("fits", containers=(first, second))) == "n1"
 
 
 def test_asking_again_replaces_the_reservation(world: World, one: Replica) -> None:

@@ -1,0 +1,33 @@
+"""Whose refusals take everybody's time: some pods take long to be refused, and are asked for again at every event."""
+
+from device_plugin.core.errors import VgpuError
+
+# What is refused may take so many seconds in all, and gets back so much of the time: a pod that waits for the next of a
+# few events has them, and one that nothing helps stops nobody.
+BURST, SHARE = 5.0, 0.1
+
+
+class LaterError(VgpuError):
+    """It was not looked at. kube-scheduler asks for the pod again soon by itself, as it does not for one refused."""
+
+
+class Shares:
+    """The time that refusals of each namespace have taken, in seconds. Callers hold the state's lock."""
+
+    def __init__(self) -> None:
+        self._debts: dict[str, tuple[float, float]] = {}
+
+    def check(self, namespace: str, now: float) -> None:
+        """Raise LaterError while it has taken too much."""
+        if self._owed(namespace, now) > BURST:
+            raise LaterError(
+                f"pods of several containers in {namespace} take too long to be refused: try again"
+            )
+
+    def refused(self, namespace: str, started: float, ended: float) -> None:
+        """A refusal was found from `started` to `ended`."""
+        self._debts[namespace] = self._owed(namespace, started) + ended - started, ended
+
+    def _owed(self, namespace: str, now: float) -> float:
+        debt, at = self._debts.get(namespace, (0.0, now))
+        return max(0.0, debt - SHARE * (now - at))
