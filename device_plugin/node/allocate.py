@@ -133,6 +133,10 @@ class Allocator:
                 self._injector.carry(record, carrier, self._cards())
             except (OSError, ConfigError) as error:
                 raise NotNowError(f"its files cannot be written: {error}") from error
+        try:
+            self._injector.announce()
+        except OSError as error:
+            raise NotNowError(f"the runtime cannot be told of its files: {error}") from error
         log.info("%s gets %s", _who(record), _shown(record.slices))
 
     def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:

@@ -1,11 +1,11 @@
 """Inject: the files of a grant, and the CDI spec through which the runtime brings them into the container.
 
 CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each container, with a device for
-each of its names (two files with one device cancel each other), written by rename: after each change a runtime reads
-every file of the folder again, so there are as few as can be. Every mount source lies in the folder of the container
-that it is for, so a stale spec of a reused name points at nothing. Each device names a device node there as well: the
-runtime looks for that one before there is a container, and the kubelet tries again. A mount that fails counts as a
-failed start, after which a pod that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
+each of its names (two files with one device cancel each other), moved in whole from a folder beside; `announce` then
+makes runtimes read it (see bell.py). Every mount source lies in the folder of the container that it is for, so a stale
+spec of a reused name points at nothing. Each device names a device node there as well: the runtime looks for that one
+before there is a container, and the kubelet tries again. A mount that fails counts as a failed start, after which a pod
+that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
 """
 
 import filecmp
@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from device_plugin.core.masks import unit_mask
+from device_plugin.node.bell import Bell
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.ports import Cards
 from device_plugin.node.records import Record, Records, write_file
@@ -47,6 +48,8 @@ class Injector:
         self._records = records
         self._cards = cards
         self._cdi = cdi
+        self._aside = cdi / ".vgpu"
+        self._bell = Bell(cdi)
         self._library = library
         self._copy = state / "lib" / library.name
 
@@ -55,9 +58,11 @@ class Injector:
 
         Raises OSError if a folder or the library is not there.
         """
-        self._cdi.mkdir(parents=True, exist_ok=True)
-        for leftover in self._cdi.glob(".vgpu-*.tmp"):
+        self._aside.mkdir(parents=True, exist_ok=True)
+        for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
             leftover.unlink(missing_ok=True)
+        self._bell.changed()  # if it was killed before it could say so
+        self._bell.ring()
         self._copy.parent.mkdir(parents=True, exist_ok=True)
         if not self._copy.exists() or not filecmp.cmp(self._library, self._copy, shallow=False):
             fresh = self._copy.with_name(f".{self._copy.name}.tmp")
@@ -68,7 +73,8 @@ class Injector:
     def carry(self, record: Record, carrier: str, locals_: Mapping[str, LocalCard]) -> None:
         """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
 
-        The devices of its other resources bring nothing along but their guard, for an edit cannot be empty.
+        The devices of its other resources bring nothing along but their guard, for an edit cannot be empty. A runtime
+        need not know of it before `announce`.
         """
         folder = self._records.folder(*record.key)
         limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
@@ -103,6 +109,10 @@ class Injector:
         }
         edits[record.names[carrier]] = {"mounts": mounts, **self._guarded(record, carrier, nodes)}
         self._publish(record.names[carrier], edits)
+
+    def announce(self) -> None:
+        """Return when runtimes have been told to read all that was carried; hold no lock meanwhile. Raises OSError."""
+        self._bell.ring()
 
     def carried(self, key: tuple[str, str]) -> bool:
         """True if the files of the container of this key were written before."""
@@ -145,16 +155,18 @@ class Injector:
         self, record: Record, resource: str, nodes: Sequence[Mapping[str, object]] = ()
     ) -> Mapping[str, object]:
         present = self._records.folder(*record.key) / PRESENT
-        guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present), "permissions": "r"}
+        guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present)}
         return {"deviceNodes": [*nodes, guard]}
 
     def _publish(self, name: str, edits: Mapping[str, Mapping[str, object]]) -> None:
         devices = [{"name": each, "containerEdits": edit} for each, edit in sorted(edits.items())]
-        text = json.dumps({"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices})
+        body = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
+        text = json.dumps(body, separators=(",", ":"))
         # What an agent of before wrote for one of the other names alone would cancel the device out.
         self.withdraw(edits.keys() - {name})
         if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
-            write_file(self._spec(name), text)
+            write_file(self._spec(name), text, self._aside)
+            self._bell.changed()
 
 
 def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:

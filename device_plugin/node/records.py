@@ -118,9 +118,12 @@ def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str
     return used
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a file that everybody may read, at once and whole; a crash leaves the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def write_file(path: Path, text: str, aside: Path | None = None) -> None:
+    """Write a file that everybody may read, at once and whole; a crash leaves the old one or the new one.
+
+    Until it is whole it lies in `aside`, a folder on the same disk, or beside its place.
+    """
+    temporary = (aside or path.parent) / f".{path.name}.tmp"
     temporary.write_text(text, encoding="utf-8")
     temporary.chmod(0o644)
     temporary.replace(path)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hack.testbed import control_plane, namespaces, node
@@ -35,13 +35,13 @@ class Cluster:
         self._programs = programs
         self._pid = layout.root / "pid"
 
-    def up(self, nodes: int, archives: Sequence[Path]) -> None:
+    def up(self, nodes: int, archives: Sequence[Path], gates: Mapping[str, bool] | None = None) -> None:
         """Start the cluster, every node with the images in `archives`, and return once all nodes are Ready.
 
-        Raises ClusterError; what was started is gone then.
+        `gates` are feature gates of the kubelets. Raises ClusterError; what was started is gone then.
         """
         self.down()
-        self._prepare(nodes)
+        self._prepare(nodes, gates or {})
         command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command += [sys.executable, "-m", "hack.testbed.machine", "init", str(self.layout.root), str(nodes)]
         with (self.layout.root / "init.log").open("wb") as log:
@@ -135,7 +135,7 @@ class Cluster:
         if machine not in known:
             raise ClusterError(f"there is no machine {machine}; there are: {', '.join(known)}")
 
-    def _prepare(self, nodes: int) -> None:
+    def _prepare(self, nodes: int, gates: Mapping[str, bool]) -> None:
         shutil.rmtree(self.layout.root, ignore_errors=True)
         self.layout.root.mkdir(parents=True)
         authority = Authority(self.layout.certificates)
@@ -144,7 +144,7 @@ class Cluster:
         control_plane.prepare(self.layout, authority)
         for name in node_names(nodes):
             self.layout.machine(name).mkdir()
-            node.prepare(self.layout, authority, name)
+            node.prepare(self.layout, authority, name, gates)
 
     def _wait(self, nodes: int, process: "subprocess.Popen[bytes]") -> None:
         end = time.monotonic() + READY_SECONDS

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hack.testbed import layout
@@ -15,8 +15,8 @@ SOCKET = "/run/containerd/containerd.sock"
 CTR = ("ctr", "--address", SOCKET, "--namespace", "k8s.io")
 
 
-def prepare(layout_: Layout, authority: Authority, node: str) -> None:
-    """Issue the node's certificates, and write the settings of its programs."""
+def prepare(layout_: Layout, authority: Authority, node: str, gates: Mapping[str, bool]) -> None:
+    """Issue the node's certificates, and write the settings of its programs; `gates` are the kubelet's."""
     folder = layout_.machine(node)
     authority.issue(f"kubelet-{node}", f"system:node:{node}", "system:nodes")
     authority.issue(
@@ -28,7 +28,7 @@ def prepare(layout_: Layout, authority: Authority, node: str) -> None:
     (folder / "cni").mkdir()
     (folder / "static-pods").mkdir()
     _write(folder / "cni/10-pods.conflist", _network(node))
-    _write(folder / "kubelet.yaml", _kubelet(authority, folder, node))
+    _write(folder / "kubelet.yaml", _kubelet(authority, folder, node) | {"featureGates": dict(gates)})
     (folder / "containerd.toml").write_text(_containerd(folder), encoding="utf-8")
 
 

@@ -127,7 +127,7 @@ class OneNode:
     def left(self) -> list[Path]:
         """Files of slices, and specs."""
         slices = [path for path in (self.state / "slices").rglob("*") if path.is_file()]
-        return [*slices, *self.kubelet.cdi_dir.iterdir()]
+        return [*slices, *self.kubelet.cdi_dir.glob("*.json")]
 
     def allocatable(self) -> dict[str, str]:
         return dict(self.call("GET", "/api/v1/nodes/n1").get("status", {}).get("allocatable", {}))

@@ -48,7 +48,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
 
 @pytest.mark.parametrize("order", [(MEM, CORES), (CORES, MEM)])
 def test_a_container_restarts_with_its_own_slice(parts: Parts, order: tuple[str, str]) -> None:
-    for path in parts.cdi.iterdir():
+    for path in parts.cdi.glob("*.json"):
         path.unlink()
     for resource in order:
         parts.allocator.pre_start(resource, TICKETS[resource])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 _CLOEXEC = 0o2000000
 _NONBLOCK = 0o4000
-# IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE
-_CHANGES = 0x008 | 0x040 | 0x080 | 0x200
+# IN_CLOSE_WRITE | IN_MOVED_FROM | IN_DELETE: what CDI's own Go library goes by. It does not see what is moved in.
+_CHANGES = 0x008 | 0x040 | 0x200
 
 
 class FolderWatch:
-    """Tells when files of a folder were written, moved or removed. `wake` ends a waiting `wait` from outside."""
+    """Tells when files of a folder were written, renamed or removed. `wake` ends a waiting `wait` from outside."""
 
     def __init__(self, folder: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)

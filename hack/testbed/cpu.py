@@ -1,0 +1,74 @@
+"""CPU seconds of the processes that we can see, by program: which of them the work between two looks cost.
+
+Children that have ended count for whoever waited for them (runc and the network plugins for containerd and its shims).
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+# Programs whose first argument, or the file that it names, says more than their own name.
+_PYTHON = ("python", "python3", "python3.11")
+OURS = "kube-scheduler of vgpu"
+MACHINE = "the whole machine"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: its program, and its CPU seconds with those of the children that it waited for."""
+
+    program: str
+    parent: int
+    seconds: float
+
+
+Look = Mapping[tuple[int, str], Process]
+"""Every process by its pid and start time, which no other process ever has."""
+
+
+def look() -> Look:
+    """The processes as they are now, and the whole machine beside them, with its kernel and what we cannot see."""
+    return {(0, ""): Process(MACHINE, 0, _busy()), **dict(_processes())}
+
+
+def spent(before: Look, after: Look) -> Mapping[str, float]:
+    """CPU seconds between two looks, by program."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for process in after.values():
+        seconds[process.program] += process.seconds
+    parents = {pid: process.program for (pid, _), process in after.items()}
+    for key, process in before.items():
+        # One that has ended counts, with its whole life, for its parent: only the part since then is wanted.
+        program = process.program if key in after else parents.get(process.parent, process.program)
+        seconds[program] -= process.seconds
+    return seconds
+
+
+def _busy() -> float:
+    """Of all cores, since boot: user, nice, system, interrupts; not idle or waiting for disks."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return sum(int(words[number]) for number in (1, 2, 3, 6, 7)) / _TICKS
+
+
+def _processes() -> Iterator[tuple[tuple[int, str], Process]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it has just ended
+        fields = rest.split()
+        ticks = sum(map(int, fields[11:15]))
+        yield (int(folder.name), fields[19]), Process(_program(name, words), int(fields[1]), ticks / _TICKS)
+
+
+def _program(name: str, words: list[str]) -> str:
+    first = Path(words[0]).name or name
+    if first == "kube-scheduler" and any(word.startswith("--config=/etc/vgpu/") for word in words):
+        return OURS
+    if first in _PYTHON and len(words) > 2:
+        return " ".join([Path(words[1]).name, words[2]])
+    return first
