@@ -52,6 +52,7 @@ class LatePlugin(rpc.DevicePluginServicer):
         self.device = ""  # the host's path of the device node that a container gets
         self.on_allocate = lambda: None
         self.on_pre_start = lambda: None
+        self.aside = folders.cdi  # where a spec lies until it is whole
         self.bind = True  # no regular init container could start: PodResources does not show them
         self._folders = folders
         self._changed = threading.Condition()
@@ -184,6 +185,6 @@ class LatePlugin(rpc.DevicePluginServicer):
             "kind": KIND,
             "devices": [{"name": self.name(ids), "containerEdits": edits}],
         }
-        partial = self._folders.cdi / f".{self.name(ids)}.tmp"
+        partial = self.aside / f".{self.name(ids)}.tmp"
         partial.write_text(json.dumps(spec))
         partial.rename(self._folders.cdi / f"lab-{self.name(ids)}.json")

@@ -19,6 +19,19 @@ def test_a_device_that_no_spec_defines_is_tried_again_whatever_the_restart_polic
     assert node.state("one")["restartCount"] == 0
 
 
+def test_a_spec_that_is_moved_in_is_read_when_another_file_goes(node: Node) -> None:
+    """So several are read at once: device_plugin/node/bell.py."""
+    plugin = node.plugin(node.mem, 2)
+    plugin.aside = node.folders.cdi / "aside"
+    plugin.aside.mkdir()
+    node.create("one", node.container(mem=2), restartPolicy="Never")
+    node.until(lambda: "unresolvable CDI devices" in node.waiting("one")[1])
+    assert (node.folders.cdi / f"lab-{plugin.name(plugin.allocated[0])}.json").exists()
+    plugin.write = lambda *_: None  # it is there already
+    plugin.aside.rmdir()
+    node.until_phase("one", "Running")
+
+
 def without_source(node: Node, plugin: LatePlugin) -> None:
     """From now on the file that is to be mounted is not there."""
     write = plugin.write
