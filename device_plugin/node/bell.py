@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# So a runtime reads for a twentieth of its time at most. A container that comes alone does not wait.
-SECONDS_A_SPEC = 0.005
+# So a runtime reads for a fiftieth of its time. A container that comes alone does not wait.
+SECONDS_A_SPEC = 0.01
 MOST_SECONDS = 0.5
 
 
