@@ -16,8 +16,10 @@ from device_plugin.core.placement.waste import Waste
 
 # The learnt target is renewed after so many arrivals, twice as many each time, and then after each MOST_REFIT.
 FIRST_REFIT, MOST_REFIT = 64, 1024
-# Policies that the published protocol gives the list of pods to.
+# Policies that the published protocol gives the list of pods to, and those that learn it as pods come. The others know
+# nothing of pods to come, and a refit takes time.
 GIVEN = ("fgd",)
+LEARNING = ("fragmentation",)
 
 
 class Cluster:
@@ -42,9 +44,13 @@ class Cluster:
         """A pod arrives."""
         if (ask := Ask.of(job.request)) is not None:
             self._target.add(ask)
-        if self._policy not in GIVEN and self._target.arrivals == self._refit:
-            self.placer.teach(self._target.frequent())
+        if self._policy in LEARNING and self._target.arrivals == self._refit:
+            self.teach()
             self._refit += min(self._refit, MOST_REFIT)
+
+    def teach(self) -> None:
+        """Decide from now on for pods like those that have arrived."""
+        self.placer.teach(self._target.frequent())
 
     def place(self, job: Job) -> Grant | None:
         """Place and hold; None if it does not fit."""

@@ -6,11 +6,11 @@ many pods as are there on average, each somewhere within its life, long lives be
 leaves, those that wait are tried again, the longest waiting first.
 """
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 import numpy as np
@@ -39,28 +39,27 @@ class Waiting:
     """Pods that wait, by what they ask: where one does not fit, the others of its kind do not either."""
 
     def __init__(self) -> None:
-        self._queues: dict[object, deque[tuple[float, Job]]] = {}
+        self._queues: dict[object, deque[tuple[float, int, Job]]] = {}
+        self._numbers = count()
 
     def add(self, since: float, job: Job) -> None:
-        """A pod waits, behind all others of its kind."""
-        self._queues.setdefault(_kind(job), deque()).append((since, job))
+        """A pod waits, behind all others."""
+        self._queues.setdefault(_kind(job), deque()).append((since, next(self._numbers), job))
 
     def blocked(self, job: Job) -> bool:
         """True if another of its kind waits already."""
         return bool(self._queues.get(_kind(job)))
 
     def tried(self) -> Iterator[tuple[float, Job]]:
-        """The first of each kind, longest waiting first; one that is taken is followed by the next of its kind."""
-        heads = [
-            (queue[0][0], number, kind) for number, (kind, queue) in enumerate(self._queues.items()) if queue
-        ]
-        for _, _, kind in sorted(heads, key=lambda head: head[:2]):
-            queue = self._queues[kind]
-            while queue:
-                first = queue[0]
-                yield first
-                if queue and queue[0] is first:  # not taken
-                    break
+        """The longest waiting first; of a kind no more than one that is not taken."""
+        # Numbers differ, so that nothing behind them is compared.
+        heads = [(*queue[0][:2], queue) for queue in self._queues.values() if queue]
+        heapify(heads)
+        while heads:
+            since, number, queue = heappop(heads)
+            yield since, queue[0][2]
+            if queue and queue[0][1] != number:  # it was taken: the next of its kind may fit too
+                heappush(heads, (*queue[0][:2], queue))
 
     def take(self, job: Job) -> None:
         """The first of its kind waits no longer."""
@@ -68,7 +67,7 @@ class Waiting:
 
     def left(self) -> Iterator[float]:
         """Since when each of those that wait still does."""
-        return (since for queue in self._queues.values() for since, _ in queue)
+        return (since for queue in self._queues.values() for since, _, _ in queue)
 
 
 def simulate(
@@ -89,7 +88,7 @@ def simulate(
     def start(job: Job, grant: Grant, now: float, since: float) -> None:
         nonlocal held
         held += workload.cards(job)
-        heapq.heappush(ends, (now + left.pop(job.name), next(numbers), job, grant))
+        heappush(ends, (now + left.pop(job.name), next(numbers), job, grant))
         if since >= FROM:
             waits.append(now - since)
 
@@ -113,28 +112,39 @@ def simulate(
             arrive(now, rng.choice(lives))
             arrival = now + rng.expovariate(rate)
             continue
-        _, _, job, grant = heapq.heappop(ends)
+        _, _, job, grant = heappop(ends)
         cluster.leave(grant)
         held -= workload.cards(job)
+        freed = Freed(cluster, grant.node)
         for since, other in waiting.tried():
-            found = cluster.place(other) if _could(cluster, grant.node, other) else None
+            found = cluster.place(other) if freed.could(other) else None
             if found is not None:
                 waiting.take(other)
                 start(other, found, now, since)
+                freed = Freed(cluster, grant.node)
     area += held * max(0.0, UNTIL - max(last, FROM))
     waits += [UNTIL - since for since in waiting.left() if since >= FROM]
     return Steady(100 * area / (UNTIL - FROM) / workload.capacity, [mean * wait for wait in waits])
 
 
-def _could(cluster: Cluster, node: str, job: Job) -> bool:
-    """Whether the node where something was just given back may have room: nowhere else has more than before."""
-    state, room, request = cluster.ledger.node(node), cluster.hosts.room(node), job.request
-    if state is None or room.cpu_milli < request.host.cpu_milli or room.memory_mib < request.host.memory_mib:
-        return False
-    if not request.containers:
-        return True
-    asked = request.containers[0][1]
-    return sum(isinstance(fit(card, asked), Slice) for card in state.cards) >= max(1, asked.whole)
+class Freed:
+    """The node where something was just given back: nowhere else is more room than when those that wait were tried."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        state = cluster.ledger.node(node)
+        self._cards = state.cards if state is not None else ()
+        self._room = cluster.hosts.room(node)
+
+    def could(self, job: Job) -> bool:
+        """Whether it may have room for the pod."""
+        room, host, request = self._room, job.request.host, job.request
+        if room.cpu_milli < host.cpu_milli or room.memory_mib < host.memory_mib:
+            return False
+        if not request.containers:
+            return True
+        asked = request.containers[0][1]
+        cards = (card for card in self._cards if request.models.accepts(card.card.model))
+        return sum(isinstance(fit(card, asked), Slice) for card in cards) >= max(1, asked.whole)
 
 
 def _kind(job: Job) -> object:

@@ -3,7 +3,7 @@
 import pytest
 
 from device_plugin.cli.bench.cluster import Cluster
-from device_plugin.cli.bench.lifetimes import Waiting, simulate
+from device_plugin.cli.bench.lifetimes import Freed, Waiting, simulate
 from device_plugin.cli.bench.workload import Workload
 from device_plugin.core.placement import POLICIES
 from tests.cli.bench.test_replay import HALVES, job, node
@@ -35,15 +35,28 @@ def test_beyond_the_capacity_everything_is_full_and_pods_wait(policy: str) -> No
     assert max(steady.waits) > 30
 
 
-def test_those_of_a_kind_are_taken_in_the_order_of_their_coming() -> None:
+def test_the_longest_waiting_is_tried_first_and_a_kind_that_does_not_fit_only_once() -> None:
     waiting = Waiting()
-    for since, name, milli in ((1.0, "a", 500), (2.0, "b", 200), (3.0, "c", 500)):
+    for since, name, milli in ((1.0, "a", 500), (2.0, "b", 200), (2.0, "c", 500), (3.0, "d", 200)):
         waiting.add(since, job(name, milli))
-    assert waiting.blocked(job("d", 500))
+    assert waiting.blocked(job("e", 500))
     seen = []
     for _, each in waiting.tried():
         seen.append(each.name)
         if each.name == "a":
             waiting.take(each)
-    assert seen == ["a", "c", "b"]
-    assert sorted(waiting.left()) == [2.0, 3.0]
+    assert seen == ["a", "b", "c"]
+    assert sorted(waiting.left()) == [2.0, 2.0, 3.0]
+
+
+def test_only_what_the_node_has_room_for_could_go_there() -> None:
+    cluster = Cluster(Workload([node("a", 2, cpu=2000)], HALVES.jobs), "pack", 1)
+    assert cluster.place(job("x", 1000)) is not None
+    freed = Freed(cluster, "00000")
+    assert [freed.could(each) for each in (job("y", 1000), job("z", 500), job("w", 500, cpu=1500))] == [
+        True,
+        True,
+        False,
+    ]
+    assert cluster.place(job("y", 500)) is not None
+    assert not Freed(cluster, "00000").could(job("z", 1000, cpu=0))
