@@ -26,13 +26,20 @@ FROM, UNTIL = 0.5, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """Mean percent of the capacity that was allocated, and for how many seconds pods waited.
+    """Mean percent of the capacity that was allocated, and for how many seconds each pod waited, while it was measured.
 
-    The wait of a pod that waits still counts as far as it goes.
+    Whoever waited then counts, also those that came before and those that wait still: to leave them out would forgive
+    a policy just those that it starves.
     """
 
     allocated: float
     waits: Sequence[float]
+    arrived: int
+
+    @property
+    def wait(self) -> float:
+        """Seconds that a pod waits on average: how many wait by how many arrive, as Little's law has it."""
+        return sum(self.waits) / max(1, self.arrived)
 
 
 class Waiting:
@@ -83,14 +90,15 @@ def simulate(
     rate = offered / 100 * workload.capacity / size
     area = held = last = 0.0
     waits: list[float] = []
+    arrived = 0
     left: dict[str, float] = {}
 
     def start(job: Job, grant: Grant, now: float, since: float) -> None:
         nonlocal held
         held += workload.cards(job)
         heappush(ends, (now + left.pop(job.name), next(numbers), job, grant))
-        if since >= FROM:
-            waits.append(now - since)
+        if now >= FROM:
+            waits.append(now - max(since, FROM))
 
     def arrive(now: float, life: float) -> None:
         job = rng.choice(workload.jobs).named(next(numbers))
@@ -109,6 +117,7 @@ def simulate(
         area += held * max(0.0, now - max(last, FROM))
         last = now
         if now == arrival:
+            arrived += now >= FROM
             arrive(now, rng.choice(lives))
             arrival = now + rng.expovariate(rate)
             continue
@@ -123,8 +132,9 @@ def simulate(
                 start(other, found, now, since)
                 freed = Freed(cluster, grant.node)
     area += held * max(0.0, UNTIL - max(last, FROM))
-    waits += [UNTIL - since for since in waiting.left() if since >= FROM]
-    return Steady(100 * area / (UNTIL - FROM) / workload.capacity, [mean * wait for wait in waits])
+    waits += [UNTIL - max(since, FROM) for since in waiting.left()]
+    allocated = 100 * area / (UNTIL - FROM) / workload.capacity
+    return Steady(allocated, [mean * wait for wait in waits], arrived)
 
 
 class Freed:

@@ -29,7 +29,7 @@ def steady(outcomes: Sequence[Steady]) -> Figures:
     """Means over the seeds; the wait's p99 is of each seed."""
     return {
         "alloc_mean": _mean([outcome.allocated for outcome in outcomes]),
-        "wait_mean_s": _mean([float(np.mean(outcome.waits or [0.0])) for outcome in outcomes]),
+        "wait_mean_s": _mean([outcome.wait for outcome in outcomes]),
         "wait_p99_s": _mean([float(np.percentile(outcome.waits or [0.0], 99)) for outcome in outcomes]),
     }
 

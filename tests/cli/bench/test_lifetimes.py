@@ -35,6 +35,15 @@ def test_beyond_the_capacity_everything_is_full_and_pods_wait(policy: str) -> No
     assert max(steady.waits) > 30
 
 
+def test_who_waits_from_before_the_measurement_until_after_it_counts_for_all_of_it() -> None:
+    workload = Workload([node("a", 64, cpu=500)], [job("p", 1000)])
+    steady = simulate("pack", 1, workload, [10.0], 100)
+    assert steady.allocated == 0
+    assert max(steady.waits) == pytest.approx(15)
+    # 64 wait from the start and 64 more come in each lifetime; with each comes its wait for the 1.5 lifetimes.
+    assert steady.wait == pytest.approx(64 * (1 + 1.25) * 10 / 64, rel=0.2)
+
+
 def test_the_longest_waiting_is_tried_first_and_a_kind_that_does_not_fit_only_once() -> None:
     waiting = Waiting()
     for since, name, milli in ((1.0, "a", 500), (2.0, "b", 200), (2.0, "c", 500), (3.0, "d", 200)):
