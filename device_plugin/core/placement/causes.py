@@ -17,7 +17,8 @@ def refusal(index: Index, request: PodRequest, nodes: Sequence[str] | None) -> R
     """The refusal of a request that fits none of `nodes` (None: all)."""
     names = index.nodes if nodes is None else nodes
     left = index.on(names)
-    asked, need = _hardest(index, request)
+    # A pod that asks for no card, in a replayed trace, can still find no host.
+    asked, need = _hardest(index, request) if request.containers else ("", None)
     cards: dict[Reason, int] = {}
     details: dict[Reason, str] = {}
     ranks = np.full(len(index.cards), len(ORDER), dtype=np.int64)
@@ -34,15 +35,18 @@ def refusal(index: Index, request: PodRequest, nodes: Sequence[str] | None) -> R
     return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, details, foremost)
 
 
-def _causes(index: Index, request: PodRequest, family: str, need: Need) -> Iterator[tuple[Reason, Rows]]:
-    yield Reason.FAMILY, ~index.of_family(family)
-    yield Reason.MODEL, ~index.of_model(request.models)
-    yield Reason.UUID, ~index.named(request.uuids)
-    yield Reason.TOO_LARGE, need.small
-    yield Reason.NOT_SERVING, ~index.serving
-    yield Reason.CORDONED, index.cordoned
-    yield Reason.UNHEALTHY, ~index.usable
-    yield from need.lacking()
+def _causes(
+    index: Index, request: PodRequest, family: str, need: Need | None
+) -> Iterator[tuple[Reason, Rows]]:
+    if need is not None:
+        yield Reason.FAMILY, ~index.of_family(family)
+        yield Reason.MODEL, ~index.of_model(request.models)
+        yield Reason.UUID, ~index.named(request.uuids)
+        yield Reason.TOO_LARGE, need.small
+        yield Reason.NOT_SERVING, ~index.serving
+        yield Reason.CORDONED, index.cordoned
+        yield Reason.UNHEALTHY, ~index.usable
+        yield from need.lacking()
     if request.host != NOTHING:
         yield Reason.HOST, ~index.per_card(index.roomy(request.host))
     if request.standing.avoid:

@@ -51,6 +51,13 @@ def test_a_node_without_cpu_takes_no_pod() -> None:
     assert outcome.placed == 1
 
 
+def test_pods_without_cards_may_find_no_cpu() -> None:
+    cardless = Job("q", PodRequest("q", (), host=Room(1000, 1)), 0.0)
+    outcome = replay("pack", 1, Workload([node("a", 4, cpu=2500)], [job("p", 1000), cardless, cardless]))
+    assert outcome.placed == 2
+    assert outcome.first_failure is not None
+
+
 def test_expected_fill_wastes_less_than_chance_in_both_dimensions() -> None:
     workload = synthetic()
     small = Workload(workload.nodes[:12], workload.jobs)
