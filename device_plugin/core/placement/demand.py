@@ -10,9 +10,10 @@ from device_plugin.core.placement.target import Weighted
 
 
 class Demand:
-    """Arrays of shape (kinds, asks): `mib`, `cores`, and `allowed`; of shape (asks,): `whole`, `cpu`, `count`.
+    """Arrays of shape (kinds, asks): `mib`, `cores`, and `allowed`; of shape (asks,) `whole`, `cpu`, `memory`, `count`.
 
-    `whole` is 0 for a slice. An ask is allowed on a kind that its family and models accept and that it fits when empty.
+    `whole` is 0 for a slice; `memory` is the host's, in MiB. An ask is allowed on a kind that its family and models
+    accept and that it fits when empty.
     """
 
     def __init__(self, kinds: Sequence[Kind], asks: Sequence[Weighted]) -> None:
@@ -24,6 +25,7 @@ class Demand:
         self.whole: Numbers = np.array([w.ask.request.whole for w in asks], dtype=np.int64)
         self.slice: Rows = np.array([w.ask.is_slice for w in asks], dtype=bool)
         self.cpu: Numbers = np.array([w.ask.host.cpu_milli for w in asks], dtype=np.int64)
+        self.memory: Numbers = np.array([w.ask.host.memory_mib for w in asks], dtype=np.int64)
         self.count: Values = np.array([w.count for w in asks], dtype=np.float64)
         empty = _empty(kinds)
         for number, weighted in enumerate(asks):
@@ -35,6 +37,15 @@ class Demand:
             self.allowed[:, number] = need.fits() & np.array(
                 [ask.accepts(kind) for kind in kinds], dtype=bool
             )
+
+    def wanted(self) -> Values:
+        """How many cards all pods of an ask want, a slice by its larger share of the card it is most of; (asks,)."""
+        if not self.kinds:
+            return np.zeros(len(self.count))
+        cards = np.array([[kind.mem_mib, kind.groups] for kind in self.kinds])
+        share = np.maximum(self.mib / cards[:, :1], self.cores / cards[:, 1:]).max(axis=0)
+        wanted: Values = self.count * np.maximum(self.whole, 1) * share
+        return wanted
 
 
 def _empty(kinds: Sequence[Kind]) -> Columns:

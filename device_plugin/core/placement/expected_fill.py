@@ -1,7 +1,8 @@
 """The policy `fragmentation`: a pod goes where it destroys the least expected fill.
 
-A placement scores the worth of the node after it less the worth before, less the price of the kinds of cards that other
-pods depend on. Among choices nearly alike the least fragmentation wins, and untouched nodes are opened last.
+A placement scores the worth of the node after it less the worth before, of its cards one by one and of those that a pod
+could have together, less the price of the kinds of cards that other pods depend on. Among choices nearly alike the
+least fragmentation wins, and untouched nodes are opened last.
 """
 
 import numpy as np
@@ -40,13 +41,14 @@ class Loss:
     def by_slice(self, view: View, need: Need, ask: Ask) -> Values:
         """Less than zero by what is lost when a card gives the slice; shape (nodes, cards)."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
+        score += self._fill.together.lost_by_slice(view, ask)
         return score - self._fill.price[view.kind] * need.share
 
     def by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """Less than zero by what is lost when the cards `taken` are given away; shape (nodes,)."""
         price = np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
         score: Values = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli) - price
-        return score
+        return score + self._fill.together.lost_by_whole(view, taken, ask)
 
 
 class ExpectedFill:

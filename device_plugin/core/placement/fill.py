@@ -9,6 +9,7 @@ from device_plugin.core.placement.demand import Demand
 from device_plugin.core.placement.duals import central_duals
 from device_plugin.core.placement.grid import Grid
 from device_plugin.core.placement.target import Weighted
+from device_plugin.core.placement.together import Together
 
 FREE_CARD = 1000.0
 # Prices of CPU that are tried, as multiples of what an average pod of the workload is worth per unit of its CPU.
@@ -25,7 +26,8 @@ class Fill:
     """The worth of what is left of cards, in thousandths of a free card.
 
     `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
-    is what a whole card of a kind costs beyond its fill, because others depend on it.
+    is what a whole card of a kind costs beyond its fill, because others depend on it. `together` is what cards are
+    worth beyond that where several of a node are free.
     """
 
     def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> None:
@@ -53,7 +55,8 @@ class Fill:
             self.worth[k] = alike[key]
         self.worth *= FREE_CARD / np.maximum(self.worth[:, :1, -1:], 1e-9)
         self.worth[:, :, -1] += UNTOUCHED
-        self.price: Values = FREE_CARD * np.maximum(0.0, _scarcity(demand, np.asarray(supply), mass) - SCARCE)
+        self.price: Values = FREE_CARD * np.maximum(0.0, _scarcity(demand, np.asarray(supply)) - SCARCE)
+        self.together = Together(demand, FREE_CARD)
 
     def _duals(self, sizes: Numbers, slices: Rows, mass: Values) -> Values:
         """What each ask costs of a card of one kind, in cards; 1 for a whole card."""
@@ -94,15 +97,13 @@ def _better_half(values: Values, mass: Values) -> Values:
     return mean
 
 
-def _scarcity(demand: Demand, supply: Values, mass: Values) -> Values:
+def _scarcity(demand: Demand, supply: Values) -> Values:
     """Of each kind: demand confined to some kinds over the supply of those, all demand scaled to all supply."""
     scarcity = np.zeros(len(supply))
-    if not len(supply) or not mass.sum():
+    wanted = demand.wanted()
+    if not len(supply) or not wanted.sum():
         return scarcity
-    cards = np.array([[kind.mem_mib, kind.groups] for kind in demand.kinds])
-    share = np.maximum(demand.mib / cards[:, :1], demand.cores / cards[:, 1:]).max(axis=0)
-    wanted = mass * share
-    wanted = wanted * supply.sum() / max(float(wanted.sum()), 1e-9)
+    wanted = wanted * supply.sum() / float(wanted.sum())
     patterns, which = np.unique(demand.allowed, axis=1, return_inverse=True)
     for number, allowed in enumerate(patterns.T):
         if 0 < supply[allowed].sum() < supply.sum():
