@@ -34,6 +34,8 @@ class Together:
 
     def lost_by_slice(self, view: View, ask: Ask) -> Values:
         """Less than zero by what is lost when a card gives a slice; shape (nodes, cards)."""
+        if not len(self._cards):
+            return np.zeros(view.rows.shape)
         free = _free(view)
         number, taken = free.sum(axis=1), np.array([[0], [1], [0]])
         now, opened, touched = self._worth(view, number - taken, ask, np.array([[0], [1], [1]]))
@@ -42,6 +44,8 @@ class Together:
 
     def lost_by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """Less than zero by what is lost when the cards `taken` are given away; shape (nodes,)."""
+        if not len(self._cards):
+            return np.zeros(len(view.rows))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
         now, then = self._worth(view, number - times * taken.sum(axis=1), ask, times)
         lost: Values = then - now
