@@ -9,6 +9,7 @@ from pytest_mock import MockerFixture
 from device_plugin.core.annotations import MAX_INT
 from device_plugin.core.cards import MAX_UNITS, Card, Inventory
 from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import fit
@@ -51,6 +52,17 @@ def test_a_cordoned_card_gets_no_new_slice_and_the_refusal_says_so() -> None:
     found = refusal(ledger, slice_request("q", 16))
     assert found.reasons == {Reason.CORDONED: 1, Reason.MEMORY: 1}
     assert "1 cordoned" in found.text
+
+
+def test_a_pod_without_cards_is_refused_for_its_host_alone(ledger: Ledger) -> None:
+    hosts = Hosts()
+    for node in ("n1", "n2"):
+        hosts.set_node(node, Room(2000, 1024))
+    placer = Placer(ledger, hosts)
+    assert isinstance(placer.place(PodRequest("p", (), host=Room(2000, 1))), Grant)
+    found = placer.place(PodRequest("q", (), host=Room(2001, 1)))
+    assert isinstance(found, Refusal)
+    assert found.reasons == {Reason.HOST: 4}
 
 
 @pytest.mark.parametrize(("mem", "cores"), [(4, None), (None, 15), (4, 15)])
