@@ -18,7 +18,7 @@ from device_plugin.core.placement.columns import Kind
 from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Weighted
 
-POLITENESS = 19
+POLITENESS = 10
 # A thousand pods that all ask for something else take minutes; what takes longer is not worth it.
 MOST_SECONDS = 900.0
 LOOK_SECONDS = 0.5

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.cli import hygon
-from device_plugin.cli.extender_bench import api_objects, api_store, command, measurement, witness
+from device_plugin.cli.extender_bench import api_objects, api_store, command, load, measurement, witness
 from device_plugin.cli.extender_bench.child import Child
 from device_plugin.cli.extender_bench.cluster_model import ExtenderBenchError, Workload, uid
 from device_plugin.cli.extender_bench.timing import Notes, Timing
@@ -50,7 +50,7 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
 def test_the_bindings_that_the_stub_saw_never_overlap() -> None:
     grants = TINY.grants()
     with measurement.running(TINY, grants) as (api, service, scheduler):
-        assert isinstance(scheduler.hear(60), Timing)
+        assert isinstance(scheduler.hear(load.LEADER_SECONDS + load.LESSON_SECONDS), Timing)
         assert service.running
         assert api.ask("wrongs", 60) == []
         bindings = api.ask("history", 60)
