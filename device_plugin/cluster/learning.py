@@ -27,12 +27,16 @@ class Learning:
         self._new: dict[str, tuple[Ask, float]] = {}
 
     def arrived(self, pod: Pod, since: float) -> None:
-        """A pod that was not known before; `since` is minus infinity where nobody knows when it came."""
+        """A pod that was not known before; it counts at once where `since` is minus infinity: unknown."""
         try:
             request = self._request_of(pod)
         except RequestError:
             return
-        if request is not None and (ask := Ask.of(request)) is not None:
+        if request is None or (ask := Ask.of(request)) is None or pod.ended or pod.deleting:
+            return
+        if since == float("-inf"):
+            self.target.add(ask)
+        else:
             self._new[pod.uid] = ask, since
 
     def count(self, now: float) -> None:
