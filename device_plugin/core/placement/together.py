@@ -13,7 +13,8 @@ from device_plugin.core.placement.index import View
 
 # Of the cards that such a pod takes, how much it is worth to keep them together: KEEPING, times the share of all wanted
 # cards that pods like it want, times the share that pods of as many cards want, beyond a FEW. Where fewer want several
-# cards, to keep some together costs more than it brings.
+# cards, to keep some together costs more than it brings. The share is taken one standard error low: the first of a
+# hundred pods may well want eight cards.
 KEEPING, FEW = 0.3, 0.1
 # The rarest change nothing.
 MOST = 32
@@ -25,8 +26,9 @@ class Together:
     def __init__(self, demand: Demand, free_card: float) -> None:
         wanted = demand.wanted()
         share = wanted / max(float(wanted.sum()), 1e-9)
-        alike = np.maximum(0, np.bincount(demand.whole, share)[demand.whole] - FEW)
-        value = free_card * KEEPING * demand.whole * share * alike
+        alike, pods = (np.bincount(demand.whole, each)[demand.whole] for each in (share, demand.count))
+        sure = alike * np.maximum(0, 1 - 1 / np.sqrt(np.maximum(pods, 1)))
+        value = free_card * KEEPING * demand.whole * share * np.maximum(0, sure - FEW)
         several = np.flatnonzero((demand.whole > 1) & (value > 0))
         chosen = several[np.argsort(-value[several], kind="stable")[:MOST]]
         self._cards, self._cpu, self._memory = demand.whole[chosen], demand.cpu[chosen], demand.memory[chosen]

@@ -15,10 +15,10 @@ from device_plugin.core.requests import PodRequest
 from tests.core.clusters import inventory, whole_request
 from tests.core.placement.workloads import ask, target
 
-# A quarter of all cards is wanted four at a time, with 8 CPUs and 8 GiB; the next comes soon enough.
+# A quarter of all cards is wanted four at a time, with 8 CPUs and 8 GiB, by a hundred pods.
 FOURS = Ask(whole_request("p", 4).containers[0][1], host=Room(8000, 8192))
-TARGET = target((FOURS, 1), (ask(whole=1, cpu=1000), 12))
-WORTH = 1000 * KEEPING * 4 / 4 * (1 / 4 - FEW)
+TARGET = target((FOURS, 100), (ask(whole=1, cpu=1000), 1200))
+WORTH = 1000 * KEEPING * 4 / 4 * (0.9 / 4 - FEW)
 
 
 def seen(*rooms: Room) -> tuple[Placer, Together, View]:
@@ -57,15 +57,18 @@ def test_cpu_that_such_a_pod_would_need_costs_as_much_without_any_card() -> None
 
 def test_models_that_such_a_pod_does_not_accept_are_worth_nothing_to_it() -> None:
     placer, _, view = seen(Room(9000, 9000))
-    elsewhere = target((Ask(FOURS.request, ask(models="K100").models, host=FOURS.host), 1))
+    elsewhere = target((Ask(FOURS.request, ask(models="K100").models, host=FOURS.host), 100))
     together = Together(Demand(tuple(placer.index.kinds), elsewhere), 1000)
     assert together.lost_by_slice(view, ask(4)) == pytest.approx(np.zeros((1, 4)))
 
 
-def test_for_a_few_such_pods_nothing_is_kept() -> None:
+@pytest.mark.parametrize(("fours", "others"), [(100, 5000), (1, 12)])
+def test_for_few_such_pods_and_when_few_pods_are_known_at_all_nothing_is_kept(
+    fours: int, others: int
+) -> None:
     placer, _, view = seen(Room(9000, 9000))
-    rare = target((FOURS, 1), (ask(whole=1), 50))
-    together = Together(Demand(tuple(placer.index.kinds), rare), 1000)
+    few = target((FOURS, fours), (ask(whole=1), others))
+    together = Together(Demand(tuple(placer.index.kinds), few), 1000)
     assert together.lost_by_slice(view, ask(4)) == pytest.approx(np.zeros((1, 4)))
 
 
