@@ -13,6 +13,7 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.kubelet import Kubelet, Timing
 from device_plugin.embedded.services import Service
+from tests.files import found
 from vgpu_runtime import sim
 
 ALLOCATOR = "system:serviceaccount:vgpu-system:vgpu-cluster"
@@ -126,7 +127,7 @@ class OneNode:
 
     def left(self) -> list[Path]:
         """Files of slices, and specs."""
-        slices = [path for path in (self.state / "slices").rglob("*") if path.is_file()]
+        slices = [path for path in found(self.state / "slices", "**/*") if path.is_file()]
         return [*slices, *self.kubelet.cdi_dir.glob("*.json")]
 
     def allocatable(self) -> dict[str, str]:

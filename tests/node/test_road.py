@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from device_plugin.core.grants import Slice
+from tests.files import found
 from tests.node.one_node import OneNode, until
 from vgpu_runtime import config, sim
 
@@ -76,10 +77,10 @@ def test_what_ended_while_the_agent_was_dead_is_reclaimed_at_its_start(make: Mak
     node.agent.kill()
     node.delete("p0")
     until(lambda: node.phase("p0") == "gone", "p0 gone")
-    assert any("p0" in path.read_text() for path in (node.state / "slices").glob("*/*/record.json"))
+    assert any("p0" in path.read_text() for path in found(node.state / "slices", "*/*/record.json"))
     node.agent.start()
     node.agent.wait()
-    until(lambda: len(list((node.state / "slices").glob("*/*"))) == 1, "p0 reclaimed", 10)
+    until(lambda: len(found(node.state / "slices", "*/*")) == 1, "p0 reclaimed", 10)
     assert node.phase("p1") == "Running"
 
 

@@ -11,6 +11,7 @@ from hack.testbed.layout import here
 from hack.testbed.supervisor import order
 from tests.contract.kubelet.late_plugin import Folders
 from tests.deadline import eventually
+from tests.files import found
 
 NODE = "n1"
 CHECKPOINT = "kubelet_internal_checkpoint"
@@ -70,14 +71,14 @@ class StandIn:
         return (self._kubelet.logs / f"default_{pod['metadata']['name']}_{container}.log").read_text()
 
     def live(self, uid: str) -> set[str]:
-        return {path.name for path in (self._kubelet.process_groups / f"pod{uid}").glob("*")}
+        return {path.name for path in found(self._kubelet.process_groups, f"pod{uid}/*")}
 
     def lists(self, resource: str) -> bool:
         return resource in json.loads(_read(self.folders.plugins / CHECKPOINT) or "{}").get("registered", ())
 
     def close(self) -> None:
         self._kubelet.stop()
-        left = [path for path in self._kubelet.process_groups.glob("**/*") if path.is_file()]
+        left = [path for path in found(self._kubelet.process_groups, "**/*") if path.is_file()]
         shutil.rmtree(self._root)
         assert not left, f"containers left behind: {left}"
 
@@ -116,8 +117,8 @@ class Real:
         return "".join(f"{line.split(' ', 3)[3]}\n" for line in lines)  # time, stream, whether it is whole
 
     def live(self, uid: str) -> set[str]:
-        groups = (self._root / "sys/fs/cgroup/pids/kubepods").glob(f"**/pod{uid}/*/cgroup.procs")
-        return {path.parent.name for path in groups if path.read_text()}
+        groups = found(self._root / "sys/fs/cgroup/pids/kubepods", f"**/pod{uid}/*/cgroup.procs")
+        return {path.parent.name for path in groups if _read(path)}
 
     def lists(self, resource: str) -> bool:
         kept = json.loads(_read(self.folders.plugins / CHECKPOINT) or '{"Data": {}}')
@@ -133,4 +134,7 @@ class Real:
 
 
 def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    try:
+        return path.read_text()
+    except OSError:  # it is gone
+        return ""

@@ -11,6 +11,7 @@ import urllib3
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.kubelet import Kubelet, Timing
 from tests.contract.kubelet.late_plugin import Folders, LatePlugin
+from tests.files import found
 
 MEM, CORES = "lab.io/dcu-mem", "lab.io/dcu-cores"
 FAST = Timing(retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05)
@@ -54,7 +55,7 @@ class OneNode:
             plugin.close()
         self.http.clear()
         self.api.stop()
-        left = [path for path in self.root.glob("groups/**/*") if path.is_file()]
+        left = [path for path in found(self.root, "groups/**/*") if path.is_file()]
         shutil.rmtree(self.root)
         assert not left, f"containers left behind: {left}"
 
@@ -122,4 +123,4 @@ class OneNode:
 
     def groups(self, pod: dict) -> list[Path]:
         """The process-group files of a pod's live containers."""
-        return list((self.kubelet.process_groups / f"pod{pod['metadata']['uid']}").glob("*"))
+        return found(self.kubelet.process_groups, f"pod{pod['metadata']['uid']}/*")
