@@ -42,7 +42,7 @@ def test_children_count_for_whoever_waited_for_them() -> None:
     ("words", "program"),
     [
         (["/usr/local/bin/kube-scheduler", "--config=/etc/vgpu/scheduler.yaml"], cpu.OURS),
-        (["kube-scheduler", "--kubeconfig=/root/kube-scheduler.kubeconfig"], "kube-scheduler"),
+        (["kube-scheduler", "--kubeconfig=/etc/kube-scheduler.kubeconfig"], "kube-scheduler"),
         (["/usr/bin/python3.11", "/usr/bin/vgpu", "node", ""], "vgpu node"),
         (["", ""], "kthreadd"),
     ],
