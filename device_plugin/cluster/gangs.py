@@ -14,7 +14,7 @@ from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.offers import Offers
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
-from device_plugin.cluster.shares import BURST, SHARE, LaterError
+from device_plugin.cluster.shares import BURST, SHARE, Debt, LaterError
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import Member, Nodes, place_all
@@ -64,16 +64,11 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """The answer to what was `asked`; at the time `at` the gang owed so many seconds that were taken to try it."""
+    """The answer to what was `asked`, and what the gang owes for the time that was taken to try it."""
 
     asked: _Asked
     answer: Refusal
-    debt: float
-    at: float
-
-    def owes(self, now: float, share: float) -> float:
-        """What it owes still, if it gets back `share` of the time."""
-        return max(0.0, self.debt - share * (now - self.at))
+    debt: Debt
 
 
 class Gangs:
@@ -245,7 +240,7 @@ class Gangs:
         debt = 0.0
         if refused is not None:
             rivals = sum(namespace == name[0] for namespace, _ in self._refused)
-            debt = refused.owes(now, SHARE / rivals)
+            debt = refused.debt.left(now, SHARE / rivals)
             if not named and refused.asked == asked:
                 return refused.answer
             # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
@@ -260,7 +255,7 @@ class Gangs:
             answer = replace(answer, said=f"group {name[1]}: {answer.text}")
             if not named:
                 ended = self._clock()
-                self._refused[name] = _Refused(asked, answer, debt + ended - started, ended)
+                self._refused[name] = _Refused(asked, answer, Debt(debt + ended - started, ended))
             return answer
         self._refused.pop(name, None)
         for grant in answer:
