@@ -13,42 +13,12 @@ from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fragments import Fragments
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Need
+from device_plugin.core.placement.rough_fill import RoughFill
 from device_plugin.core.placement.worth import Worth
 
 # Thousandths of a card by which a card's growth in fragmentation may outweigh expected fill, and what opening an
 # untouched node counts as.
 TIE, UNTOUCHED_NODE = 3.0, 3.0
-
-
-class Loss:
-    """What expected fill is lost, in thousandths of a card; as a policy, the score of `ExpectedFill` at its best."""
-
-    lasting, rough = True, None
-
-    def __init__(self, fill: Fill, index: Index) -> None:
-        self._fill = fill
-        self._worth = Worth(index, fill)
-
-    def slices(self, view: View, need: Need, ask: Ask) -> Values:
-        """The less is lost, the better."""
-        return _settled(view, self.by_slice(view, need, ask), -need.share)
-
-    def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
-        """The less is lost, the better."""
-        score = self.by_whole(view, taken, ask)
-        return _settled(view, score, -taken.sum(axis=1)) if ask.request.whole else score.round(6)
-
-    def by_slice(self, view: View, need: Need, ask: Ask) -> Values:
-        """Less than zero by what is lost when a card gives the slice; shape (nodes, cards)."""
-        score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
-        score += self._fill.together.lost_by_slice(view, ask)
-        return score - self._fill.price[view.kind] * need.share
-
-    def by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
-        """Less than zero by what is lost when the cards `taken` are given away; shape (nodes,)."""
-        price = np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
-        score: Values = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli) - price
-        return score + self._fill.together.lost_by_whole(view, taken, ask)
 
 
 class ExpectedFill:
@@ -57,22 +27,24 @@ class ExpectedFill:
     lasting = True
 
     def __init__(self, fill: Fill, fragments: Fragments, index: Index) -> None:
-        self._loss = Loss(fill, index)
+        self._fill = fill
         self._fragments = fragments
-
-    @property
-    def rough(self) -> Loss:
-        """Fragmentation falls by no more than what is given away, and to measure it takes most of the time."""
-        return self._loss
+        self._worth = Worth(fill)
+        # Fragmentation falls by no more than what is given away.
+        self.rough = RoughFill(fill, self._worth, index, TIE, -UNTOUCHED_NODE * TIE)
 
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""
-        added = self._fragments.added_by_slice(view, need, ask)
-        return _settled(view, self._loss.by_slice(view, need, ask), added)
+        score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
+        score += self._fill.together.lost_by_slice(view, ask)
+        score -= self._fill.price[view.kind] * need.share
+        return _settled(view, score, self._fragments.added_by_slice(view, need, ask))
 
     def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""
-        score = self._loss.by_whole(view, taken, ask)
+        score = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli)
+        score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
+        score += self._fill.together.lost_by_whole(view, taken, ask)
         if not ask.request.whole:
             return score.round(6)
         return _settled(view, score, self._fragments.added_by_whole(view, taken, ask))

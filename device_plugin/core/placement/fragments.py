@@ -30,10 +30,13 @@ class Fragments:
         alike: dict[Ask, int] = {}
         groups = [alike.setdefault(replace(each.ask, host=Room()), len(alike)) for each in asks]
         self._demand = Demand(kinds, [Weighted(ask, 1.0) for ask in alike])
-        self._cpu: Numbers = np.array([each.ask.host.cpu_milli for each in asks], dtype=np.int64)
-        # Of each ask, in the column of its group, its share of the workload.
-        self._shares: Values = np.zeros((len(asks), len(alike)))
-        self._shares[np.arange(len(asks)), groups] = [each.count / total for each in asks]
+        cpu = [each.ask.host.cpu_milli for each in asks]
+        self._cpu: Numbers
+        self._cpu, rows = np.unique(np.array(cpu, dtype=np.int64), return_inverse=True)
+        # Of asks that want as much CPU, in the column of their group, their share of the workload.
+        self._shares: Values = np.zeros((len(self._cpu), len(alike)))
+        for row, group, each in zip(rows, groups, asks, strict=True):
+            self._shares[row, group] += each.count / total
 
     def of(self, view: View) -> Values:
         """F of each node; shape (nodes,)."""
@@ -42,18 +45,19 @@ class Fragments:
 
     def added_by_slice(self, view: View, need: Need, ask: Ask) -> Values:
         """The growth of F when a card gives the slice; shape (nodes, cards)."""
-        idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
-        less, fits_less = self._cards(
-            view, view.free_mib - need.mib, view.free_cores - need.cores, view.free_slices - 1
-        )
-        useless, number, total = _useless(idle, fit), fit.sum(axis=1), idle.sum(axis=1)
-        before = self._sum(self._served(view.cpu), total, useless, number)
-        change = np.where(fits_less, 0, less[:, :, None]) - np.where(fit, 0, idle[:, :, None])
+        # Now, and once it is given.
+        times: Numbers = np.array([0, 1])[:, None, None]
+        mib, cores = view.free_mib - times * need.mib, view.free_cores - times * need.cores
+        idle, fit = self._cards(view, mib, cores, view.free_slices - times)
+        served = self._served(view.cpu - times[:, 0] * ask.host.cpu_milli)
+        useless, total, number = np.where(fit, 0, idle[..., None]), idle[0].sum(axis=1), fit[0].sum(axis=1)
+        now = useless[0].sum(axis=1)
+        before = self._sum(served[0], total, now, number)
         after = self._sum(
-            self._served(view.cpu - ask.host.cpu_milli)[:, None, :],
-            total[:, None] - idle + less,
-            useless[:, None, :] + change,
-            number[:, None, :] - fit + fits_less,
+            served[1][:, None, :],
+            total[:, None] - idle[0] + idle[1],
+            now[:, None, :] + (useless[1] - useless[0]),
+            number[:, None, :] - fit[0] + fit[1],
         )
         return after - before[:, None]
 
@@ -66,22 +70,25 @@ class Fragments:
         return self._sum(served, left.sum(axis=1), _useless(left, fit), fit.sum(axis=1)) - before
 
     def _cards(self, view: View, mib: Numbers, cores: Numbers, slices: Numbers) -> tuple[Values, Rows]:
-        """With so much free: the idle share of each card, and which asks it could serve, (nodes, cards, groups)."""
+        """With so much free: the idle share of each card, and which asks it could serve.
+
+        Shapes (…, nodes, cards) and (…, nodes, cards, groups); `mib`, `cores` and `slices` are like the former.
+        """
         demand = self._demand
         there = view.there & view.usable
         idle = np.where(there, np.minimum(mib / view.mib, cores / view.groups), 0)
         # Where all cards are alike, what is asked of them need not be copied for each.
         kind = view.kind if len(demand.kinds) > 1 else 0
         fit = (
-            demand.allowed[kind] & (there & (slices >= 1))[:, :, None]
-            & (mib[:, :, None] >= demand.mib[kind]) & (cores[:, :, None] >= demand.cores[kind])
+            demand.allowed[kind] & (there & (slices >= 1))[..., None]
+            & (mib[..., None] >= demand.mib[kind]) & (cores[..., None] >= demand.cores[kind])
         )  # fmt: skip
-        fit &= demand.slice | (slices == view.most)[:, :, None]
+        fit &= demand.slice | (slices == view.most)[..., None]
         return idle, fit
 
     def _served(self, cpu: Numbers) -> Values:
-        """The share of the workload, by group, that nodes have CPU for; shape (nodes, groups)."""
-        served: Values = (cpu[:, None] >= self._cpu).astype(np.float64) @ self._shares
+        """The share of the workload, by group, that nodes have CPU for; shape (…, nodes, groups)."""
+        served: Values = (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
         return served
 
     def _sum(self, served: Values, idle: Values, useless: Values, number: Numbers) -> Values:

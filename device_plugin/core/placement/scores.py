@@ -8,7 +8,7 @@ from device_plugin.core.placement.behind import Behind
 from device_plugin.core.placement.columns import Numbers, Rows, Values
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Amounts, Need
-from device_plugin.core.placement.policy import Policy
+from device_plugin.core.placement.policy import Bound, Policy
 from device_plugin.core.requests import Selector
 
 # There may be hundreds of scores for ten thousand nodes each.
@@ -17,8 +17,6 @@ Places = NDArray[np.int16]
 BATCH = 512
 # So many rough values are made exact at first, for one is nearly always enough; and so many times more each time again.
 FEW, MORE = 1, 4
-# Up to so many it takes less time to be exact at once than to look twice.
-SOME = 12
 
 
 class Scores:
@@ -37,6 +35,7 @@ class Scores:
         self._exact: Rows = np.zeros(0, dtype=bool)
         self._amounts = Amounts((), ask.request)
         self._kinds: Rows = np.zeros(0, dtype=bool)
+        self._bound: Bound | None = None
 
     def refresh(self, most: int | None = None) -> bool:
         """Score the nodes that changed since they were scored, but `most` of them; true once none is left."""
@@ -48,11 +47,16 @@ class Scores:
             kinds = self._index.kinds
             self._amounts = Amounts(kinds, self._ask.request)
             self._kinds = np.array([self._ask.accepts(kind) for kind in kinds], dtype=bool)
+            rough = self.policy.rough
+            self._bound = None if rough is None else rough.of(self._ask, self._amounts, self._kinds)
         changed = self._behind.nodes(most)
-        rough = self.policy.rough if len(changed) > SOME else None
         for start in range(0, len(changed), BATCH):
-            self._score(changed[start : start + BATCH], rough or self.policy)
-        self._exact[changed] = rough is None
+            batch = changed[start : start + BATCH]
+            if self._bound is not None:
+                self.value[batch] = self._bound(batch)
+            else:
+                self._score(batch)
+        self._exact[changed] = self._bound is None
         return self._behind.done()
 
     def best(self, among: Rows | None) -> int | None:
@@ -85,7 +89,7 @@ class Scores:
                 rough = rough[np.argpartition(-value[rough], most)[:most]]
             # The foremost itself too: where nothing is closer to the truth than the rough value, that settles it.
             positions = np.union1d(rough, positions)
-        self._score(positions, self.policy)
+        self._score(positions)
         self._exact[positions] = True
 
     def rows(self, position: int) -> list[int]:
@@ -96,7 +100,7 @@ class Scores:
         view = View(index, np.array([position]))
         return [int(row) for row in view.rows[self._taken(view)]]
 
-    def _score(self, positions: Numbers, policy: Policy) -> None:
+    def _score(self, positions: Numbers) -> None:
         index, ask = self._index, self._ask
         view = View(index, positions)
         if ask.is_slice:
@@ -105,7 +109,7 @@ class Scores:
             if not fits.any():
                 self.value[positions] = -np.inf
                 return
-            values = np.where(fits, policy.slices(view, need, ask), -np.inf)
+            values = np.where(fits, self.policy.slices(view, need, ask), -np.inf)
             self.card[positions] = values.argmax(axis=1)
             self.value[positions] = values.max(axis=1, initial=-np.inf)
         else:
@@ -114,7 +118,7 @@ class Scores:
             if not enough.any():
                 self.value[positions] = -np.inf
                 return
-            self.value[positions] = np.where(enough, policy.whole(view, taken, ask), -np.inf)
+            self.value[positions] = np.where(enough, self.policy.whole(view, taken, ask), -np.inf)
 
     def _taken(self, view: View) -> Rows:
         """The first so many wholly free cards of each node; fewer where there are not enough."""

@@ -1,0 +1,91 @@
+"""The quick bound is never lower than the score, and no higher where that would have many nodes looked at in vain."""
+
+import random
+
+import numpy as np
+import pytest
+
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import POLICIES, Placer
+from device_plugin.core.placement.ask import NO_CARD, Ask
+from device_plugin.core.placement.columns import Values
+from device_plugin.core.placement.expected_fill import ExpectedFill
+from device_plugin.core.placement.need import Amounts
+from device_plugin.core.placement.scores import Scores
+from device_plugin.core.placement.tables import Tables
+from device_plugin.core.placement.target import Target, Weighted
+from device_plugin.core.requests import PodRequest
+from tests.core.clusters import inventory
+from tests.core.placement.test_oracle import mixed_node, mixed_request
+from tests.core.placement.test_scores import Thorough
+from tests.core.placement.workloads import ask
+
+
+def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Ask) -> tuple[Values, Values]:
+    """Of all nodes, as they are now."""
+    index = placer.index
+    index.refresh()
+    accepted = np.array([asked.accepts(kind) for kind in index.kinds], dtype=bool)
+    bound = policy.rough.of(asked, Amounts(index.kinds, asked.request), accepted)
+    thorough = Scores(index, asked, Thorough(policy))
+    thorough.refresh()
+    return bound(np.arange(len(index.nodes))), thorough.value
+
+
+def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
+    ledger, hosts, target = Ledger(), Hosts(), Target()
+    for name in (f"n{i}" for i in range(24)):
+        ledger.set_node(name, mixed_node(rng, name))
+        hosts.set_node(name, Room(rng.choice((3000, 64_000)), 10_000))
+    placer = Placer(ledger, hosts, POLICIES)
+    requests = [PodRequest("", mixed_request(rng, "").containers[:1], policy="random") for _ in range(30)]
+    asks = [Ask(NO_CARD, host=Room(700))]
+    asks += [Ask(r.containers[0][1], host=Room(rng.choice((0, 500, 4000)))) for r in requests]
+    for each in asks:
+        target.add(each, rng.random())
+    tables = Tables(*placer.supply(), target.frequent())
+    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    finite = 0
+    for number in range(400):
+        bound, score = bounds_and_scores(placer, policy, rng.choice(asks))
+        assert (score <= bound).all()
+        finite += int(np.isfinite(score).sum())
+        request = rng.choice(requests)
+        if isinstance(grant := placer.place(PodRequest(f"p{number}", request.containers)), Grant):
+            ledger.hold(grant)
+            hosts.hold(grant.pod, grant.node, Room(rng.choice((0, 500, 4000))))
+        if rng.random() < 0.5 and ledger.grants():
+            pod = rng.choice(sorted(ledger.grants()))
+            ledger.release(pod)
+            hosts.release(pod)
+    assert finite > 200, "hardly anything fitted"
+
+
+@pytest.mark.parametrize("mem_mib", [16368, 65520])
+@pytest.mark.parametrize("asked", [ask(1), ask(3), ask(5, 7), ask(cores=11), ask(whole=1), ask(whole=3)])
+def test_on_free_nodes_it_is_the_score_itself(mem_mib: int, asked: Ask) -> None:
+    ledger = Ledger()
+    for name in ("n1", "n2"):
+        ledger.set_node(name, inventory(name, 4, mem_mib=mem_mib))
+    placer = Placer(ledger)
+    target = [Weighted(each, 1.0) for each in (ask(1), ask(5, 7), ask(8, 20), ask(whole=1), asked)]
+    tables = Tables(*placer.supply(), target)
+    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    bound, score = bounds_and_scores(placer, policy, asked)
+    assert bound.tolist() == score.tolist()
+
+
+def test_where_nothing_fits_it_says_so() -> None:
+    ledger = Ledger()
+    ledger.set_node("n1", inventory("n1", 1))
+    ledger.hold(Grant("p", "n1", {"main": (Slice("n1-0", 12 * 1023, tuple(range(50))),)}))
+    placer = Placer(ledger)
+    tables = Tables(*placer.supply(), [Weighted(each, 1.0) for each in (ask(1, 20), ask(8, 1))])
+    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    for much in (ask(5, 1), ask(1, 11), ask(17, 1), ask(1, 61), ask(whole=1), ask(4, 10, models="K100")):
+        bound, _ = bounds_and_scores(placer, policy, much)
+        assert bound.tolist() == [-np.inf], much
+    bound, _ = bounds_and_scores(placer, policy, ask(4, 10))
+    assert np.isfinite(bound).all()
