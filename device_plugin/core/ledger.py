@@ -67,6 +67,8 @@ class Ledger(Followed):
     def __init__(self) -> None:
         super().__init__()
         self._inventories: dict[str, Inventory] = {}
+        # Each node's cards in their fixed order.
+        self._cards: dict[str, tuple[Card, ...]] = {}
         self._grants: dict[str, Grant] = {}
         self._held: dict[CardKey, dict[str, tuple[Slice, ...]]] = {}
         # What is left of cards, until somebody takes or gives back.
@@ -91,13 +93,14 @@ class Ledger(Followed):
         if self._inventories.get(name) != inventory:
             self.drop_node(name)
             self._inventories[name] = inventory
+            self._cards[name] = tuple(sorted(inventory.cards, key=lambda card: card.uuid))
             self._changes.touch(name)
 
     def drop_node(self, name: str) -> None:
         """Forget a node's inventory; grants on it stay held."""
         dropped = self._inventories.pop(name, None)
         if dropped is not None:
-            for card in dropped.cards:
+            for card in self._cards.pop(name):
                 self._states.pop((name, card.uuid), None)
             self._changes.touch(name)
 
@@ -110,8 +113,9 @@ class Ledger(Followed):
         inventory = self._inventories.get(name)
         if inventory is None:
             return None
-        cards = sorted(inventory.cards, key=lambda card: card.uuid)
-        return NodeState(name, inventory.serving, tuple(self._state(name, card) for card in cards))
+        return NodeState(
+            name, inventory.serving, tuple([self._state(name, card) for card in self._cards[name]])
+        )
 
     def holders(self, node: str, card: str) -> Mapping[str, tuple[Slice, ...]]:
         """Who holds what of a card: pod UID to slices."""
@@ -236,5 +240,4 @@ class Ledger(Followed):
                 yield Conflict(grant.node, uuid, grant.pod, pod, Clash.SLICES)
 
     def _card(self, node: str, uuid: str) -> Card | None:
-        inventory = self._inventories.get(node)
-        return next((c for c in inventory.cards if c.uuid == uuid), None) if inventory else None
+        return next((card for card in self._cards.get(node, ()) if card.uuid == uuid), None)
