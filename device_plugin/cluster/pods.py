@@ -1,7 +1,8 @@
 """What is known of one pod, from whatever source, in whatever order it comes."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
@@ -19,6 +20,9 @@ class Known:
     since: float
 
 
+_accounted = attrgetter(*({field.name for field in fields(Pod)} - {"phase", "bound", "deleting"}))
+
+
 def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
     """True if a container asks for one of `resources`, or the pod carries a grant."""
     asks = any(name in resources for container in pod.containers for name in container.limits)
@@ -34,9 +38,8 @@ def later(known: Pod, news: Pod) -> Pod:
 
 def alike(one: Pod, other: Pod) -> bool:
     """True if two views of one pod account alike: most of its news, such as that it runs now, makes no difference."""
-    deleting = other.deleting if other.node else one.deleting
-    same = replace(one, phase=other.phase, bound=other.bound, deleting=deleting)
-    return one.ended == other.ended and same == other
+    leaving = not other.node and one.deleting != other.deleting
+    return one.ended == other.ended and not leaving and _accounted(one) == _accounted(other)
 
 
 def sound_grant(pod: Pod, inventory: Inventory | None) -> Grant | None:

@@ -73,6 +73,8 @@ class Ledger(Followed):
         self._held: dict[CardKey, dict[str, tuple[Slice, ...]]] = {}
         # What is left of cards, until somebody takes or gives back.
         self._states: dict[CardKey, CardState] = {}
+        # Of those the cards of which more is held than they have.
+        self._crowded: set[CardKey] = set()
         self._undo: list[Grant | str] = []
         self._checkpoints = 0
 
@@ -140,7 +142,7 @@ class Ledger(Followed):
             if before is not None:
                 self._take_off(before)
             self._put_on(grant)
-        return self.conflicts(grant)
+        return self.conflicts(grant) if self._may_clash(grant) else ()
 
     def release(self, pod: str) -> Grant | None:
         """End the pod's grant; returns it, or None if it held nothing."""
@@ -210,15 +212,30 @@ class Ledger(Followed):
 
     def _counted(self, node: str, card: Card) -> CardState:
         slices = [s for held in self._held.get((node, card.uuid), {}).values() for s in held]
-        taken = 0
+        taken = mib = cores = 0
         for s in slices:
             taken |= core_mask(s.cores)
+            mib += s.mem_mib
+            cores += len(s.cores)
+        sound = taken.bit_count() == cores and mib <= card.mem_mib and len(slices) <= card.max_slices
+        (self._crowded.discard if sound else self._crowded.add)((node, card.uuid))
         return CardState(
             card,
-            free_mib=max(0, card.mem_mib - sum(s.mem_mib for s in slices)),
+            free_mib=max(0, card.mem_mib - mib),
             free_cores=((1 << card.core_groups) - 1) & ~taken,
             free_slices=max(0, card.max_slices - len(slices)),
         )
+
+    def _may_clash(self, held: Grant) -> bool:
+        """False if all that is held of its cards can be had together, which is nearly always and takes less to see."""
+        for s in held.slices():
+            card = self._card(held.node, s.card)
+            if card is None:
+                return True
+            self._state(held.node, card)
+            if (held.node, s.card) in self._crowded:
+                return True
+        return False
 
     def _clashes(self, grant: Grant, uuid: str) -> Iterator[Conflict]:
         held = self._held.get((grant.node, uuid), {})

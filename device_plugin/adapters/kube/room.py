@@ -31,14 +31,15 @@ def requested(
         starting = _larger(starting, sidecars + own)
     running = sidecars
     for amounts in mains:
-        running += _room(amounts)
-    needed = _larger(starting, running)
-    asked = Room(
-        _milli(str(whole["cpu"])) if "cpu" in whole else needed.cpu_milli,
-        _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
-        needed.disk_mib,  # never requested for the pod as a whole
-    )
-    return _bounded(asked + _room(overhead))
+        running = _room(amounts) if running is NOTHING else running + _room(amounts)
+    needed = running if starting is NOTHING else _larger(starting, running)
+    if whole:
+        needed = Room(
+            _milli(str(whole["cpu"])) if "cpu" in whole else needed.cpu_milli,
+            _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
+            needed.disk_mib,  # never requested for the pod as a whole
+        )
+    return _bounded(needed + _room(overhead) if overhead else needed)
 
 
 def offered(allocatable: Amounts) -> Room:
@@ -55,11 +56,7 @@ def offered(allocatable: Amounts) -> Room:
 def _room(amounts: Amounts) -> Room:
     if not amounts:
         return NOTHING
-    return Room(
-        _milli(str(amounts.get("cpu", 0))),
-        _mib(str(amounts.get("memory", 0))),
-        _mib(str(amounts.get(DISK, 0))),
-    )
+    return _read(str(amounts.get("cpu", 0)), str(amounts.get("memory", 0)), str(amounts.get(DISK, 0)))
 
 
 def _larger(one: Room, other: Room) -> Room:
@@ -71,6 +68,11 @@ def _larger(one: Room, other: Room) -> Room:
 
 
 # Pods come by the ten thousand with the same few amounts.
+@lru_cache(1024)
+def _read(cpu: str, memory: str, disk: str) -> Room:
+    return Room(_milli(cpu), _mib(memory), _mib(disk))
+
+
 @lru_cache(1024)
 def _milli(text: str) -> int:
     return ceil((parse_quantity(text) or 0) * 1000)

@@ -37,6 +37,7 @@ class Fragments:
         self._shares: Values = np.zeros((len(self._cpu), len(alike)))
         for row, group, each in zip(rows, groups, asks, strict=True):
             self._shares[row, group] += each.count / total
+        self._all = float(self._shares.sum())
 
     def of(self, view: View) -> Values:
         """F of each node; shape (nodes,)."""
@@ -75,12 +76,11 @@ class Fragments:
         Shapes (…, nodes, cards) and (…, nodes, cards, groups); `mib`, `cores` and `slices` are like the former.
         """
         demand = self._demand
-        there = view.there & view.usable
-        idle = np.where(there, np.minimum(mib / view.mib, cores / view.groups), 0)
+        idle = np.where(view.open, np.minimum(mib / view.mib, cores / view.groups), 0)
         # Where all cards are alike, what is asked of them need not be copied for each.
         kind = view.kind if len(demand.kinds) > 1 else 0
         fit = (
-            demand.allowed[kind] & (there & (slices >= 1))[..., None]
+            demand.allowed[kind] & (view.open & (slices >= 1))[..., None]
             & (mib[..., None] >= demand.mib[kind]) & (cores[..., None] >= demand.cores[kind])
         )  # fmt: skip
         fit &= demand.slice | (slices == view.most)[..., None]
@@ -95,7 +95,7 @@ class Fragments:
         """F from what is idle in all, and what of it each group cannot use though it fits the node."""
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
-        f: Values = idle * self._shares.sum() - spared
+        f: Values = idle * self._all - spared
         return f
 
 

@@ -6,6 +6,7 @@ of objects; after a change only the rows of that node are written again, and `st
 
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
+from functools import cached_property
 from itertools import repeat
 
 import numpy as np
@@ -218,7 +219,7 @@ class View(Columns):
     """Some nodes of an index. Columns have the shape (nodes, most cards of a node); where `there` is false is no card.
 
     `positions`, ascending, are theirs; `where` indexes the same. `rows` are the index's, `cpu` and `memory` have the
-    shape (nodes,). Valid until the index changes.
+    shape (nodes,). `open` are the cards that may get new slices. Valid until the index changes.
     """
 
     def __init__(self, index: Index, positions: Numbers) -> None:
@@ -234,6 +235,13 @@ class View(Columns):
         self._index = index
         self.cpu: Numbers = index.cpu[self.where]
         self.memory: Numbers = index.memory[self.where]
+        self.open: Rows = self.there & self.usable
+
+    @cached_property
+    def untouched(self) -> Rows:
+        """Where nobody holds any of the card."""
+        rows: Rows = self.free_slices == self.most
+        return rows
 
     @property
     def shares(self) -> Values:

@@ -12,7 +12,7 @@ from device_plugin.core.requests import Request
 class Amounts:
     """What one request takes of a card of each kind: `mib`, `cores`, the larger `share` of both; shape (kinds,).
 
-    `small` are the kinds that do not have as much.
+    `small` are the kinds that do not have as much; `fits_all` if there are none.
     """
 
     def __init__(self, kinds: Collection[Kind], request: Request) -> None:
@@ -29,6 +29,7 @@ class Amounts:
         self.cores: Numbers = cores
         self.mib: Numbers = mib if request.whole else units * mib // np.maximum(card_units, 1)
         self.small: Rows = (units > card_units) | (cores > card_cores)
+        self.fits_all = not self.small.any()
         self.share: Values = np.maximum(self.mib / mib, cores / card_cores)
 
 
@@ -59,7 +60,7 @@ class Need:
         room: Rows = (
             (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
         )
-        if self._amounts.small.any():
+        if not self._amounts.fits_all:
             room &= ~self.small
         return room & columns.untouched if self._amounts.request.whole else room
 

@@ -131,7 +131,7 @@ class RoughFill:
         price = node.argmin(axis=0)
         rows, mib = np.divmod(view.free_mib * fill.grid.mem, view.mib)
         columns, cores = np.divmod(view.free_cores * fill.grid.cores, view.groups)
-        gives = view.there & view.usable & (view.free_slices >= 1)
+        gives = view.open & (view.free_slices >= 1)
         rows = np.where(gives, rows, -1) + fill.grid.mem + 2
         first = price[:, None] * len(fill.worth) + view.kind
         self._cell[where] = (first * self._rows + rows) * self._columns + columns + fill.grid.cores + 1

@@ -65,5 +65,5 @@ class Together:
 
 
 def _free(view: View) -> Rows:
-    free: Rows = view.untouched & view.there & view.usable
+    free: Rows = view.untouched & view.open
     return free

@@ -24,7 +24,7 @@ class Worth:
 
     def now(self, view: View) -> tuple[Values, Values]:
         """Of nodes and of their cards at each CPU price; shapes (CPU prices, nodes) and (CPU prices, nodes, cards)."""
-        cards = np.where(view.there & view.usable, self._of_cards(view, view.free_mib, view.free_cores), 0)
+        cards = np.where(view.open, self._of_cards(view, view.free_mib, view.free_cores), 0)
         node = cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
         return node, cards
 
