@@ -78,6 +78,9 @@ class Selector:
         return value not in self.exclude and (not self.include or value in self.include)
 
 
+ANYTHING = Selector()
+
+
 @dataclass(frozen=True, slots=True)
 class Gang:
     """A group of pods of one namespace that are placed all or nothing, and how many they are."""
@@ -97,8 +100,8 @@ class PodRequest:
 
     pod: str
     containers: tuple[tuple[str, Request], ...]
-    models: Selector = Selector()
-    uuids: Selector = Selector()
+    models: Selector = ANYTHING
+    uuids: Selector = ANYTHING
     policy: str = ""
     host: Room = Room()
     app_type: str = ""

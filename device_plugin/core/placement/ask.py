@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from device_plugin.core.hosts import Room
 from device_plugin.core.placement.columns import Kind
-from device_plugin.core.requests import PodRequest, Request, Selector
+from device_plugin.core.requests import ANYTHING, PodRequest, Request, Selector
 
 NO_CARD = Request("")
 
@@ -17,8 +17,8 @@ class Ask:
     """
 
     request: Request
-    models: Selector = Selector()
-    uuids: Selector = Selector()
+    models: Selector = ANYTHING
+    uuids: Selector = ANYTHING
     host: Room = Room()
 
     @classmethod

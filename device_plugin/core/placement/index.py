@@ -16,7 +16,7 @@ from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.loads import Loads
 from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, Values, packed
-from device_plugin.core.requests import Selector
+from device_plugin.core.requests import ANYTHING, Selector
 
 
 class Index(Columns):
@@ -105,7 +105,7 @@ class Index(Columns):
 
     def named(self, uuids: Selector) -> Rows:
         """Rows whose uuid the selector accepts."""
-        if uuids == Selector():
+        if uuids == ANYTHING:
             return np.ones(len(self.uuids), dtype=bool)
         return np.fromiter((uuids.accepts(uuid) for uuid in self.uuids), dtype=bool, count=len(self.uuids))
 

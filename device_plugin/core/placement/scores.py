@@ -9,7 +9,7 @@ from device_plugin.core.placement.columns import Numbers, Rows, Values
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.policy import Bound, Policy
-from device_plugin.core.requests import Selector
+from device_plugin.core.requests import ANYTHING
 
 # There may be hundreds of scores for ten thousand nodes each.
 Places = NDArray[np.int16]
@@ -35,6 +35,7 @@ class Scores:
         self._exact: Rows = np.zeros(0, dtype=bool)
         self._amounts = Amounts((), ask.request)
         self._kinds: Rows = np.zeros(0, dtype=bool)
+        self._all_kinds = True
         self._bound: Bound | None = None
 
     def refresh(self, most: int | None = None) -> bool:
@@ -47,6 +48,7 @@ class Scores:
             kinds = self._index.kinds
             self._amounts = Amounts(kinds, self._ask.request)
             self._kinds = np.array([self._ask.accepts(kind) for kind in kinds], dtype=bool)
+            self._all_kinds = bool(self._kinds.all())
             rough = self.policy.rough
             self._bound = None if rough is None else rough.of(self._ask, self._amounts, self._kinds)
         changed = self._behind.nodes(most)
@@ -84,11 +86,13 @@ class Scores:
         positions = np.array([best])
         if most > 1:
             known = value[self._exact].max(initial=-np.inf)
-            rough = np.flatnonzero(~self._exact & (value > known))
-            if len(rough) > most:
-                rough = rough[np.argpartition(-value[rough], most)[:most]]
-            # The foremost itself too: where nothing is closer to the truth than the rough value, that settles it.
-            positions = np.union1d(rough, positions)
+            rough = ~self._exact & (value > known)
+            # The foremost itself too, whatever is as good: where its rough value is the truth, that settles it.
+            rough[best] = True
+            positions = np.flatnonzero(rough)
+            if len(positions) > most:
+                behind = np.where(positions == best, -np.inf, -value[positions])
+                positions = np.sort(positions[np.argpartition(behind, most)[:most]])
         self._score(positions)
         self._exact[positions] = True
 
@@ -130,8 +134,8 @@ class Scores:
         """Cards that the ask may have at all."""
         index, ask = self._index, self._ask
         rows = view.open
-        if not self._kinds.all():
+        if not self._all_kinds:
             rows = rows & self._kinds[view.kind]
-        if ask.uuids != Selector():
+        if ask.uuids != ANYTHING:
             rows = rows & index.named(ask.uuids)[view.rows]
         return rows
