@@ -44,7 +44,7 @@ class ExpectedFill:
         """The less expected fill is lost, the better."""
         score = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli)
         score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
-        score += self._fill.together.lost_by_whole(view, taken, ask)
+        score += self._fill.together.lost_by_whole(view, ask)
         if not ask.request.whole:
             return score.round(6)
         return _settled(view, score, self._fragments.added_by_whole(view, taken, ask))

@@ -24,17 +24,17 @@ DIGITS, ERROR = 6, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a slice takes of a card of each kind, shape (kinds,): so many levels, and `mib` and `cores` beyond them.
+    """What the ask takes of a card of each kind, shape (kinds,): so many levels, and `mib` and `cores` beyond them.
 
     `tying` and `opening` are what it gains at most beside expected fill, `opening` on a node that is untouched.
     """
 
+    ask: Ask
     level: Numbers
     mib: Numbers
     cores: Numbers
     tying: Values
     opening: Values
-    cpu: int
 
 
 class RoughFill:
@@ -70,10 +70,8 @@ class RoughFill:
         rows, mib = np.divmod(np.where(accepted, amounts.mib, 0) * grid.mem, sizes[:, 0])
         columns, cores = np.divmod(np.where(accepted, amounts.cores, 0) * grid.cores, sizes[:, 1])
         price = np.where(accepted, -self._fill.price * share, -np.inf)
-        asked = _Asked(
-            rows * self._columns + columns, mib, cores, price + self._tie * share, price + self._opened,
-            ask.host.cpu_milli,
-        )  # fmt: skip
+        level = rows * self._columns + columns
+        asked = _Asked(ask, level, mib, cores, price + self._tie * share, price + self._opened)
         return partial(self._slice, asked)
 
     def _slice(self, asked: "_Asked", positions: Numbers) -> Values:
@@ -87,21 +85,23 @@ class RoughFill:
             after -= self._beyond[1, positions] < asked.cores[kind]
         score = self._table.take(after) - self._now[positions]
         score += np.where(self._untouched[positions][:, None], asked.opening[kind], asked.tying[kind])
-        return _settled(score.max(axis=1) - self._cpu[positions] * asked.cpu)
+        if self._fill.together.matters:
+            score += self._fill.together.lost_by_slice(View(self._index, positions), asked.ask)
+        return _settled(score.max(axis=1) - self._cpu[positions] * asked.ask.host.cpu_milli)
 
     def _whole(self, ask: Ask, accepted: Rows, positions: Numbers) -> Values:
         """By the free card that is worth least, so many times; where none is asked for, CPU alone."""
         self._catch_up(positions)
-        number, spent = ask.request.whole, self._cpu[positions] * ask.host.cpu_milli
+        number, score = ask.request.whole, -self._cpu[positions] * ask.host.cpu_milli
+        if self._fill.together.matters:
+            score += self._fill.together.lost_by_whole(View(self._index, positions), ask)
         if not number:
-            return _settled(-spent)
+            return _settled(score)
         kind = self._kind[positions]
         free = self._free[positions] & accepted[kind]
         worth = self._now[positions] + self._fill.price[kind]
         least = np.where(free, worth, worth.max(initial=0)).min(axis=1)
-        score = (
-            np.where(self._untouched[positions], self._opened, self._tie * number) - number * least - spent
-        )
+        score += np.where(self._untouched[positions], self._opened, self._tie * number) - number * least
         return _settled(np.where(free.sum(axis=1) >= number, score, -np.inf))
 
     def _catch_up(self, positions: Numbers) -> None:

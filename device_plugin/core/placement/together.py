@@ -21,7 +21,7 @@ MOST = 32
 
 
 class Together:
-    """In thousandths of a card."""
+    """In thousandths of a card. It `matters` where enough pods want several cards."""
 
     def __init__(self, demand: Demand, free_card: float) -> None:
         wanted = demand.wanted()
@@ -33,10 +33,11 @@ class Together:
         chosen = several[np.argsort(-value[several], kind="stable")[:MOST]]
         self._cards, self._cpu, self._memory = demand.whole[chosen], demand.cpu[chosen], demand.memory[chosen]
         self._value: Values = value[chosen] * demand.allowed[:, chosen]
+        self.matters = len(chosen) > 0
 
     def lost_by_slice(self, view: View, ask: Ask) -> Values:
         """Less than zero by what is lost when a card gives a slice; shape (nodes, cards)."""
-        if not len(self._cards):
+        if not self.matters:
             return np.zeros(view.rows.shape)
         free = _free(view)
         number, taken = free.sum(axis=1), np.array([[0], [1], [0]])
@@ -44,12 +45,12 @@ class Together:
         lost: Values = np.where(free, opened[:, None], touched[:, None]) - now[:, None]
         return lost
 
-    def lost_by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
-        """Less than zero by what is lost when the cards `taken` are given away; shape (nodes,)."""
-        if not len(self._cards):
+    def lost_by_whole(self, view: View, ask: Ask) -> Values:
+        """Less than zero by what is lost when a node gives so many free cards as are asked for; shape (nodes,)."""
+        if not self.matters:
             return np.zeros(len(view.rows))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
-        now, then = self._worth(view, number - times * taken.sum(axis=1), ask, times)
+        now, then = self._worth(view, number - times * ask.request.whole, ask, times)
         lost: Values = then - now
         return lost
 

@@ -33,14 +33,10 @@ def seen(*rooms: Room) -> tuple[Placer, Together, View]:
     return placer, together, View(placer.index, np.arange(len(rooms)))
 
 
-def first(view: View, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    return np.broadcast_to(np.arange(4) < count, view.there.shape)
-
-
 @pytest.mark.parametrize("cards", [1, 4])
 def test_the_first_card_costs_what_a_node_could_have_held_if_its_host_can(cards: int) -> None:
     _, together, view = seen(Room(9000, 9000), Room(7999, 9000), Room(9000, 8191))
-    found = together.lost_by_whole(view, first(view, cards), ask(whole=cards))
+    found = together.lost_by_whole(view, ask(whole=cards))
     assert found == pytest.approx([-WORTH, 0, 0])
 
 
@@ -52,7 +48,7 @@ def test_a_slice_of_a_free_card_costs_as_much_on_every_card() -> None:
 def test_cpu_that_such_a_pod_would_need_costs_as_much_without_any_card() -> None:
     _, together, view = seen(Room(9000, 9000), Room(10000, 9000))
     taken = Ask(NO_CARD, host=Room(1500))
-    assert together.lost_by_whole(view, first(view, 0), taken) == pytest.approx([-WORTH, 0])
+    assert together.lost_by_whole(view, taken) == pytest.approx([-WORTH, 0])
 
 
 def test_models_that_such_a_pod_does_not_accept_are_worth_nothing_to_it() -> None:
