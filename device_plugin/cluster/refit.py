@@ -20,8 +20,8 @@ Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], Tables]
 # than every PAUSE_SECONDS, nor for more than half of the time.
 FIRST, MOST = 64, 1024
 PAUSE_SECONDS = 30.0
-# Nodes that are scored while the lock is held: about a third of a millisecond.
-NODES = 32
+# Nodes that are looked at while the lock is held: about a third of a millisecond.
+NODES = 64
 
 
 class Refit:

@@ -15,11 +15,10 @@ from device_plugin.core.loads import Loads
 from device_plugin.core.placement import causes
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
-from device_plugin.core.placement.expected_fill import ExpectedFill
 from device_plugin.core.placement.fit import fit
-from device_plugin.core.placement.fragments import Fgd
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.kept import Kept
+from device_plugin.core.placement.lesson import Lesson
 from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.node_fit import Looks, fit_pod
 from device_plugin.core.placement.node_score import NodeScore
@@ -28,7 +27,6 @@ from device_plugin.core.placement.refusal import Refusal
 from device_plugin.core.placement.simple import BestFit, Pack, Random, Spread
 from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Weighted
-from device_plugin.core.placement.waste import Waste
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 from device_plugin.core.roles import Standing
@@ -62,7 +60,9 @@ class Placer:
         self._kept = Kept(self.index)
         by_type = {_by_type(name): NodeScore(scoring.weights[name], scoring) for name in TYPES}
         self._plain: Mapping[str, Policy] = {**PLAIN, **by_type}
-        self._take_over(Tables((), (), ()))
+        self._lesson = self._learnt(Tables((), (), ()))
+        # Not ready yet.
+        self._next: Lesson | None = None
 
     def supply(self) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
         """The kinds of cards, and how many of each there are: what tables are made for."""
@@ -75,23 +75,29 @@ class Placer:
         self._take_over(Tables(*self.supply(), asks))
 
     def adopt(self, tables: Tables) -> None:
-        """Decide by these tables: at once for new asks, for others once `renew` has made their scores."""
-        if tables.kinds != self._tables.kinds:
+        """Decide by these tables once `renew` has made everything ready; at once where nothing is decided by others."""
+        if tables.kinds != self._lesson.tables.kinds:
             self._take_over(tables)
         else:
-            self._learn(tables)
+            self._next = self._learnt(tables)
 
     def renew(self, most: int) -> bool:
         """Bring at most `most` nodes' scores and fragmentation up to date; true once there is nothing left to do."""
         self.index.refresh()
-        return not self._taught() or (self._kept.renew(self._policies, most) and self._waste.refresh(most))
+        if self._next is not None:
+            if self._next.fits and not self._next.prepare(most):
+                return False
+            self._lesson, self._next = self._next, None
+        if not self._lesson.fits:
+            return True
+        return self._kept.renew(self._lesson.policies, most) and self._lesson.prepare(most)
 
     def fragmentation(self) -> float | None:
         """Of all cards the share that is idle and of no use to the target workload; None without one.
 
         As of the last `renew`.
         """
-        return self._waste.ratio() if self._taught() else None
+        return self._lesson.waste.ratio() if self._lesson.fits else None
 
     def place(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
@@ -138,9 +144,9 @@ class Placer:
         """
         self.index.refresh()
         ask = Ask.of(request)
-        if ask is None or not self._taught():
+        if ask is None or not self._lesson.fits:
             return 0.0
-        scores = self._kept.of(DEFAULT, self._policies[DEFAULT], ask)
+        scores = self._kept.of(DEFAULT, self._lesson.policies[DEFAULT], ask)
         gain = scores.at(self.index.position[node]) - scores.at(self.index.position[than])
         return gain if math.isfinite(gain) else 0.0
 
@@ -171,9 +177,9 @@ class Placer:
         self, request: PodRequest, ask: Ask, among: Rows | None, nodes: Sequence[str] | None, name: str
     ) -> Grant | None:
         index = self.index
-        if name not in self._plain and not self._taught():
+        if name not in self._plain and not self._lesson.fits:
             name = UNTAUGHT
-        scores = self._kept.of(name, self._policies[name], ask)
+        scores = self._kept.of(name, self._lesson.policies[name], ask)
         best = scores.best(among)
         # The best of all is nearly always offered: to look for that one name is faster than to look all names up.
         if (
@@ -199,21 +205,12 @@ class Placer:
         slices = {name: tuple(given) for name, _ in request.containers}
         return Grant(request.pod, index.nodes[best], slices)
 
-    def _taught(self) -> bool:
-        return bool(self._tables.asks) and self._tables.kinds == tuple(self.index.kinds)
-
     def _take_over(self, tables: Tables) -> None:
-        self._learn(tables)
+        self._lesson, self._next = self._learnt(tables), None
         self._kept.forget()
 
-    def _learn(self, tables: Tables) -> None:
-        self._tables = tables
-        self._waste = Waste(self.index, tables.ties)
-        self._policies: Mapping[str, Policy] = {
-            **self._plain,
-            "fgd": Fgd(tables.fragments),
-            "fragmentation": ExpectedFill(tables.fill, tables.ties, self.index),
-        }
+    def _learnt(self, tables: Tables) -> Lesson:
+        return Lesson(tables, self.index, self._plain)
 
     def _several(self, request: PodRequest, among: Rows | None, name: str, looks: Looks) -> Grant | None:
         """Nodes that each request fits often enough by itself, in the policy's order, until one fits them all.
@@ -245,7 +242,7 @@ class Placer:
 
     def _order(self, name: str, positions: Numbers) -> Values:
         """What a pod of several containers looks at first has the least; shape (positions,)."""
-        policy = self._policies[name]
+        policy = self._lesson.policies[name]
         if isinstance(policy, NodeScore):
             return -policy.score(View(self.index, positions))
         slack = self.index.by_node(self.index.slack())[positions].astype(np.float64)

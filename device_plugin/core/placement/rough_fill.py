@@ -104,11 +104,22 @@ class RoughFill:
         score += np.where(self._untouched[positions], self._opened, self._tie * number) - number * least
         return _settled(np.where(free.sum(axis=1) >= number, score, -np.inf))
 
+    def renew(self, most: int) -> bool:
+        """Catch up with no more than `most` nodes that changed; true once none is left."""
+        self._follow()
+        behind = np.flatnonzero(self._index.stamp > self._made)
+        if len(behind):
+            self._make(View(self._index, behind[:most]))
+        return len(behind) <= most
+
+    def _follow(self) -> None:
+        if self._layout != self._index.layout:
+            self._layout = self._index.layout
+            self._lay_out(self._index.grid.shape)
+
     def _catch_up(self, positions: Numbers) -> None:
+        self._follow()
         index = self._index
-        if self._layout != index.layout:
-            self._layout = index.layout
-            self._lay_out(index.grid.shape)
         behind = positions[index.stamp[positions] > self._made[positions]]
         if len(behind):
             self._make(View(index, behind))
