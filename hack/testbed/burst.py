@@ -1,9 +1,10 @@
 """hack/burst: how long 60 pods with a slice take to run, against 60 plain pods, on one node of a real cluster.
 
-Each round creates 60 plain pods at once and waits until the last is Running, then 60 pods with a slice. The last
-line is the median of the rounds' ratios: `ratio 1.02`. With --cpu a table before it says which program spends how much
-CPU time on a burst of either kind. A kubelet of 1.36 writes the status of a pod with devices anew at each look at it
-(kubernetes#142293); how it is without that:
+Each round creates 60 plain pods at once and waits until the last is Running, then 60 pods with a slice. It begins when
+the kubelet has cleared away the sandboxes of the round before: it does so once a minute, which takes seconds of CPU and
+would fall into the one or the other burst. The last line is the median of the rounds' ratios: `ratio 1.02`. With --cpu
+a table before it says which program spends how much CPU time on a burst of either kind. A kubelet of 1.36 writes the
+status of a pod with devices anew at each look at it (kubernetes#142293); how it is without that:
 
     hack/burst --kubelet-gate ResourceHealthStatus=false --kubelet-gate ResourceHealthStatusMessage=false
 """
@@ -14,13 +15,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hack.testbed import cpu, images, layout, programs
+from hack.testbed import cpu, images, layout, node, programs
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 from hack.testbed.install import product
+from hack.testbed.supervisor import order
 
 PODS = 60
 # Four slices on each card: room for all of them.
@@ -32,6 +34,7 @@ cards:
 IMAGE = "vgpu.io/workload:0.1.0"
 LIMITS = {"hygon.com/dcu-mem": "4", "hygon.com/dcu-cores": "15"}
 SECONDS = 300.0
+LOOK_SECONDS = 0.5
 # Programs that spend less on both kinds are not worth a line.
 LEAST_SECONDS = 0.05
 
@@ -79,9 +82,11 @@ class Burst:
 
 
 def _rounds(count: int, *, cpu_too: bool) -> int:
+    lasting = _containers()
     _burst("warm-up", LIMITS)
     rounds = []
     for number in range(1, count + 1):
+        await_clearance(_containers, lasting)
         plain, sliced = _burst("plain", {}), _burst("slice", LIMITS)
         rounds.append((plain, sliced))
         print(
@@ -92,6 +97,24 @@ def _rounds(count: int, *, cpu_too: bool) -> int:
         _print_cpu([plain for plain, _ in rounds], [sliced for _, sliced in rounds])
     print(f"ratio {statistics.median(sliced.taken / plain.taken for plain, sliced in rounds):.2f}")
     return 0
+
+
+def await_clearance(containers: Callable[[], int], lasting: int) -> None:
+    """Return once no more than the `lasting` containers are left. Raises SystemExit if that takes minutes."""
+    begin = time.monotonic()
+    while (left := containers() - lasting) > 0:
+        if time.monotonic() - begin > SECONDS:
+            raise SystemExit(f"the kubelet does not clear away {left} containers of pods that are gone")
+        time.sleep(LOOK_SECONDS)
+
+
+def _containers() -> int:
+    """How many containers the node's runtime knows, with sandboxes and those that have ended."""
+    (name,) = layout.node_names(1)
+    listed = order(layout.here().control(name), "run", command=[*node.CTR, "containers", "list", "--quiet"])
+    if listed["status"]:
+        raise SystemExit(f"containerd: {listed['output']}")
+    return len(str(listed["output"]).split())
 
 
 def _print_cpu(plain: Sequence[Burst], sliced: Sequence[Burst]) -> None:
