@@ -17,6 +17,7 @@ from device_plugin.node import claims
 from device_plugin.node.arbiter import rival
 from device_plugin.node.claims import Claim, NotNowError
 from device_plugin.node.discover import LocalCard
+from device_plugin.node.holders import Holders
 from device_plugin.node.inject import KIND, Injector, cdi_name
 from device_plugin.node.pipes import Pipes
 from device_plugin.node.ports import Api, ApiSilentError, PodLookupError, PodResources, Processes
@@ -51,6 +52,7 @@ class Allocator:
         self, peers: Peers, records: Records, injector: Injector, cards: Callable[[], Mapping[str, LocalCard]]
     ) -> None:
         self._peers = peers
+        self._holders = Holders(peers.kubelet)
         self._records = records
         self._injector = injector
         self._cards = cards
@@ -68,6 +70,7 @@ class Allocator:
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
         """The qualified CDI device for these tickets. Cannot fail."""
+        self._holders.allocate(resource, tickets)
         now = time.monotonic()
         self._given.setdefault(resource, {}).update(dict.fromkeys(tickets, now))
         return f"{KIND}={cdi_name(resource, tickets)}"
@@ -87,7 +90,7 @@ class Allocator:
         """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
         wanted = frozenset(tickets)
         try:
-            self._try(resource, wanted)
+            self._try(resource, wanted, anew=False)
         except NotNowError as error:
             if not error.waiting or not self._waiters.acquire(blocking=False):
                 log.warning("%s: %s", cdi_name(resource, tickets), error)
@@ -104,15 +107,15 @@ class Allocator:
         while True:
             stopping = self._stop.wait(pause)
             try:
-                return self._try(resource, tickets)
+                return self._try(resource, tickets, anew=True)
             except NotNowError as error:
                 if not error.waiting or time.monotonic() > deadline or stopping:
                     log.warning("%s: %s", cdi_name(resource, tickets), error)
                     raise
                 pause = min(2 * pause, MOST_LOOK_SECONDS)
 
-    def _try(self, resource: str, tickets: frozenset[str]) -> None:
-        holder = self._holder(resource, tickets)
+    def _try(self, resource: str, tickets: frozenset[str], *, anew: bool) -> None:
+        holder = self._holder(resource, tickets, anew=anew)
         carrier = claims.carrying(resource, holder.tickets)
         if resource == carrier:
             self._carry(holder, carrier)
@@ -123,10 +126,10 @@ class Allocator:
 
     def _carry(self, holder: Holder, carrier: str) -> None:
         claim = self._claim(holder, carrier, holder.tickets[carrier])
-        if claim.carrier != carrier:
-            raise NotNowError(f"the kubelet does not show its {claim.carrier} yet", waiting=True)
+        if missing := claim.asked - holder.tickets.keys():
+            raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
         with self.lock:
-            record = self._admit(claim, holder)
+            record = self._admit(claim, holder, carrier)
             record = replace(record, slices=claim.slices, pipes=self._choose_pipes(record, claim.slices))
             try:
                 self._records.put(record)
@@ -157,10 +160,10 @@ class Allocator:
             return None
         return known if self._injector.carried(known.key) else None
 
-    def _holder(self, resource: str, tickets: frozenset[str]) -> Holder:
+    def _holder(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Holder:
         """The one container that holds exactly these tickets."""
         try:
-            holders = [h for h in self._peers.kubelet.list() if h.tickets.get(resource) == tickets]
+            holders = self._holders.of(resource, tickets, anew=anew)
         except KubeletError as error:
             raise NotNowError(str(error), waiting=True) from error
         if not holders:
@@ -177,7 +180,7 @@ class Allocator:
             self._peers.api.node_event("DuplicateTickets", text)
         raise NotNowError(text)
 
-    def _admit(self, claim: Claim, holder: Holder) -> Record:
+    def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
         """The container's record with the tickets that it holds, once nobody is in its way. The lock is held."""
         cards = {uuid: local.card for uuid, local in self._known(claim.pod_slices).items()}
         standing = rival(claim.pod, claim.pod_slices, cards, self._records.all(), self._alive)
@@ -185,7 +188,7 @@ class Allocator:
             raise NotNowError(
                 f"its slice is still held by {_who(standing)}: waiting until that is gone", waiting=True
             )
-        tickets = claims.of_family(claim.carrier, holder.tickets)
+        tickets = claims.of_family(carrier, holder.tickets)
         names = {resource: cdi_name(resource, held) for resource, held in tickets.items()}
         for name in names.values():
             self._evict(*claim.key, name)

@@ -21,7 +21,7 @@ class NotNowError(VgpuError):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A container's right to `slices`. `pod` is its pod's UID, `carrier` the resource that brings the slices along.
+    """A container's right to `slices`. `pod` is its pod's UID, `asked` what it asks of the cards' three resources.
 
     `pod_slices` are those of all containers of the pod on the cards of this one.
     """
@@ -32,7 +32,7 @@ class Claim:
     container: str
     slices: tuple[Slice, ...]
     pod_slices: tuple[Slice, ...]
-    carrier: str
+    asked: frozenset[str]
 
     @property
     def key(self) -> tuple[str, str]:
@@ -62,7 +62,7 @@ def from_pod(pod: Pod, container: str, resource: str) -> Claim:
         container,
         slices,
         _on_cards_of(slices, grant.slices()),
-        carrying(resource, limits),
+        frozenset(_family(resource)).intersection(limits),
     )
 
 
@@ -93,7 +93,7 @@ def from_records(
         record.container,
         record.slices,
         _on_cards_of(record.slices, others),
-        carrying(resource, record.names),
+        frozenset(record.names),
     )
 
 

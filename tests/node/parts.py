@@ -103,7 +103,9 @@ class Parts:
         return pod
 
     def hold(self, pod: Pod, tickets: Mapping[str, Sequence[str]]) -> None:
-        """What the kubelet shows once the pod is admitted."""
+        """The kubelet admits the pod: it calls Allocate for each resource, and shows them from then on."""
+        for resource, ids in tickets.items():
+            self.allocator.allocate(resource, ids)
         held = {resource: frozenset(ids) for resource, ids in tickets.items()}
         self.peer.holders.append(Holder(pod.namespace, pod.name, "main", held))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.grants import Slice
+from device_plugin.core.pods import Pod
 from device_plugin.embedded.runtime.cdi import Edits
 from device_plugin.node import allocate
 from device_plugin.node.allocate import NotNowError
@@ -62,6 +63,36 @@ def test_nothing_is_written_until_the_kubelet_shows_the_resource_that_carries_th
     with pytest.raises(NotNowError, match=r"does not show its hygon\.com/dcu-mem yet"):
         parts.allocator.pre_start(CORES, C3)
     assert parts.left() == []
+
+
+def test_nothing_is_written_until_the_kubelet_shows_all_that_the_container_asks(parts: Parts) -> None:
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
+    parts.hold(pod, {MEM: T4})
+    parts.allocator.stop()
+    with pytest.raises(NotNowError, match=r"does not show its hygon\.com/dcu-cores yet"):
+        parts.allocator.pre_start(MEM, T4)
+    assert parts.left() == []
+
+
+def test_what_the_kubelet_has_not_shown_whole_is_asked_for_again(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 60.0)
+    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
+    parts.hold(pod, {MEM: T4})
+    whole, peer = {MEM: T4, CORES: C3}, parts.peer
+    pods = peer.pod
+
+    def later(namespace: str, name: str) -> Pod:
+        """By the time that the pod is looked up, the kubelet has come to its other resource."""
+        peer.holders.clear()
+        parts.hold(pod, whole)
+        return pods(namespace, name)
+
+    monkeypatch.setattr(peer, "pod", later)
+    parts.allocator.pre_start(MEM, T4)
+    assert mib(parts.spec(MEM, T4)) == [4092]
+    assert sources_exist(parts.spec(CORES, C3))
 
 
 def test_every_spec_names_a_device_node_in_the_containers_own_folder(parts: Parts) -> None:
