@@ -16,7 +16,7 @@ Places = NDArray[np.int16]
 # Beyond this many nodes at once the arrays leave the processor's cache.
 BATCH = 512
 # So many rough values are made exact at first, for that takes hardly longer than one; and MORE times as many each time.
-FEW, MORE = 4, 4
+FEW, MORE = 6, 2
 
 
 class Scores:
