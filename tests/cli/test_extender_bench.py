@@ -143,6 +143,14 @@ def test_only_what_ends_in_the_measured_time_counts() -> None:
         notes.timing(6, 7, 0.0)
 
 
+def test_filters_around_a_lesson_are_told_apart() -> None:
+    filters = [(at, at / 1000) for at in (10.0, 45.0, 60.0, 85.0, 95.0, 150.0)]
+    notes = Notes(filters, bindings=[50], lessons=[5, 55, 190])
+    timing = notes.timing(10, 180, 1.0)
+    assert (timing.lessons, timing.learning_ms) == (1, [45.0, 60.0, 85.0])
+    assert len(timing.filters_ms) == len(filters)
+
+
 def test_the_cluster_is_filled_to_its_share_and_no_further() -> None:
     workload = Workload(nodes=500, cards=2, fill=0.1, seconds=1)
     held = [sum(s.mem_mib for s in grant.slices()) for grant in workload.grants()]

@@ -6,7 +6,7 @@ The service runs as `vgpu cluster` runs it, a process of its own that speaks HTT
 kube-scheduler, which are processes too. Cards are filled to the given share first; then, for each pod that is bound, a
 random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
 The time is taken once the service has learnt from the pods that are there what pods ask for; from fewer than 64 it
-learns nothing, and its policy is `pack`.
+learns nothing, and its policy is `pack`. With --seconds 150 it learns anew meanwhile, and what that costs is told.
 """
 
 import argparse
@@ -74,8 +74,13 @@ def _table(figures: Figures) -> str:
         "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
         for row in (heads, cells)
     ]
-    note = [f"{figures.refused} pods fit nowhere"] if figures.refused else []
-    return "\n".join([*rows, *note])
+    notes = [f"{figures.refused} pods fit nowhere"] if figures.refused else []
+    if figures.learning_p99_ms is not None:
+        times = f"{figures.lessons} times" if figures.lessons > 1 else "once"
+        notes.append(
+            f"a target workload learnt {times} meanwhile: filter p99 then {figures.learning_p99_ms:.2f} ms"
+        )
+    return "\n".join([*rows, *notes])
 
 
 @contextmanager

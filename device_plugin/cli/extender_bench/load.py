@@ -79,8 +79,11 @@ class _Scheduler:
                 self._place_until_learnt()
             end = (start := time.perf_counter() + self._seconds / 5) + self._seconds
             self._place_until(start)
-            before = cpu_seconds(self._pid)
-            self._place_until(end)
+            before, known = cpu_seconds(self._pid), self._lessons()
+            while (now := time.perf_counter()) < end and not self._failures:
+                self._place_until(min(now + ASK_AGAIN_SECONDS, end))
+                known, new = (lessons := self._lessons()), lessons - known
+                self._notes.lessons += [time.perf_counter()] * new
             used = cpu_seconds(self._pid) - before
         finally:
             for _ in binders:
@@ -106,10 +109,13 @@ class _Scheduler:
     def _place_until_learnt(self) -> None:
         """Until then another policy decides, which takes less time."""
         end = time.monotonic() + LESSON_SECONDS
-        while not self._failures and LESSON not in self._log.read_bytes():
+        while not self._failures and not self._lessons():
             if time.monotonic() > end:
                 raise ExtenderBenchError(f"the service has learnt nothing after {LESSON_SECONDS:.0f} s")
             self._place_until(time.perf_counter() + ASK_AGAIN_SECONDS)
+
+    def _lessons(self) -> int:
+        return self._log.read_bytes().count(LESSON)
 
     def _refusal(self) -> str:
         try:

@@ -25,6 +25,7 @@ class Figures:
 
     `cpu_ms_per_pod` is the service's processor time for each bound pod: unlike the rest it hardly depends on what else
     the machine does. `rebuild_s` is what a ledger of those slices takes a new leader, from the grants' texts.
+    `lessons` is how often a target workload was learnt meanwhile, `learning_p99_ms` of the filters at that time.
     """
 
     nodes: int
@@ -37,6 +38,8 @@ class Figures:
     cpu_ms_per_pod: float
     rebuild_s: float
     refused: int
+    lessons: int
+    learning_p99_ms: float | None
 
 
 def measure(workload: Workload) -> Figures:
@@ -51,12 +54,17 @@ def measure(workload: Workload) -> Figures:
         rss = proc.rss_mib(service.pid)
         if wrongs := api.ask("wrongs", STUB_SECONDS):
             raise ExtenderBenchError(f"{len(wrongs)} calls or grants were wrong: {'; '.join(wrongs[:5])}")
-    filters = timing.filters_ms
+    filters, learning = timing.filters_ms, timing.learning_ms
     return Figures(
         workload.nodes, workload.nodes * workload.cards, len(grants), round(timing.pods_per_s, 1),
-        round(filters[len(filters) // 2], 3), round(filters[len(filters) * 99 // 100], 3), round(rss, 1),
+        round(filters[len(filters) // 2], 3), _p99(filters), round(rss, 1),
         round(timing.cpu_ms_per_pod, 3), round(rebuild, 5), timing.refused,
+        timing.lessons, _p99(learning) if learning else None,
     )  # fmt: skip
+
+
+def _p99(sorted_ms: list[float]) -> float:
+    return round(sorted_ms[len(sorted_ms) * 99 // 100], 3)
 
 
 def _rebuild_seconds(workload: Workload, grants: list[Grant]) -> float:
