@@ -35,13 +35,14 @@ class Lane:
     product: bool = True
 
 
-BURST = "tests/e2e/test_burst.py"
+# Those that wait for minutes of the product's own time.
+WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py")
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (
     Lane("disturbed", 3, ("tests/e2e", "-m", "disturbs")),
-    Lane("running", 3, ("tests/e2e", f"--ignore={BURST}", "-m", "not disturbs")),
+    Lane("running", 3, ("tests/e2e", *(f"--ignore={file}" for file in WAITING), "-m", "not disturbs")),
     Lane("contract", 1, ("tests/contract",), product=False),
-    Lane("burst", 3, (BURST,)),
+    Lane("waiting", 3, WAITING),
 )
 
 
