@@ -56,21 +56,19 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     assert guard.startswith("/dev/vgpu/")
 
 
-def test_nothing_is_written_until_the_kubelet_shows_the_resource_that_carries_the_slice(parts: Parts) -> None:
+@pytest.mark.parametrize(
+    ("shown", "tickets", "missing"),
+    [(CORES, C3, r"hygon\.com/dcu-mem"), (MEM, T4, r"hygon\.com/dcu-cores")],
+    ids=["the carrier", "the other resource"],
+)
+def test_nothing_is_written_until_the_kubelet_shows_all_that_the_container_asks(
+    parts: Parts, shown: str, tickets: list[str], missing: str
+) -> None:
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
-    parts.hold(pod, {CORES: C3})
+    parts.hold(pod, {shown: tickets})
     parts.allocator.stop()
-    with pytest.raises(NotNowError, match=r"does not show its hygon\.com/dcu-mem yet"):
-        parts.allocator.pre_start(CORES, C3)
-    assert parts.left() == []
-
-
-def test_nothing_is_written_until_the_kubelet_shows_all_that_the_container_asks(parts: Parts) -> None:
-    pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], BOTH)
-    parts.hold(pod, {MEM: T4})
-    parts.allocator.stop()
-    with pytest.raises(NotNowError, match=r"does not show its hygon\.com/dcu-cores yet"):
-        parts.allocator.pre_start(MEM, T4)
+    with pytest.raises(NotNowError, match=f"does not show its {missing} yet"):
+        parts.allocator.pre_start(shown, tickets)
     assert parts.left() == []
 
 

@@ -37,15 +37,16 @@ class Notes:
 
         Raises ExtenderBenchError if no pod was bound.
         """
-        filters = sorted(1000 * took for at, took in self.filters if start <= at <= end)
+        measured = [(at, 1000 * took) for at, took in self.filters if start <= at <= end]
+        filters = sorted(took for _, took in measured)
         bound, refused = (sum(start <= at <= end for at in times) for times in (self.bindings, self.refusals))
         if not filters or not bound:
             raise ExtenderBenchError(f"no pod was placed, {refused} fit nowhere: write more --seconds")
         lessons = [at for at in self.lessons if start <= at <= end]
         learning = sorted(
-            1000 * took
-            for at, took in self.filters
-            if start <= at <= end and any(LEARNING[0] <= at - lesson <= LEARNING[1] for lesson in lessons)
+            took
+            for at, took in measured
+            if any(LEARNING[0] <= at - lesson <= LEARNING[1] for lesson in lessons)
         )
         rate, cost = bound / (end - start), 1000 * cpu_seconds / bound
         return Timing(filters, rate, cost, refused, len(lessons), learning)
