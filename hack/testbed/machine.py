@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from hack.testbed import control_plane, namespaces, node
@@ -49,16 +50,21 @@ class NodeSupervisor(Supervisor):
     """A node holds more than its programs: containers, and what they left in /run."""
 
     def crash(self) -> None:
-        """The node loses its power."""
+        """The node loses its power: nobody there has the time to see another die, and to tell."""
+        self._signal_others(signal.SIGSTOP)
         super().crash()
-        while others := namespaces.processes() - {os.getpid()}:
-            for pid in others:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+        while self._signal_others(signal.SIGKILL):
+            continue
         namespaces.forget_run()
         namespaces.fresh_run()
+
+    def _signal_others(self, number: int) -> int:
+        """Send a signal to all processes of the node but this one; how many those are."""
+        others = namespaces.processes() - {os.getpid()}
+        for pid in others:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return len(others)
 
 
 def _serve(layout: Layout, name: str, supervisor: Supervisor) -> None:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from hack.testbed import layout
@@ -63,7 +64,12 @@ def forget_run() -> None:
 
 def processes() -> set[int]:
     """Every process of this node."""
-    return {int(pid) for procs in CGROUPS.glob("pids/**/cgroup.procs") for pid in procs.read_text().split()}
+    found: set[int] = set()
+    # Containers that end meanwhile take their folders with them.
+    for folder, _, _ in os.walk(CGROUPS / "pids"):
+        with suppress(OSError):
+            found.update(map(int, Path(folder, "cgroup.procs").read_text().split()))
+    return found
 
 
 def remove_cgroups(cgroup: str) -> None:

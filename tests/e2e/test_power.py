@@ -5,7 +5,7 @@ import pytest
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
-from tests.e2e.slices import check_disjoint, held
+from tests.e2e.slices import check_disjoint, held, inventory
 from tests.e2e.test_restarts import allocatable, life
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
@@ -23,6 +23,7 @@ def test_a_node_that_comes_back_runs_old_and_new_pods(kubectl: Kubectl, machines
     before, first_life, full = held(kubectl, "old"), life(kubectl, "old"), allocatable(NODE)
     restarts = service.restarts(NODE)
     machines.order(NODE, "crash")
+    assert inventory(NODE)["serving"], "what has no power tells nobody that it ends"
     # The kubelet cannot say that it is gone: the API server has the old pod as Running, and takes new ones for it.
     # The leader may have gone with it: then another leads when its Lease has run out.
     kubectl.create(slice_pod("new", mem=4, cores=15, **HERE))
