@@ -1,8 +1,7 @@
 """The policy `fragmentation`: a pod goes where it destroys the least expected fill.
 
 A placement scores the worth of the node after it less the worth before, of its cards one by one and of those that a pod
-could have together, less the price of the kinds of cards that other pods depend on. Among choices nearly alike the
-least fragmentation wins, and untouched nodes are opened last.
+could have together, less the price of the kinds of cards that other pods depend on. Untouched nodes are opened last.
 """
 
 import numpy as np
@@ -10,15 +9,13 @@ import numpy as np
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Rows, Values
 from device_plugin.core.placement.fill import Fill
-from device_plugin.core.placement.fragments import Fragments
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Need
 from device_plugin.core.placement.rough_fill import RoughFill
 from device_plugin.core.placement.worth import Worth
 
-# Thousandths of a card by which a card's growth in fragmentation may outweigh expected fill, and what opening an
-# untouched node counts as.
-TIE, UNTOUCHED_NODE = 3.0, 3.0
+# What opening an untouched node costs beside expected fill: it settles near-equal choices.
+OPENING = 9.0
 
 
 class ExpectedFill:
@@ -26,32 +23,28 @@ class ExpectedFill:
 
     lasting = True
 
-    def __init__(self, fill: Fill, fragments: Fragments, index: Index) -> None:
+    def __init__(self, fill: Fill, index: Index) -> None:
         self._fill = fill
-        self._fragments = fragments
         self._worth = Worth(fill)
-        # Fragmentation falls by no more than what is given away.
-        self.rough = RoughFill(fill, self._worth, index, TIE, -UNTOUCHED_NODE * TIE)
+        self.rough = RoughFill(fill, self._worth, index, OPENING)
 
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
         score += self._fill.together.lost_by_slice(view, ask)
         score -= self._fill.price[view.kind] * need.share
-        return _settled(view, score, self._fragments.added_by_slice(view, need, ask))
+        return _settled(view, score)
 
     def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""
         score = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli)
         score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
         score += self._fill.together.lost_by_whole(view, ask)
-        if not ask.request.whole:
-            return score.round(6)
-        return _settled(view, score, self._fragments.added_by_whole(view, taken, ask))
+        return _settled(view, score) if ask.request.whole else score.round(6)
 
 
-def _settled(view: View, score: Values, added: Values) -> Values:
-    """Near-equal choices settled; rounded, so that equal states are exactly equal."""
+def _settled(view: View, score: Values) -> Values:
+    """Untouched nodes behind others; rounded, so that equal states are exactly equal."""
     untouched = (view.untouched | ~view.there).all(axis=1, keepdims=score.ndim > 1)
-    settled: Values = np.round(score - np.where(untouched, UNTOUCHED_NODE * TIE, TIE * added), 6)
+    settled: Values = np.round(score - np.where(untouched, OPENING, 0.0), 6)
     return settled

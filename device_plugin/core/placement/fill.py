@@ -26,8 +26,9 @@ class Fill:
     """The worth of what is left of cards, in thousandths of a free card.
 
     `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
-    is what a whole card of a kind costs beyond its fill, because others depend on it. `together` is what cards are
-    worth beyond that where several of a node are free.
+    is what a whole card of a kind costs beyond its fill, because others depend on it. `useless`, of shape (kinds,
+    levels), is how much of a card is idle at each level, times the share of the workload that cannot use it. `together`
+    is what cards are worth beyond that where several of a node are free.
     """
 
     def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> None:
@@ -45,8 +46,10 @@ class Fill:
         )
         rows, columns = self.grid.shape
         self.worth: Values = np.zeros((len(kinds), len(self.cpu), rows * columns))
+        self.useless: Values = np.zeros((len(kinds), rows * columns))
         alike: dict[tuple[bytes, ...], Values] = {}
         for k in range(len(kinds)):
+            self.useless[k] = _useless(self.grid, sizes[k], demand, demand.allowed[k])
             allowed = demand.allowed[k] & (mass > 0)
             gain = values[k][allowed, None] - np.outer(cpu[allowed], self.cpu)
             key = sizes[k][allowed].tobytes(), gain.tobytes(), mass[allowed].tobytes()
@@ -86,6 +89,20 @@ def _expected(shape: tuple[int, int], sizes: Numbers, gain: Values, mass: Values
         parts = worth[: i + 1, : j + 1]
         worth[i, j] = np.maximum(worth[i, j], (parts + parts[::-1, ::-1]).max(axis=(0, 1)))
     return worth.reshape(-1, gain.shape[1]).T
+
+
+def _useless(grid: Grid, sizes: Numbers, demand: Demand, allowed: Rows) -> Values:
+    """Of a card of one kind; shape (levels,). What is idle is the lesser of memory and core groups."""
+    mem, cores = np.divmod(np.arange(np.prod(grid.shape)), grid.cores + 1)
+    idle = mem / grid.mem
+    if grid.cores:
+        idle = np.minimum(idle, cores / grid.cores)
+    usable = (mem[:, None] >= sizes[:, 0]) & (cores[:, None] >= sizes[:, 1]) & allowed
+    # Whole cards are asked for where nobody holds any of them.
+    usable[:-1] &= demand.slice
+    wanted = demand.count * (demand.slice | (demand.whole > 0))
+    useless: Values = idle * (1 - usable @ wanted / max(float(wanted.sum()), 1e-9))
+    return useless
 
 
 def _better_half(values: Values, mass: Values) -> Values:

@@ -19,9 +19,9 @@ class Lesson:
 
     def __init__(self, tables: Tables, index: Index, others: Mapping[str, Policy]) -> None:
         self.tables = tables
-        self.waste = Waste(index, tables.ties)
+        self.waste = Waste(index, tables.plain)
         self._index = index
-        self._fill = ExpectedFill(tables.fill, tables.ties, index)
+        self._fill = ExpectedFill(tables.fill, index)
         self.policies: Mapping[str, Policy] = {
             **others, "fgd": Fgd(tables.fragments), "fragmentation": self._fill,
         }  # fmt: skip

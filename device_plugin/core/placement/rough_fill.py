@@ -1,8 +1,7 @@
 """How much expected fill a placement leaves at best: quick to find, and never less than what it really leaves.
 
 A node's worth is a minimum over CPU prices. At the one price that gives the minimum now, the node loses what the one
-card loses, and CPU at that price; and at any other price it loses no less. So all that must be known of each card is
-where in the table of worths it stands, and the rest is a subtraction.
+card loses, and CPU at that price; and at any other price it loses no less.
 """
 
 from dataclasses import dataclass
@@ -24,39 +23,24 @@ DIGITS, ERROR = 6, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the ask takes of a card of each kind, shape (kinds,): so many levels, and `mib` and `cores` beyond them.
-
-    `tying` and `opening` are what it gains at most beside expected fill, `opening` on a node that is untouched.
-    """
+    """What the ask takes of a card of each kind, and what it costs of the kind's price; shape (kinds,)."""
 
     ask: Ask
-    level: Numbers
     mib: Numbers
     cores: Numbers
-    tying: Values
-    opening: Values
+    price: Values
 
 
 class RoughFill:
-    """Of the policy `fragmentation`: `tie` and `opened` are what it adds to settle near-equal choices.
+    """Of the policy `fragmentation`; `opening` is what an untouched node costs."""
 
-    That is at most `tie` times the share of a card that is given away, and on an untouched node, exactly `opened`.
-    """
-
-    def __init__(self, fill: Fill, worth: Worth, index: Index, tie: float, opened: float) -> None:
+    def __init__(self, fill: Fill, worth: Worth, index: Index, opening: float) -> None:
         self._fill = fill
         self._worth = worth
         self._index = index
-        self._tie, self._opened = tie, opened
-        grid = fill.grid
-        # A level of less than nothing, in memory or in core groups, is worth minus infinity: there nothing fits.
-        self._rows, self._columns = 2 * grid.mem + 3, 2 * grid.cores + 2
-        kinds, prices = fill.worth.shape[:2]
-        table = np.full((prices, kinds, self._rows, self._columns), -np.inf)
-        table[:, :, grid.mem + 2 :, grid.cores + 1 :] = fill.worth.reshape(
-            kinds, prices, *grid.shape
-        ).swapaxes(0, 1)
-        self._table: Values = table.reshape(-1)
+        self._opening = opening
+        self._table: Values = worth.table.reshape(-1)
+        _, self._kinds, self._levels = worth.table.shape
         self._layout = -1
         self._lay_out((0, 0))
 
@@ -65,34 +49,28 @@ class RoughFill:
         accepted = accepted & ~amounts.small
         if not ask.is_slice:
             return partial(self._whole, ask, accepted)
-        grid, share = self._fill.grid, amounts.share
-        sizes = np.array([(kind.mem_mib, kind.groups) for kind in self._index.kinds]).reshape(-1, 2)
-        rows, mib = np.divmod(np.where(accepted, amounts.mib, 0) * grid.mem, sizes[:, 0])
-        columns, cores = np.divmod(np.where(accepted, amounts.cores, 0) * grid.cores, sizes[:, 1])
-        price = np.where(accepted, -self._fill.price * share, -np.inf)
-        level = rows * self._columns + columns
-        asked = _Asked(ask, level, mib, cores, price + self._tie * share, price + self._opened)
-        return partial(self._slice, asked)
+        price = np.where(accepted, self._fill.price * amounts.share, np.inf)
+        return partial(self._slice, _Asked(ask, amounts.mib, amounts.cores, price))
 
     def _slice(self, asked: "_Asked", positions: Numbers) -> Values:
         """By the card that loses least."""
         self._catch_up(positions)
-        kind = self._kind[positions] if len(asked.level) > 1 else np.zeros((1, 1), dtype=np.int64)
-        after = self._cell[positions] - asked.level[kind]
-        # What is left is rounded down: one level more is lost by a card that has less than that beyond its level.
-        after -= (self._beyond[0, positions] < asked.mib[kind]) * self._columns
-        if self._fill.grid.cores:
-            after -= self._beyond[1, positions] < asked.cores[kind]
-        score = self._table.take(after) - self._now[positions]
-        score += np.where(self._untouched[positions][:, None], asked.opening[kind], asked.tying[kind])
+        # Where all cards are alike, what holds for their kind need not be copied for each.
+        kind = self._kind[positions] if self._kinds > 1 else np.zeros((1, 1), dtype=np.int64)
+        mib, cores = self._mib[positions] - asked.mib[kind], self._cores[positions] - asked.cores[kind]
+        level = self._fill.grid.levels(mib, cores, self._sizes[0, kind], self._sizes[1, kind])
+        level += self._first[positions][:, None] + self._levels * kind
+        lost = self._table.take(level, mode="clip") - self._now[positions] - asked.price[kind]
+        score = np.where((mib >= 0) & (cores >= 0), lost, -np.inf)
         if self._fill.together.matters:
             score += self._fill.together.lost_by_slice(View(self._index, positions), asked.ask)
-        return _settled(score.max(axis=1) - self._cpu[positions] * asked.ask.host.cpu_milli)
+        return _settled(score.max(axis=1) - self._spent(positions, asked.ask))
 
     def _whole(self, ask: Ask, accepted: Rows, positions: Numbers) -> Values:
         """By the free card that is worth least, so many times; where none is asked for, CPU alone."""
         self._catch_up(positions)
-        number, score = ask.request.whole, -self._cpu[positions] * ask.host.cpu_milli
+        number = ask.request.whole
+        score = -(self._spent(positions, ask) if number else self._cpu[positions] * ask.host.cpu_milli)
         if self._fill.together.matters:
             score += self._fill.together.lost_by_whole(View(self._index, positions), ask)
         if not number:
@@ -101,8 +79,14 @@ class RoughFill:
         free = self._free[positions] & accepted[kind]
         worth = self._now[positions] + self._fill.price[kind]
         least = np.where(free, worth, worth.max(initial=0)).min(axis=1)
-        score += np.where(self._untouched[positions], self._opened, self._tie * number) - number * least
+        score -= number * least
         return _settled(np.where(free.sum(axis=1) >= number, score, -np.inf))
+
+    def _spent(self, positions: Numbers, ask: Ask) -> Values:
+        """What each node loses beside its cards."""
+        cpu = self._cpu[positions] * ask.host.cpu_milli
+        spent: Values = cpu + np.where(self._untouched[positions], self._opening, 0.0)
+        return spent
 
     def renew(self, most: int) -> bool:
         """Catch up with no more than `most` nodes that changed; true once none is left."""
@@ -126,29 +110,29 @@ class RoughFill:
 
     def _lay_out(self, shape: tuple[int, ...]) -> None:
         self._made: Numbers = np.full(shape[0], -1, dtype=np.int64)
-        # Of each card where it stands in the table, what it has beyond that level, and what it is worth.
-        self._cell: Numbers = np.zeros(shape, dtype=np.int64)
-        self._beyond: Numbers = np.zeros((2, *shape), dtype=np.int64)
-        self._now: Values = np.zeros(shape)
+        # Memory and core groups of a card of each kind.
+        sizes = [(kind.mem_mib, kind.groups) for kind in self._index.kinds]
+        self._sizes: Numbers = np.array(sizes, dtype=np.int64).reshape(-1, 2).T
+        # Of each card what it can give, less than nothing where nothing; its kind, and what it is worth.
+        self._mib: Numbers = np.zeros(shape, dtype=np.int64)
+        self._cores: Numbers = np.zeros(shape, dtype=np.int64)
         self._kind: Numbers = np.zeros(shape, dtype=np.int64)
-        # Which cards are free; of each node the CPU price, and whether all of its cards are untouched.
+        self._now: Values = np.zeros(shape)
+        # Which cards are free; of each node the CPU price, where its part of the table begins, and whether all of its
+        # cards are untouched.
         self._free: Rows = np.zeros(shape, dtype=bool)
         self._cpu: Values = np.zeros(shape[0])
+        self._first: Numbers = np.zeros(shape[0], dtype=np.int64)
         self._untouched: Rows = np.zeros(shape[0], dtype=bool)
 
     def _make(self, view: View) -> None:
         fill, where = self._fill, view.where
         node, cards = self._worth.now(view)
         price = node.argmin(axis=0)
-        rows, mib = np.divmod(view.free_mib * fill.grid.mem, view.mib)
-        columns, cores = np.divmod(view.free_cores * fill.grid.cores, view.groups)
         gives = view.open & (view.free_slices >= 1)
-        rows = np.where(gives, rows, -1) + fill.grid.mem + 2
-        first = price[:, None] * len(fill.worth) + view.kind
-        self._cell[where] = (first * self._rows + rows) * self._columns + columns + fill.grid.cores + 1
-        self._beyond[0, where], self._beyond[1, where] = mib, cores
-        self._now[where] = cards[price, np.arange(len(price))]
-        self._kind[where], self._cpu[where] = view.kind, fill.cpu[price]
+        self._mib[where], self._cores[where] = np.where(gives, view.free_mib, -1), view.free_cores
+        self._kind[where], self._now[where] = view.kind, cards[price, np.arange(len(price))]
+        self._cpu[where], self._first[where] = fill.cpu[price], price * (self._kinds * self._levels)
         untouched = view.untouched
         self._free[where] = gives & untouched
         self._untouched[where] = (untouched | ~view.there).all(axis=1)

@@ -14,8 +14,8 @@ from device_plugin.core.requests import ANYTHING
 # FGD's own cut: rare asks cost time and change nothing. And no more kinds of asks than so many, CPU apart, for each is
 # looked at for every card.
 COVER, KINDS = 0.95, 128
-# Kinds of asks, CPU and models apart, that count where ties are settled.
-TIES = 48
+# Kinds of asks, CPU and models apart, that count where fragmentation is measured all the time.
+PLAIN = 48
 
 
 class Tables:
@@ -27,17 +27,17 @@ class Tables:
         self.fill = Fill(self.kinds, supply, self.asks)
         most = _most(self.asks)
         self.fragments = Fragments(self.kinds, most)
-        self.ties = Fragments(self.kinds, _plainest(most))
+        self.plain = Fragments(self.kinds, _plainest(most))
 
 
 def _plainest(asks: Sequence[Weighted]) -> Sequence[Weighted]:
-    """The most frequent, models left out: to settle ties this will do, and is several times faster."""
+    """The most frequent, models left out: several times faster, and hardly another figure."""
     plain = [replace(each, ask=replace(each.ask, models=ANYTHING)) for each in asks]
     counts: dict[Ask, float] = {}
     for each in plain:
         ask = replace(each.ask, host=NOTHING)
         counts[ask] = counts.get(ask, 0.0) + each.count
-    frequent = set(sorted(counts, key=lambda ask: -counts[ask])[:TIES])
+    frequent = set(sorted(counts, key=lambda ask: -counts[ask])[:PLAIN])
     return [each for each in plain if replace(each.ask, host=NOTHING) in frequent]
 
 

@@ -1,9 +1,10 @@
 """What nodes are worth by expected fill: what their cards will probably hold of the pods to come.
 
-    worth(node) = min over CPU prices p of  p * free CPU + sum over cards of fill.worth[kind, p, level]
+    worth(node) = min over CPU prices p of
+        p * free CPU + sum over cards of fill.worth[kind, p, level] - IDLE * fill.useless[kind, level]
 
 The minimum is a Lagrangian bound: a node short of CPU for its free cards has a price for it, a node with plenty has
-none, and nobody weighs CPU against cards.
+none, and nobody weighs CPU against cards. The last term settles near-equal choices.
 """
 
 import numpy as np
@@ -12,6 +13,9 @@ from device_plugin.core.placement.columns import Numbers, Rows, Values
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.index import View
 
+# Thousandths of a card that a wholly useless card costs.
+IDLE = 3.0
+
 
 class Worth:
     """In thousandths of a card, by one target workload."""
@@ -19,8 +23,12 @@ class Worth:
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
         # The CPU price comes first: to find the least of 17 long rows is ten times faster than of each short one.
+        self.table: Values = np.ascontiguousarray(
+            (fill.worth - IDLE * fill.useless[:, None, :]).transpose(1, 0, 2)
+        )
+        """Of shape (CPU prices, kinds, levels)."""
         self._levels = fill.worth.shape[-1]
-        self._worth: Values = np.ascontiguousarray(fill.worth.transpose(1, 0, 2)).reshape(len(fill.cpu), -1)
+        self._flat: Values = self.table.reshape(len(fill.cpu), -1)
 
     def now(self, view: View) -> tuple[Values, Values]:
         """Of nodes and of their cards at each CPU price; shapes (CPU prices, nodes) and (CPU prices, nodes, cards)."""
@@ -48,5 +56,5 @@ class Worth:
     def _of_cards(self, view: View, mib: Numbers, cores: Numbers) -> Values:
         """Of each card with so much free, at each CPU price; shape (CPU prices, nodes, cards)."""
         level = self._fill.grid.levels(np.maximum(mib, 0), np.maximum(cores, 0), view.mib, view.groups)
-        worth: Values = self._worth.take(view.kind * self._levels + level, axis=1)
+        worth: Values = self._flat.take(view.kind * self._levels + level, axis=1)
         return worth

@@ -46,7 +46,7 @@ def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
     for each in asks:
         target.add(each, rng.random())
     tables = Tables(*placer.supply(), target.frequent())
-    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    policy = ExpectedFill(tables.fill, placer.index)
     finite = 0
     for number in range(400):
         bound, score = bounds_and_scores(placer, policy, rng.choice(asks))
@@ -72,7 +72,7 @@ def test_on_free_nodes_it_is_the_score_itself(mem_mib: int, asked: Ask) -> None:
     placer = Placer(ledger)
     target = [Weighted(each, 1.0) for each in (ask(1), ask(5, 7), ask(8, 20), ask(whole=1), asked)]
     tables = Tables(*placer.supply(), target)
-    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    policy = ExpectedFill(tables.fill, placer.index)
     bound, score = bounds_and_scores(placer, policy, asked)
     assert bound.tolist() == score.tolist()
 
@@ -83,7 +83,7 @@ def test_where_nothing_fits_it_says_so() -> None:
     ledger.hold(Grant("p", "n1", {"main": (Slice("n1-0", 12 * 1023, tuple(range(50))),)}))
     placer = Placer(ledger)
     tables = Tables(*placer.supply(), [Weighted(each, 1.0) for each in (ask(1, 20), ask(8, 1))])
-    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    policy = ExpectedFill(tables.fill, placer.index)
     for much in (ask(5, 1), ask(1, 11), ask(17, 1), ask(1, 61), ask(whole=1), ask(4, 10, models="K100")):
         bound, _ = bounds_and_scores(placer, policy, much)
         assert bound.tolist() == [-np.inf], much

@@ -84,7 +84,7 @@ def test_looking_only_at_nodes_near_the_best_finds_the_best(rng: random.Random) 
     for ask in asks:
         target.add(ask, rng.random())
     tables = Tables(*placer.supply(), target.frequent())
-    policy = ExpectedFill(tables.fill, tables.ties, placer.index)
+    policy = ExpectedFill(tables.fill, placer.index)
     kept = {ask: Scores(placer.index, ask, policy) for ask in asks}
     for number in range(300):
         ask = rng.choice(asks)
