@@ -13,7 +13,7 @@ class Demand:
     """Arrays of shape (kinds, asks): `mib`, `cores`, and `allowed`; of shape (asks,) `whole`, `cpu`, `memory`, `count`.
 
     `whole` is 0 for a slice; `memory` is the host's, in MiB. An ask is allowed on a kind that its family and models
-    accept and that it fits when empty.
+    accept and that it fits when empty; `family` is true where it would be but for its models.
     """
 
     def __init__(self, kinds: Sequence[Kind], asks: Sequence[Weighted]) -> None:
@@ -22,6 +22,7 @@ class Demand:
         self.mib: Numbers = np.zeros(shape, dtype=np.int64)
         self.cores: Numbers = np.zeros(shape, dtype=np.int64)
         self.allowed: Rows = np.zeros(shape, dtype=bool)
+        self.family: Rows = np.zeros(shape, dtype=bool)
         self.whole: Numbers = np.array([w.ask.request.whole for w in asks], dtype=np.int64)
         self.slice: Rows = np.array([w.ask.is_slice for w in asks], dtype=bool)
         self.cpu: Numbers = np.array([w.ask.host.cpu_milli for w in asks], dtype=np.int64)
@@ -34,9 +35,10 @@ class Demand:
                 continue
             need = Need(empty, Amounts(kinds, ask.request))
             self.mib[:, number], self.cores[:, number] = need.mib, need.cores
-            self.allowed[:, number] = need.fits() & np.array(
-                [ask.accepts(kind) for kind in kinds], dtype=bool
-            )
+            family = [kind.family == ask.request.family for kind in kinds]
+            accepted = [ask.accepts(kind) for kind in kinds]
+            self.family[:, number] = need.fits() & np.array(family, dtype=bool)
+            self.allowed[:, number] = need.fits() & np.array(accepted, dtype=bool)
 
     def wanted(self) -> Values:
         """How many cards all pods of an ask want, a slice by its larger share of the card it is most of; (asks,)."""

@@ -45,6 +45,6 @@ class ExpectedFill:
 
 def _settled(view: View, score: Values) -> Values:
     """Untouched nodes behind others; rounded, so that equal states are exactly equal."""
-    untouched = (view.untouched | ~view.there).all(axis=1, keepdims=score.ndim > 1)
+    untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
     settled: Values = np.round(score - np.where(untouched, OPENING, 0.0), 6)
     return settled

@@ -27,8 +27,8 @@ class Fill:
 
     `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
     is what a whole card of a kind costs beyond its fill, because others depend on it. `useless`, of shape (kinds,
-    levels), is how much of a card is idle at each level, times the share of the workload that cannot use it. `together`
-    is what cards are worth beyond that where several of a node are free.
+    levels), is how much of a card is idle at each level, times the share of the workload that is too large for it,
+    models left out. `together` is what cards are worth beyond that where several of a node are free.
     """
 
     def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> None:
@@ -49,7 +49,7 @@ class Fill:
         self.useless: Values = np.zeros((len(kinds), rows * columns))
         alike: dict[tuple[bytes, ...], Values] = {}
         for k in range(len(kinds)):
-            self.useless[k] = _useless(self.grid, sizes[k], demand, demand.allowed[k])
+            self.useless[k] = _useless(self.grid, sizes[k], demand, demand.family[k])
             allowed = demand.allowed[k] & (mass > 0)
             gain = values[k][allowed, None] - np.outer(cpu[allowed], self.cpu)
             key = sizes[k][allowed].tobytes(), gain.tobytes(), mass[allowed].tobytes()
@@ -91,13 +91,13 @@ def _expected(shape: tuple[int, int], sizes: Numbers, gain: Values, mass: Values
     return worth.reshape(-1, gain.shape[1]).T
 
 
-def _useless(grid: Grid, sizes: Numbers, demand: Demand, allowed: Rows) -> Values:
+def _useless(grid: Grid, sizes: Numbers, demand: Demand, family: Rows) -> Values:
     """Of a card of one kind; shape (levels,). What is idle is the lesser of memory and core groups."""
     mem, cores = np.divmod(np.arange(np.prod(grid.shape)), grid.cores + 1)
     idle = mem / grid.mem
     if grid.cores:
         idle = np.minimum(idle, cores / grid.cores)
-    usable = (mem[:, None] >= sizes[:, 0]) & (cores[:, None] >= sizes[:, 1]) & allowed
+    usable = (mem[:, None] >= sizes[:, 0]) & (cores[:, None] >= sizes[:, 1]) & family
     # Whole cards are asked for where nobody holds any of them.
     usable[:-1] &= demand.slice
     wanted = demand.count * (demand.slice | (demand.whole > 0))

@@ -191,9 +191,11 @@ class Index(Columns):
         self.grid: Numbers = np.full(there.shape, -1, dtype=np.int64)
         self.grid[there] = np.arange(len(self.cards))
         super().__init__(packed([self._column(c, serving=s.serving) for s in states for c in s.cards]))
-        # The same by node, so that all of a node's cards are read at once; kind 0 and room 1 where there is no card.
+        # The same by node, so that all of a node's cards are read at once. Where there is no card all sizes are 1, the
+        # kind is 0, and nothing is usable or held.
         self.padded: Numbers = np.ones((len(COUNTS), *self.grid.shape), dtype=np.int64)
-        self.padded[COUNTS.index("kind")] = 0
+        for none in ("kind", "serving", "usable", "cordoned"):
+            self.padded[COUNTS.index(none)] = 0
         self.padded[:, there] = self.table
         self.stamp = np.zeros(len(states), dtype=np.int64)
         self.cpu = np.zeros(len(states), dtype=np.int64)
@@ -216,10 +218,11 @@ def _alike(one: Card, other: Card) -> bool:
 
 
 class View(Columns):
-    """Some nodes of an index. Columns have the shape (nodes, most cards of a node); where `there` is false is no card.
+    """Some nodes of an index. Columns have the shape (nodes, most cards of a node).
 
-    `positions`, ascending, are theirs; `where` indexes the same. `rows` are the index's, `cpu` and `memory` have the
-    shape (nodes,). `open` are the cards that may get new slices. Valid until the index changes.
+    Where `there` is false is no card, and nothing is held of it. `positions`, ascending, are the nodes' and `where`
+    indexes the same. `cpu` has the shape (nodes,). `open` are the cards that may get new slices. Valid until the index
+    changes.
     """
 
     def __init__(self, index: Index, positions: Numbers) -> None:
@@ -229,13 +232,27 @@ class View(Columns):
         self.where: slice | Numbers = (
             slice(int(positions[0]), int(positions[-1]) + 1) if together else positions
         )
-        self.rows = index.grid[self.where]
-        self.there: Rows = self.rows >= 0
         super().__init__(index.padded[:, self.where])
         self._index = index
         self.cpu: Numbers = index.cpu[self.where]
-        self.memory: Numbers = index.memory[self.where]
-        self.open: Rows = self.there & self.usable
+        self.open: Rows = self.usable
+
+    @property
+    def rows(self) -> Numbers:
+        """The index's, then -1; shape (nodes, most cards of a node)."""
+        rows: Numbers = self._index.grid[self.where]
+        return rows
+
+    @property
+    def there(self) -> Rows:
+        """Where there is a card."""
+        return self.rows >= 0
+
+    @property
+    def memory(self) -> Numbers:
+        """What nodes have left of it, in MiB; shape (nodes,)."""
+        memory: Numbers = self._index.memory[self.where]
+        return memory
 
     @cached_property
     def untouched(self) -> Rows:

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Numbers, Rows, Values
+from device_plugin.core.placement.columns import COUNTS, Numbers, Rows, Values
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Amounts
@@ -19,6 +19,7 @@ from device_plugin.core.placement.worth import Worth
 
 # What is exact is rounded to so many digits; here the sums come out otherwise, by less than ERROR.
 DIGITS, ERROR = 6, 1e-9
+_KIND = COUNTS.index("kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +57,41 @@ class RoughFill:
         """By the card that loses least."""
         self._catch_up(positions)
         # Where all cards are alike, what holds for their kind need not be copied for each.
-        kind = self._kind[positions] if self._kinds > 1 else np.zeros((1, 1), dtype=np.int64)
-        mib, cores = self._mib[positions] - asked.mib[kind], self._cores[positions] - asked.cores[kind]
+        kind = self._index.padded[_KIND, positions] if self._kinds > 1 else np.zeros((1, 1), dtype=np.int64)
+        mib, cores = self._index.padded[:2, positions]
+        mib -= asked.mib[kind]
+        cores -= asked.cores[kind]
         level = self._fill.grid.levels(mib, cores, self._sizes[0, kind], self._sizes[1, kind])
-        level += self._first[positions][:, None] + self._levels * kind
-        lost = self._table.take(level, mode="clip") - self._now[positions] - asked.price[kind]
-        score = np.where((mib >= 0) & (cores >= 0), lost, -np.inf)
+        level += self._levels * (self._kinds * self._price[positions][:, None] + kind)
+        score = self._table.take(level, mode="clip") - self._now[positions] - asked.price[kind]
+        # Less than nothing if either is: signs are bits.
+        score[(mib | cores) < 0] = -np.inf
         if self._fill.together.matters:
             score += self._fill.together.lost_by_slice(View(self._index, positions), asked.ask)
-        return _settled(score.max(axis=1) - self._spent(positions, asked.ask))
+        return _settled(score.max(axis=1) - self._cpu(positions, asked.ask) - self._opened(positions))
 
     def _whole(self, ask: Ask, accepted: Rows, positions: Numbers) -> Values:
         """By the free card that is worth least, so many times; where none is asked for, CPU alone."""
         self._catch_up(positions)
-        number = ask.request.whole
-        score = -(self._spent(positions, ask) if number else self._cpu[positions] * ask.host.cpu_milli)
+        number, score = ask.request.whole, -self._cpu(positions, ask)
         if self._fill.together.matters:
             score += self._fill.together.lost_by_whole(View(self._index, positions), ask)
         if not number:
             return _settled(score)
-        kind = self._kind[positions]
-        free = self._free[positions] & accepted[kind]
-        worth = self._now[positions] + self._fill.price[kind]
-        least = np.where(free, worth, worth.max(initial=0)).min(axis=1)
-        score -= number * least
+        view = View(self._index, positions)
+        free = view.open & view.untouched & accepted[view.kind]
+        least = np.where(free, self._now[positions] + self._fill.price[view.kind], np.inf).min(axis=1)
+        least[least == np.inf] = 0
+        score -= number * least + self._opened(positions)
         return _settled(np.where(free.sum(axis=1) >= number, score, -np.inf))
 
-    def _spent(self, positions: Numbers, ask: Ask) -> Values:
-        """What each node loses beside its cards."""
-        cpu = self._cpu[positions] * ask.host.cpu_milli
-        spent: Values = cpu + np.where(self._untouched[positions], self._opening, 0.0)
-        return spent
+    def _cpu(self, positions: Numbers, ask: Ask) -> Values:
+        """What its CPU costs on each node."""
+        cpu: Values = self._fill.cpu[self._price[positions]] * ask.host.cpu_milli
+        return cpu
+
+    def _opened(self, positions: Numbers) -> Values:
+        return np.where(self._untouched[positions], self._opening, 0.0)
 
     def renew(self, most: int) -> bool:
         """Catch up with no more than `most` nodes that changed; true once none is left."""
@@ -113,29 +118,20 @@ class RoughFill:
         # Memory and core groups of a card of each kind.
         sizes = [(kind.mem_mib, kind.groups) for kind in self._index.kinds]
         self._sizes: Numbers = np.array(sizes, dtype=np.int64).reshape(-1, 2).T
-        # Of each card what it can give, less than nothing where nothing; its kind, and what it is worth.
-        self._mib: Numbers = np.zeros(shape, dtype=np.int64)
-        self._cores: Numbers = np.zeros(shape, dtype=np.int64)
-        self._kind: Numbers = np.zeros(shape, dtype=np.int64)
+        # Of each card what it is worth, more than anything where nothing can be had. Of each node which CPU price is
+        # its own, and whether all of its cards are untouched.
         self._now: Values = np.zeros(shape)
-        # Which cards are free; of each node the CPU price, where its part of the table begins, and whether all of its
-        # cards are untouched.
-        self._free: Rows = np.zeros(shape, dtype=bool)
-        self._cpu: Values = np.zeros(shape[0])
-        self._first: Numbers = np.zeros(shape[0], dtype=np.int64)
+        self._price: Numbers = np.zeros(shape[0], dtype=np.int64)
         self._untouched: Rows = np.zeros(shape[0], dtype=bool)
 
     def _make(self, view: View) -> None:
-        fill, where = self._fill, view.where
+        where = view.where
         node, cards = self._worth.now(view)
         price = node.argmin(axis=0)
-        gives = view.open & (view.free_slices >= 1)
-        self._mib[where], self._cores[where] = np.where(gives, view.free_mib, -1), view.free_cores
-        self._kind[where], self._now[where] = view.kind, cards[price, np.arange(len(price))]
-        self._cpu[where], self._first[where] = fill.cpu[price], price * (self._kinds * self._levels)
-        untouched = view.untouched
-        self._free[where] = gives & untouched
-        self._untouched[where] = (untouched | ~view.there).all(axis=1)
+        gives = view.open & (view.free_slices > 0)
+        self._now[where] = np.where(gives, cards[price, np.arange(len(price))], np.inf)
+        self._price[where] = price
+        self._untouched[where] = view.untouched.all(axis=1)
         self._made[where] = self._index.stamp[where]
 
 

@@ -32,12 +32,16 @@ class Worth:
 
     def now(self, view: View) -> tuple[Values, Values]:
         """Of nodes and of their cards at each CPU price; shapes (CPU prices, nodes) and (CPU prices, nodes, cards)."""
-        cards = np.where(view.open, self._of_cards(view, view.free_mib, view.free_cores), 0)
+        # Where nothing more can be had there is nothing to lose.
+        cards = self._of_cards(view, view.free_mib, view.free_cores) * (view.open & (view.free_slices > 0))
         node = cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
         return node, cards
 
     def lost_by_slice(self, view: View, mib: Numbers, cores: Numbers, cpu: int) -> Values:
-        """Less than zero by what a node loses when a card gives `mib` and `cores`, and it `cpu`; (nodes, cards)."""
+        """Less than zero by what a node loses when a card gives `mib` and `cores`, and it `cpu`; (nodes, cards).
+
+        Anything where a card does not have as much.
+        """
         node, cards = self.now(view)
         after = self._of_cards(view, view.free_mib - mib, view.free_cores - cores)
         after += node[:, :, None] - cards
@@ -55,6 +59,6 @@ class Worth:
 
     def _of_cards(self, view: View, mib: Numbers, cores: Numbers) -> Values:
         """Of each card with so much free, at each CPU price; shape (CPU prices, nodes, cards)."""
-        level = self._fill.grid.levels(np.maximum(mib, 0), np.maximum(cores, 0), view.mib, view.groups)
-        worth: Values = self._flat.take(view.kind * self._levels + level, axis=1)
+        level = self._fill.grid.levels(mib, cores, view.mib, view.groups)
+        worth: Values = self._flat.take(view.kind * self._levels + level, axis=1, mode="clip")
         return worth
