@@ -33,8 +33,6 @@ class Client:
 
     def receive(self) -> bytes:
         """What has come, empty at the end. Raises TimeoutError at the deadline."""
-        with contextlib.suppress(BlockingIOError):
-            return self._socket.recv(PIECE)
         self._wait(select.POLLIN)
         return self._socket.recv(PIECE)
 

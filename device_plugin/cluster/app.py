@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
+_WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _body(environ: "WSGIEnvironment") -> bytes:
 
 
 def _json(value: object) -> Answer:
-    return Answer(json.dumps(value, separators=(",", ":")), JSON)
+    return Answer(_WRITER.encode(value), JSON)
 
 
 def _filter_result(verdict: Verdict) -> Mapping[str, Any]:

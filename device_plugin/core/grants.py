@@ -10,6 +10,7 @@ from device_plugin.core.cards import MAX_CARDS, MAX_COMPUTE_UNITS
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
+_WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Grant:
             "node": self.node,
             "containers": containers,
         }
-        return json.dumps(body, separators=(",", ":"))
+        return _WRITER.encode(body)
 
     @classmethod
     def decode(cls, text: str) -> "Grant":
