@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from device_plugin.cluster.reservations import Reservation
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError
@@ -42,11 +43,15 @@ def alike(one: Pod, other: Pod) -> bool:
     return one.ended == other.ended and not leaving and _accounted(one) == _accounted(other)
 
 
-def sound_grant(pod: Pod, inventory: Inventory | None) -> Grant | None:
+def sound_grant(pod: Pod, inventory: Inventory | None, reserved: Reservation | None) -> Grant | None:
     """The grant of a bound pod, or None if it has none. Raises AnnotationError if it cannot be true.
 
-    A card that the inventory does not show is no fault: it may come back, and then the slice is held.
+    A card that the inventory does not show is no fault: it may come back, and then the slice is held. What we reserved
+    need not be read if it is written as it was.
     """
+    ours = reserved.grant if reserved is not None else None
+    if ours is not None and ours.node == pod.node and ours.encode() == pod.annotation(annotations.GRANT):
+        return ours
     grant = pod.grant()
     if grant is None or inventory is None:
         return grant

@@ -354,7 +354,7 @@ class State:
 
     def _account_bound(self, pod: Pod) -> None:
         try:
-            grant = sound_grant(pod, self.inventories.get(pod.node))
+            grant = sound_grant(pod, self.inventories.get(pod.node), self.reservations.get(pod.uid))
             self.faults.clear("grant", pod.uid)
         except AnnotationError as error:
             grant = None

@@ -1,7 +1,7 @@
 """The few requests that our services make, over kept connections."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -142,11 +142,13 @@ class KubeClient:
 
         Close it.
         """
-        with self._reached():
+        try:
             stream = self._connections.stream(_target(path, query), self._headers(), silence)
-        if stream.status != 200:
-            with closing(stream), self._reached():
-                raise _error(stream.status, b"".join(stream.body()))
+            if stream.status != 200:
+                with closing(stream):
+                    raise _error(stream.status, b"".join(stream.body()))
+        except LOST as error:
+            raise self._unreachable(error) from error
         return stream
 
     def _readable(self, read: Callable[[decode.Text], Found], path: str) -> list[Found]:
@@ -165,8 +167,10 @@ class KubeClient:
         if body is not None:
             headers["Content-Type"] = content
         text = None if body is None else msgspec.json.encode(body)
-        with self._reached():
+        try:
             status, answer = self._connections.request(method, _target(path, query), headers, text)
+        except LOST as error:
+            raise self._unreachable(error) from error
         if status >= 300:
             raise _error(status, answer)
         return answer
@@ -177,12 +181,8 @@ class KubeClient:
             headers["Authorization"] = authorization
         return headers
 
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except LOST as error:
-            raise UnreachableError(f"API server {self._endpoint.url}: {error}") from error
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        return UnreachableError(f"API server {self._endpoint.url}: {error}")
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
