@@ -31,7 +31,8 @@ class ExpectedFill:
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
-        score += self._fill.together.lost_by_slice(view, ask)
+        if self._fill.together.matters:
+            score += self._fill.together.lost_by_slice(view, ask)
         score -= self._fill.price[view.kind] * need.share
         return _settled(view, score)
 

@@ -232,7 +232,7 @@ class View(Columns):
         self.where: slice | Numbers = (
             slice(int(positions[0]), int(positions[-1]) + 1) if together else positions
         )
-        super().__init__(index.padded[:, self.where])
+        super().__init__(index.padded[:, self.where] if together else index.padded.take(positions, axis=1))
         self._index = index
         self.cpu: Numbers = index.cpu[self.where]
         self.open: Rows = self.usable
@@ -258,6 +258,12 @@ class View(Columns):
     def untouched(self) -> Rows:
         """The same, found once: a view does not change."""
         return super().untouched
+
+    @cached_property
+    def gives(self) -> Rows:
+        """The cards that have a slice left to give."""
+        gives: Rows = self.open & (self.free_slices > 0)
+        return gives
 
     @property
     def shares(self) -> Values:

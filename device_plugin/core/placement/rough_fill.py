@@ -128,8 +128,7 @@ class RoughFill:
         where = view.where
         node, cards = self._worth.now(view)
         price = node.argmin(axis=0)
-        gives = view.open & (view.free_slices > 0)
-        self._now[where] = np.where(gives, cards[price, np.arange(len(price))], np.inf)
+        self._now[where] = np.where(view.gives, cards[price, np.arange(len(price))], np.inf)
         self._price[where] = price
         self._untouched[where] = view.untouched.all(axis=1)
         self._made[where] = self._index.stamp[where]

@@ -15,6 +15,8 @@ from device_plugin.core.placement.index import View
 
 # Thousandths of a card that a wholly useless card costs.
 IDLE = 3.0
+# Now, and once it is given.
+_TIMES: Numbers = np.array([0, 1])[:, None, None]
 
 
 class Worth:
@@ -33,17 +35,18 @@ class Worth:
     def now(self, view: View) -> tuple[Values, Values]:
         """Of nodes and of their cards at each CPU price; shapes (CPU prices, nodes) and (CPU prices, nodes, cards)."""
         # Where nothing more can be had there is nothing to lose.
-        cards = self._of_cards(view, view.free_mib, view.free_cores) * (view.open & (view.free_slices > 0))
-        node = cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
-        return node, cards
+        cards = self._of_cards(view, view.free_mib, view.free_cores) * view.gives
+        return self._of_nodes(view, cards), cards
 
     def lost_by_slice(self, view: View, mib: Numbers, cores: Numbers, cpu: int) -> Values:
         """Less than zero by what a node loses when a card gives `mib` and `cores`, and it `cpu`; (nodes, cards).
 
         Anything where a card does not have as much.
         """
-        node, cards = self.now(view)
-        after = self._of_cards(view, view.free_mib - mib, view.free_cores - cores)
+        free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
+        cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
+        cards *= view.gives
+        node = self._of_nodes(view, cards)
         after += node[:, :, None] - cards
         if cpu:
             after -= (self._fill.cpu * cpu)[:, None, None]
@@ -57,8 +60,12 @@ class Worth:
         lost: Values = after.min(axis=0) - node.min(axis=0)
         return lost
 
+    def _of_nodes(self, view: View, cards: Values) -> Values:
+        node: Values = cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
+        return node
+
     def _of_cards(self, view: View, mib: Numbers, cores: Numbers) -> Values:
-        """Of each card with so much free, at each CPU price; shape (CPU prices, nodes, cards)."""
+        """Of each card with so much free, at each CPU price; shape (CPU prices, …, nodes, cards)."""
         level = self._fill.grid.levels(mib, cores, view.mib, view.groups)
         worth: Values = self._flat.take(view.kind * self._levels + level, axis=1, mode="clip")
         return worth
