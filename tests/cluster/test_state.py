@@ -10,9 +10,11 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cluster.explain import as_text
+from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import PodRequest
 from tests.cluster.world import Clock, World, pod, with_grant
 from tests.cluster.world import grant as slice_of
 from tests.core.clusters import FAMILY, inventory
@@ -50,6 +52,12 @@ def free(state: State) -> int:
     return found.cards[0].free_mib
 
 
+def request_of(state: State, made: Pod) -> PodRequest:
+    found = state.request_of(made)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
     """The unbound pod, the binding as we know it ourselves, the binding as the watch shows it."""
@@ -60,6 +68,19 @@ def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
     for i in order:
         state.see_pod(news[i][0], watched=news[i][1])
     assert state.ledger.grant(a.uid) == grant(a)
+
+
+@pytest.mark.parametrize("cores", [(0,), (7,)])
+def test_what_is_written_counts_and_not_what_was_reserved(cores: tuple[int, ...]) -> None:
+    a, state = pod("a"), state_of()
+    assert isinstance(state.reserve(a, request_of(state, a), ("n1",)), Reservation)
+    written = grant(a, cores=cores)
+    state.see_pod(bound(a, written), watched=True)
+    assert state.ledger.grant(a.uid) == written
+    again = pod("b")
+    state.reserve(again, request_of(state, again), ("n1",))
+    state.see_pod(with_grant(again, "{", "n1", ""), watched=True)
+    assert state.ledger.grant(again.uid) is None
 
 
 def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None:

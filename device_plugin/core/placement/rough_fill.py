@@ -58,12 +58,14 @@ class RoughFill:
         self._catch_up(positions)
         # Where all cards are alike, what holds for their kind need not be copied for each.
         kind = self._index.padded[_KIND, positions] if self._kinds > 1 else np.zeros((1, 1), dtype=np.int64)
-        mib, cores = self._index.padded[:2].take(positions, axis=1)
+        mib, cores, slices = self._index.padded[:3].take(positions, axis=1)
         mib -= asked.mib[kind]
         cores -= asked.cores[kind]
         level = self._fill.grid.levels(mib, cores, self._sizes[0, kind], self._sizes[1, kind])
         level += self._levels * (self._kinds * self._price[positions][:, None] + kind)
-        score = self._table.take(level, mode="clip") - self._now.take(positions, axis=0) - asked.price[kind]
+        # Whoever takes the last slice leaves nothing that others could have.
+        after = self._table.take(level, mode="clip") * (slices > 1)
+        score = after - self._now.take(positions, axis=0) - asked.price[kind]
         # Less than nothing if either is: signs are bits.
         score[(mib | cores) < 0] = -np.inf
         if self._fill.together.matters:

@@ -46,6 +46,8 @@ class Worth:
         free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
         cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
         cards *= view.gives
+        # Whoever takes the last slice leaves nothing that others could have.
+        after *= view.free_slices > 1
         node = self._of_nodes(view, cards)
         after += node[:, :, None] - cards
         if cpu:
