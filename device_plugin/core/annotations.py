@@ -1,4 +1,4 @@
-"""The annotations and labels of the contract, and a strict reader of the JSON inside them.
+"""The annotations and labels of the contract, and the JSON inside them: its writer, and a strict reader.
 
 Anybody who may edit a pod or a node can put anything there, so a reader either returns fully checked
 values or raises AnnotationError: no other exception, whatever the text holds.
@@ -29,6 +29,7 @@ VERSION = 1
 MAX_BYTES = 64 * 1024
 # Wide enough for any card or cluster, narrow enough that sums stay exact in a signed 64-bit integer.
 MAX_INT = 2**40
+_WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Fields:
@@ -73,6 +74,11 @@ class Fields:
         if not isinstance(value, dict) or len(value) > most:
             raise AnnotationError(f"{self._where}: {key} must be an object of at most {most} keys")
         return value
+
+
+def write_object(fields: Mapping[str, object]) -> str:
+    """The text of an annotation with these fields: one line of versioned JSON, keys in their order."""
+    return _WRITER.encode({"v": VERSION, **fields})
 
 
 def read_object(text: str, what: str) -> Fields:

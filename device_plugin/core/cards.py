@@ -1,6 +1,5 @@
 """Cards, and the inventory of a node's cards as the Node annotation `vgpu.io/cards` carries it."""
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -89,9 +88,7 @@ class Inventory:
             }
             for card in self.cards
         ]
-        return json.dumps(
-            {"v": annotations.VERSION, "serving": self.serving, "cards": cards}, separators=(",", ":")
-        )
+        return annotations.write_object({"serving": self.serving, "cards": cards})
 
     @classmethod
     def decode(cls, text: str) -> "Inventory":

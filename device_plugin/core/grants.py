@@ -1,6 +1,5 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ from device_plugin.core.cards import MAX_CARDS, MAX_COMPUTE_UNITS
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
-_WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +43,9 @@ class Grant:
             name: [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in slices]
             for name, slices in sorted(self.containers.items())
         }
-        body = {
-            "v": annotations.VERSION,
-            "gen": self.gen,
-            "pod": self.pod,
-            "node": self.node,
-            "containers": containers,
-        }
-        return _WRITER.encode(body)
+        return annotations.write_object(
+            {"gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers}
+        )
 
     @classmethod
     def decode(cls, text: str) -> "Grant":

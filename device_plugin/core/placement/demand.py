@@ -38,7 +38,7 @@ class Demand:
             family = [kind.family == ask.request.family for kind in kinds]
             accepted = [ask.accepts(kind) for kind in kinds]
             self.family[:, number] = need.fits() & np.array(family, dtype=bool)
-            self.allowed[:, number] = need.fits() & np.array(accepted, dtype=bool)
+            self.allowed[:, number] = self.family[:, number] & np.array(accepted, dtype=bool)
 
     def wanted(self) -> Values:
         """How many cards all pods of an ask want, a slice by its larger share of the card it is most of; (asks,)."""

@@ -11,7 +11,7 @@ from device_plugin.core.placement.columns import Rows, Values
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.need import Need
-from device_plugin.core.placement.rough_fill import RoughFill
+from device_plugin.core.placement.rough_fill import DIGITS, RoughFill
 from device_plugin.core.placement.worth import Worth
 
 # What opening an untouched node costs beside expected fill: it settles near-equal choices.
@@ -31,8 +31,7 @@ class ExpectedFill:
     def slices(self, view: View, need: Need, ask: Ask) -> Values:
         """The less expected fill is lost, the better."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
-        if self._fill.together.matters:
-            score += self._fill.together.lost_by_slice(view, ask)
+        score += self._fill.together.lost_by_slice(view, ask)
         score -= self._fill.price[view.kind] * need.share
         return _settled(view, score)
 
@@ -41,11 +40,11 @@ class ExpectedFill:
         score = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli)
         score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
         score += self._fill.together.lost_by_whole(view, ask)
-        return _settled(view, score) if ask.request.whole else score.round(6)
+        return _settled(view, score) if ask.request.whole else score.round(DIGITS)
 
 
 def _settled(view: View, score: Values) -> Values:
     """Untouched nodes behind others; rounded, so that equal states are exactly equal."""
     untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
-    settled: Values = np.round(score - np.where(untouched, OPENING, 0.0), 6)
+    settled: Values = np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
     return settled

@@ -76,11 +76,11 @@ class Fragments:
         Shapes (…, nodes, cards) and (…, nodes, cards, groups); `mib`, `cores` and `slices` are like the former.
         """
         demand = self._demand
-        idle = np.where(view.open, np.minimum(mib / view.mib, cores / view.groups), 0)
+        idle = np.where(view.usable, np.minimum(mib / view.mib, cores / view.groups), 0)
         # Where all cards are alike, what is asked of them need not be copied for each.
         kind = view.kind if len(demand.kinds) > 1 else 0
         fit = (
-            demand.allowed[kind] & (view.open & (slices >= 1))[..., None]
+            demand.allowed[kind] & (view.usable & (slices >= 1))[..., None]
             & (mib[..., None] >= demand.mib[kind]) & (cores[..., None] >= demand.cores[kind])
         )  # fmt: skip
         fit &= demand.slice | (slices == view.most)[..., None]

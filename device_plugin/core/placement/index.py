@@ -221,8 +221,7 @@ class View(Columns):
     """Some nodes of an index. Columns have the shape (nodes, most cards of a node).
 
     Where `there` is false is no card, and nothing is held of it. `positions`, ascending, are the nodes' and `where`
-    indexes the same. `cpu` has the shape (nodes,). `open` are the cards that may get new slices. Valid until the index
-    changes.
+    indexes the same. `cpu` has the shape (nodes,). Valid until the index changes.
     """
 
     def __init__(self, index: Index, positions: Numbers) -> None:
@@ -235,7 +234,6 @@ class View(Columns):
         super().__init__(index.padded[:, self.where] if together else index.padded.take(positions, axis=1))
         self._index = index
         self.cpu: Numbers = index.cpu[self.where]
-        self.open: Rows = self.usable
 
     @property
     def rows(self) -> Numbers:
@@ -255,14 +253,19 @@ class View(Columns):
         return memory
 
     @cached_property
-    def untouched(self) -> Rows:
+    def usable(self) -> Rows:
         """The same, found once: a view does not change."""
+        return super().usable
+
+    @cached_property
+    def untouched(self) -> Rows:
+        """As above."""
         return super().untouched
 
     @cached_property
     def gives(self) -> Rows:
         """The cards that have a slice left to give."""
-        gives: Rows = self.open & (self.free_slices > 0)
+        gives: Rows = self.usable & (self.free_slices > 0)
         return gives
 
     @property

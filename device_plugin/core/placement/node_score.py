@@ -49,7 +49,7 @@ class NodeScore:
         shared = np.clip(np.minimum(1 - memory, 1 - load), 0, 1)
         free = np.where(view.untouched, 1.0, shared)
         within = (memory <= self._most_memory + ROUNDING) & (load <= self._most_load + ROUNDING)
-        return np.where(view.open & within, free, 0.0)
+        return np.where(view.usable & within, free, 0.0)
 
     def score(self, view: View) -> Values:
         """Of each node; shape (nodes,)."""

@@ -75,15 +75,12 @@ class RoughFill:
     def _whole(self, ask: Ask, accepted: Rows, positions: Numbers) -> Values:
         """By the free card that is worth least, so many times; where none is asked for, CPU alone."""
         self._catch_up(positions)
-        number, score = ask.request.whole, -self._cpu(positions, ask)
-        if self._fill.together.matters:
-            score += self._fill.together.lost_by_whole(View(self._index, positions), ask)
+        view, number = View(self._index, positions), ask.request.whole
+        score = self._fill.together.lost_by_whole(view, ask) - self._cpu(positions, ask)
         if not number:
             return _settled(score)
-        view = View(self._index, positions)
-        free = view.open & view.untouched & accepted[view.kind]
+        free = view.usable & view.untouched & accepted[view.kind]
         least = np.where(free, self._now[positions] + self._fill.price[view.kind], np.inf).min(axis=1)
-        least[least == np.inf] = 0
         score -= number * least + self._opened(positions)
         return _settled(np.where(free.sum(axis=1) >= number, score, -np.inf))
 

@@ -133,7 +133,7 @@ class Scores:
     def _open(self, view: View) -> Rows:
         """Cards that the ask may have at all."""
         index, ask = self._index, self._ask
-        rows = view.open
+        rows = view.usable
         if not self._all_kinds:
             rows = rows & self._kinds[view.kind]
         if ask.uuids != ANYTHING:

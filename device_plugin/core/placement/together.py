@@ -66,5 +66,5 @@ class Together:
 
 
 def _free(view: View) -> Rows:
-    free: Rows = view.untouched & view.open
+    free: Rows = view.untouched & view.usable
     return free
