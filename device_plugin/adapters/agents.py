@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-from device_plugin.core.cards import MAX_CARDS
+from device_plugin.core.annotations import MAX_CARDS
 from device_plugin.core.loads import Load
 
 SECONDS = 1.0

@@ -29,6 +29,9 @@ VERSION = 1
 MAX_BYTES = 64 * 1024
 # Wide enough for any card or cluster, narrow enough that sums stay exact in a signed 64-bit integer.
 MAX_INT = 2**40
+# Of a node, and so slices of a container.
+MAX_CARDS = 64
+MAX_COMPUTE_UNITS = 1024
 _WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -40,6 +43,10 @@ class Fields:
             raise AnnotationError(f"{where}: expected an object, found {_shown(value)}")
         self._value: Mapping[str, Any] = value
         self._where = where
+
+    def has(self, key: str) -> bool:
+        """True if the key is there."""
+        return key in self._value
 
     def text(self, key: str, *, max_length: int = 253) -> str:
         """A string of 1 to `max_length` characters, all printable: it ends in logs, labels and config files."""
@@ -79,6 +86,11 @@ class Fields:
 def write_object(fields: Mapping[str, object]) -> str:
     """The text of an annotation with these fields: one line of versioned JSON, keys in their order."""
     return _WRITER.encode({"v": VERSION, **fields})
+
+
+def json_length(value: object) -> int:
+    """How many characters `value` takes in an annotation."""
+    return len(_WRITER.encode(value))
 
 
 def read_object(text: str, what: str) -> Fields:

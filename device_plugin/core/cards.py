@@ -1,25 +1,36 @@
 """Cards, and the inventory of a node's cards as the Node annotation `vgpu.io/cards` carries it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from device_plugin.core import annotations, units
-from device_plugin.core.annotations import Fields
+from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
 from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Slice, read_slices, slice_objects
+from device_plugin.core.units import DEFAULT_UNIT_MIB
 
-MAX_CARDS = 64
-MAX_COMPUTE_UNITS = 1024
 # Far more than the kubelet could count; keeps units times MiB exact in a signed 64-bit integer.
 MAX_UNITS = 2**20
+# More than a node's text holds.
+MAX_REPORTS = 1024
+# Of namespace and pod together.
+MAX_NAME = 63 + 1 + 253
+# The processes of a pod that vanished may take this long to end before the agent reports them: a forced deletion alone
+# takes about as long, and an ordinary end must not cost a write.
+AGENT_SECONDS = 2.0
+# The allocator waits this long for that report (design: a slice is free within 5 s).
+REPORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """One physical accelerator.
 
-    `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units,
-    `core_groups` its core groups of `group_units` compute units each; `max_slices` is how many slices
-    the vendor's driver can keep apart. A `cordoned` card gets no new slices: a person's word, not its node's.
+    `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units, of about
+    `unit_mib` MiB by its node's setting, `core_groups` its core groups of `group_units` compute units each;
+    `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices: a
+    person's word, not its node's.
     """
 
     uuid: str
@@ -35,6 +46,7 @@ class Card:
     numa: int = -1
     healthy: bool = True
     cordoned: bool = False
+    unit_mib: int = DEFAULT_UNIT_MIB
 
     @property
     def open(self) -> bool:
@@ -54,12 +66,45 @@ class Card:
         return units.proportional(core_groups, self.core_groups, self.units)
 
 
+class SliceState(Enum):
+    """What the agent reports of a container's slices."""
+
+    OUTLIVING = "outliving"
+    """Its pod is gone, replaced or ended, and its processes still run: the slices are not free."""
+    COVERED = "covered"
+    """Something covers the files that the agent mounted into it: its limits may not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedSlice:
+    """The slices of one container that is in a state which the cluster must know.
+
+    `pod` is the pod's UID, `namespace` and `pod_name` are for people: the object may be gone.
+    """
+
+    pod: str
+    namespace: str
+    pod_name: str
+    container: str
+    state: SliceState
+    slices: tuple[Slice, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The cards of one node, and whether its agent serves Allocate now."""
+    """The cards of one node, whether its agent serves Allocate now, and the containers that it reports.
+
+    How the allocator learns that a pod which vanished has left its slices: the agent never says "free", it writes only
+    when something is to be held. It sees a pod go as soon as the allocator does, gives the pod's processes
+    AGENT_SECONDS to end, and then reports those that still run as OUTLIVING. So the allocator holds the slices of a
+    bound pod that vanished without a terminal phase for REPORT_SECONDS, and after that exactly as long as a report
+    names them. If agent or API server are down in these seconds, the slices become free in the ledger; the agent's
+    PreStartContainer, which asks the kernel, still keeps a successor from starting, and the report comes late.
+    """
 
     cards: tuple[Card, ...]
     serving: bool = True
+    slices: tuple[ReportedSlice, ...] = ()
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """The same, with the cards of these uuids cordoned and no others."""
@@ -70,25 +115,16 @@ class Inventory:
         return replace(self, cards=tuple(cards))
 
     def encode(self) -> str:
-        """The annotation's text: one line of JSON, keys in a fixed order, so equal values give equal text."""
-        cards = [
-            {
-                "uuid": card.uuid,
-                "family": card.family,
-                "model": card.model,
-                "pci": card.pci,
-                "memMiB": card.mem_mib,
-                "units": card.units,
-                "computeUnits": card.compute_units,
-                "coreGroups": card.core_groups,
-                "groupUnits": card.group_units,
-                "maxSlices": card.max_slices,
-                "numa": card.numa,
-                "healthy": card.healthy,
-            }
-            for card in self.cards
-        ]
-        return annotations.write_object({"serving": self.serving, "cards": cards})
+        """The annotation's text: one line of JSON, keys in a fixed order, so equal values give equal text.
+
+        Reports that would make it longer than a reader takes are left out, those of covered slices first: beside 16
+        cards there is room for about 200 of one slice each, and a container that is left out is still waited for by
+        PreStartContainer.
+        """
+        fields: dict[str, object] = {"serving": self.serving, "cards": [_card_object(c) for c in self.cards]}
+        text = annotations.write_object(fields)
+        reports = _fitting(self.slices, annotations.MAX_BYTES - len(text) - len(',"slices":[]'))
+        return annotations.write_object({**fields, "slices": reports}) if reports else text
 
     @classmethod
     def decode(cls, text: str) -> "Inventory":
@@ -98,7 +134,12 @@ class Inventory:
         cards = tuple(_card(Fields(entry, f"inventory: card {i}")) for i, entry in enumerate(entries))
         if len({card.uuid for card in cards}) != len(cards):
             raise AnnotationError("inventory: two cards have the same uuid")
-        return cls(cards, fields.flag("serving"))
+        reports = fields.items("slices", most=MAX_REPORTS) if fields.has("slices") else []
+        slices = [_report(Fields(entry, f"inventory: report {i}")) for i, entry in enumerate(reports)]
+        known = tuple(report for report in slices if report is not None)
+        if len({(report.pod, report.container) for report in known}) != len(known):
+            raise AnnotationError("inventory: two reports of one container")
+        return cls(cards, fields.flag("serving"), known)
 
 
 def card_list(text: str) -> frozenset[str]:
@@ -106,20 +147,73 @@ def card_list(text: str) -> frozenset[str]:
     return frozenset(word.strip() for word in text.split(",")) - {""}
 
 
+def _card_object(card: Card) -> dict[str, object]:
+    return {
+        "uuid": card.uuid,
+        "family": card.family,
+        "model": card.model,
+        "pci": card.pci,
+        "memMiB": card.mem_mib,
+        "memUnitMiB": card.unit_mib,
+        "units": card.units,
+        "computeUnits": card.compute_units,
+        "coreGroups": card.core_groups,
+        "groupUnits": card.group_units,
+        "maxSlices": card.max_slices,
+        "numa": card.numa,
+        "healthy": card.healthy,
+    }
+
+
+def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, object]]:
+    """As many reports as `room` characters hold, outliving ones first, in a fixed order."""
+    chosen = []
+    for report in sorted(reports, key=lambda r: (r.state is not SliceState.OUTLIVING, r.pod, r.container)):
+        entry: dict[str, object] = {
+            "pod": report.pod,
+            "name": f"{report.namespace}/{report.pod_name}",
+            "container": report.container,
+            "state": report.state.value,
+            "slices": slice_objects(report.slices),
+        }
+        room -= annotations.json_length(entry) + 1
+        if room < 0:
+            break
+        chosen.append(entry)
+    return chosen
+
+
+def _report(fields: Fields) -> ReportedSlice | None:
+    """A report, or None if it is of a state that only later agents know."""
+    state = fields.text("state")
+    if state not in {known.value for known in SliceState}:
+        return None
+    container = fields.text("container")
+    namespace, _, pod_name = fields.text("name", max_length=MAX_NAME).partition("/")
+    slices = read_slices(fields.items("slices", most=MAX_CARDS), f"inventory: container {container[:63]}")
+    return ReportedSlice(fields.text("pod"), namespace, pod_name, container, SliceState(state), slices)
+
+
 def _card(fields: Fields) -> Card:
+    mem_mib, unit_count = fields.integer("memMiB", least=1), fields.integer("units", least=1)
     card = Card(
         uuid=fields.text("uuid"),
         family=fields.text("family"),
         model=fields.text("model"),
         pci=fields.text("pci"),
-        mem_mib=fields.integer("memMiB", least=1),
-        units=fields.integer("units", least=1),
+        mem_mib=mem_mib,
+        units=unit_count,
         compute_units=fields.integer("computeUnits", least=1),
         core_groups=fields.integer("coreGroups", least=1),
         group_units=fields.integer("groupUnits", least=1),
         max_slices=fields.integer("maxSlices", least=1),
         numa=fields.integer("numa", least=-1),
         healthy=fields.flag("healthy"),
+        unit_mib=(
+            fields.integer("memUnitMiB", least=1)
+            if fields.has("memUnitMiB")
+            else units.unit_mib(mem_mib, unit_count)  # an agent before this key
+        ),
     )
     if card.compute_units > MAX_COMPUTE_UNITS or card.core_groups * card.group_units > card.compute_units:
         raise AnnotationError(

@@ -1,11 +1,10 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core import annotations
-from device_plugin.core.annotations import Fields
-from device_plugin.core.cards import MAX_CARDS, MAX_COMPUTE_UNITS
+from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
@@ -39,10 +38,7 @@ class Grant:
 
     def encode(self) -> str:
         """The annotation's text: one line of JSON, keys in a fixed order."""
-        containers = {
-            name: [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in slices]
-            for name, slices in sorted(self.containers.items())
-        }
+        containers = {name: slice_objects(slices) for name, slices in sorted(self.containers.items())}
         return annotations.write_object(
             {"gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers}
         )
@@ -61,7 +57,9 @@ class Grant:
         grant = cls(
             pod=fields.text("pod"),
             node=fields.text("node"),
-            containers={name: _slices(name, value) for name, value in entries.items()},
+            containers={
+                name: read_slices(value, f"grant: container {name[:63]}") for name, value in entries.items()
+            },
             gen=fields.integer("gen", least=1),
         )
         held = [(s.card, core) for s in grant.slices() for core in s.cores] if len(entries) > 1 else []
@@ -70,8 +68,13 @@ class Grant:
         return grant
 
 
-def _slices(container: str, value: object) -> tuple[Slice, ...]:
-    where = f"grant: container {container[:63]}"
+def slice_objects(slices: Sequence[Slice]) -> list[dict[str, object]]:
+    """One container's slices as JSON objects, for every annotation that carries slices."""
+    return [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in slices]
+
+
+def read_slices(value: object, where: str) -> tuple[Slice, ...]:
+    """One container's slices from JSON. Raises AnnotationError, which begins with `where`."""
     if not isinstance(value, list) or not 0 < len(value) <= MAX_CARDS:
         raise AnnotationError(f"{where}: expected a list of 1 to {MAX_CARDS} slices")
     slices = tuple(_slice(Fields(entry, where), where) for entry in value)

@@ -87,6 +87,7 @@ class Discovery:
             max_slices=HYGON_SLICES if found.vendor == HYGON else min(groups, MOST_SLICES),
             numa=found.numa,
             healthy=found.healthy,
+            unit_mib=self._unit_mib,
         )
 
     def _say(self, level: int, text: str) -> None:

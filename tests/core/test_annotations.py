@@ -2,13 +2,15 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.cards import Inventory
+from device_plugin.core.annotations import MAX_BYTES
+from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind, Pod
@@ -130,6 +132,77 @@ def test_round_trips_and_unknown_keys() -> None:
     assert Grant.decode(changed(GRANT.encode(), [*SLICE, "colour"], "red")) == GRANT
     assert Inventory.decode(changed(INVENTORY.encode(), ["later"], {})) == INVENTORY
     assert '"v":1' in GRANT.encode()
+
+
+def report(number: int, state: SliceState = SliceState.OUTLIVING) -> ReportedSlice:
+    held = (Slice("n1-0", 4092, tuple(range(15))),)
+    return ReportedSlice(f"uid-{number:04}", "ns", f"pod-{number}", "main", state, held)
+
+
+REPORTING = replace(INVENTORY, slices=(report(1), report(2, SliceState.COVERED)))
+REPORT = ["slices", 0]
+
+
+def test_an_inventory_carries_the_slices_that_the_agent_reports() -> None:
+    assert Inventory.decode(REPORTING.encode()) == REPORTING
+    assert json.loads(REPORTING.encode())["slices"][0] == {
+        "pod": "uid-0001",
+        "name": "ns/pod-1",
+        "container": "main",
+        "state": "outliving",
+        "slices": [{"card": "n1-0", "memMiB": 4092, "cores": list(range(15))}],
+    }
+    assert '"slices"' not in INVENTORY.encode()
+
+
+def test_a_state_that_only_later_agents_know_is_ignored() -> None:
+    text = changed(REPORTING.encode(), [*REPORT, "state"], "dancing")
+    assert Inventory.decode(text) == replace(REPORTING, slices=REPORTING.slices[1:])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["slices"], {}, "slices must be a list"),
+        (REPORT, None, "report 0: expected an object"),
+        ([*REPORT, "state"], ..., "state must be a text"),
+        ([*REPORT, "pod"], 5, "pod must be a text"),
+        ([*REPORT, "name"], "x" * 400, "name must be a text"),
+        ([*REPORT, "slices"], [], "1 to 64 slices"),
+        ([*REPORT, "slices", 0, "cores"], ["1"], "cores must be integers"),
+        ([*REPORT, "pod"], "uid-0002", "two reports of one container"),
+        ([*CARD, "memUnitMiB"], 0, "memUnitMiB must be an integer of at least 1"),
+    ],
+)
+def test_a_malformed_report_is_refused_with_the_key(path: list[Any], value: object, message: str) -> None:
+    with pytest.raises(AnnotationError, match=message):
+        Inventory.decode(changed(REPORTING.encode(), path, value))
+
+
+def test_however_many_slices_are_reported_the_text_stays_readable_and_outliving_ones_come_first() -> None:
+    cards = inventory("n1", 16).cards
+    covered = [report(number, SliceState.COVERED) for number in range(1000)]
+    outliving = [report(number) for number in range(1000, 1100)]
+    text = Inventory(cards, slices=(*covered, *outliving)).encode()
+    assert MAX_BYTES - 400 < len(text) <= MAX_BYTES
+    told = Inventory.decode(text).slices
+    assert told[:100] == tuple(outliving)
+    assert len(told) >= 200
+
+
+def test_the_memory_unit_is_carried_and_worked_out_where_an_older_agent_wrote_none() -> None:
+    small = Inventory((replace(INVENTORY.cards[0], units=32, unit_mib=512),))
+    assert Inventory.decode(small.encode()) == small
+    assert Inventory.decode(changed(small.encode(), [*CARD, "memUnitMiB"], ...)).cards[0].unit_mib == 512
+    assert Inventory.decode(changed(INVENTORY.encode(), [*CARD, "memUnitMiB"], ...)) == INVENTORY
+
+
+@given(
+    JSON, st.sampled_from([["slices"], REPORT, [*REPORT, "slices"], [*REPORT, "name"], [*CARD, "memUnitMiB"]])
+)
+def test_any_json_in_any_place_of_an_inventory_is_read_or_refused(value: object, path: list[Any]) -> None:
+    with contextlib.suppress(AnnotationError):
+        Inventory.decode(changed(REPORTING.encode(), path, value))
 
 
 @given(
