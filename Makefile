@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PB := device_plugin/adapters/kubelet/pb
 UV := $(VENV)/tools/bin/uv
 
-.PHONY: demo test e2e lint setup native protos lock clean
+.PHONY: demo test e2e lint setup native protos docs lock clean
 
 demo: setup
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
@@ -41,6 +41,10 @@ native: $(STAMP)
 # Generated gRPC stubs are committed, so that an install needs no protoc; a test holds them to the .proto files.
 protos: setup
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. $(PB)/*.proto
+
+# Generated reference pages are committed; a test holds them to the code.
+docs: setup
+	$(BIN)/python -m hack.reference
 
 lock:
 	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv

@@ -1,4 +1,4 @@
-"""/metrics: gauges as they stand now and counters, in Prometheus' text format, version 0.0.4.
+"""/metrics: samples as they are now, in Prometheus' text format, version 0.0.4.
 
 A large cluster has hundreds of thousands of samples, and whoever reaches the port may ask for them again and again. So
 one text serves all who ask within a second, and for longer where it took long to make; and it is made line by line,
@@ -10,7 +10,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from device_plugin.core.metrics import Reading
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -24,36 +26,21 @@ PIECE = 1024
 GZIP = 16 + zlib.MAX_WBITS
 
 
-class Reading(Protocol):
-    """One gauge as it stands now: for each set of label values, in the order of `labels`, a value."""
-
-    @property
-    def name(self) -> str:
-        """The metric's name."""
-
-    @property
-    def help(self) -> str:
-        """What it says."""
-
-    @property
-    def labels(self) -> Sequence[str]:
-        """Names of the labels."""
-
-    @property
-    def samples(self) -> Iterable[tuple[Sequence[str], float]]:
-        """Label values and value; what has no source has no sample."""
-
-
 class Exposition:
-    """The WSGI application: what `read` gives, and the text of what is `counted` as it happens."""
+    """The WSGI application: what `read` gives, and the text of what is `counted` as it happens.
+
+    A text is kept only while `leads` returns what it returned before the text was made: a replica that has lost the
+    leadership must not go on exporting what its successor exports.
+    """
 
     def __init__(
         self, read: Callable[[], Iterable[Reading]], counted: Callable[[], bytes] = bytes,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, leads: Callable[[], bool] = bool,
     ) -> None:  # fmt: skip
         self._read = read
         self._counted = counted
         self._clock = clock
+        self._leads = leads
         self._making = threading.Lock()
         self._kept: _Text | None = None
         self._until = 0.0
@@ -71,17 +58,18 @@ class Exposition:
     def _text(self) -> "_Text":
         """The text that is kept, or a new one; while one is made, others get the one of before."""
         kept = self._kept
-        if kept is None:
+        if kept is None or kept.led != self._leads():
             self._making.acquire()
         elif self._clock() < self._until or not self._making.acquire(blocking=False):
             return kept
         try:
-            if self._kept is None or self._clock() >= self._until:
+            kept, leads = self._kept, self._leads()
+            if kept is None or kept.led != leads or self._clock() >= self._until:
                 started = self._clock()
-                self._kept = _Text(list(self._pieces()))
+                kept = self._kept = _Text(list(self._pieces()), led=leads)
                 ended = self._clock()
                 self._until = ended + max(KEPT_SECONDS, KEPT_TIMES * (ended - started))
-            return self._kept
+            return kept
         finally:
             self._making.release()
 
@@ -94,10 +82,11 @@ class Exposition:
 
 
 class _Text:
-    """A text, and the same packed once somebody wants it so."""
+    """A text, and the same packed once somebody wants it so. `led`: whether its replica led when it was made."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], *, led: bool) -> None:
         self.pieces = pieces
+        self.led = led
         self._lock = threading.Lock()
         self._packed: bytes | None = None
 
@@ -111,13 +100,14 @@ class _Text:
 
 
 def _lines(reading: Reading) -> Iterator[str]:
-    """Nothing for a gauge without samples."""
-    head = f"# HELP {reading.name} {reading.help}\n# TYPE {reading.name} gauge\n"
+    """Nothing for a metric without samples."""
+    metric = reading.metric
+    head = f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type.value}\n"
     for values, value in reading.samples:
-        pairs = zip(reading.labels, values, strict=True)
+        pairs = zip(metric.labels, values, strict=True)
         labels = ",".join([f'{label}="{_escaped(text)}"' for label, text in pairs])
         where = f"{{{labels}}}" if labels else ""
-        yield f"{head}{reading.name}{where} {float(value)!r}\n"
+        yield f"{head}{metric.name}{where} {float(value)!r}\n"
         head = ""
 
 

@@ -1,49 +1,56 @@
-"""The cluster's gauges, read from the ledger when they are asked for. What has no source has no sample."""
+"""The metrics of the cluster service, read from the ledger at each scrape.
+
+Only the leading replica exports the state of the cluster, so that no sum over both replicas counts anything twice.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 from device_plugin.cluster.explain import FITS, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.core.ledger import CardState
+from device_plugin.core.metrics import CARD, Exporter, Metric, Reading
 from device_plugin.core.reasons import Reason
 
 MIB = 2**20
 # Nodes that are read while the lock is held: less than half a millisecond.
 NODES = 64
 
-Sample = tuple[Sequence[str], float]
-"""Label values and value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """One gauge: for each set of label values a value. Its samples are read while they are gone through, once."""
-
-    name: str
-    help: str
-    labels: Sequence[str]
-    samples: Iterable[Sample]
-
-
-_CARDS: Sequence[tuple[str, str, Callable[[CardState], int]]] = (
-    ("vgpu_card_memory_bytes", "Memory of a card.", lambda of: of.card.mem_mib * MIB),
-    (
-        "vgpu_card_granted_memory_bytes", "Memory of a card that is granted or reserved.",
-        lambda of: (of.card.mem_mib - of.free_mib) * MIB,
-    ),
-    ("vgpu_card_core_groups", "Core groups of a card.", lambda of: of.card.core_groups),
-    (
-        "vgpu_card_granted_core_groups", "Core groups of a card that are granted or reserved.",
-        lambda of: of.card.core_groups - of.free_cores.bit_count(),
-    ),
+LEADER = Metric("vgpu_leader", Exporter.REPLICA, "1 while this replica leads, 0 while it stands by.")
+SYNCED = Metric(
+    "vgpu_synced", Exporter.REPLICA, "1 once this replica has listed all nodes and pods, 0 before."
+)
+GRANTED_MEMORY = Metric(
+    "vgpu_card_granted_memory_bytes", Exporter.LEADER, "Memory of the card that is granted or reserved.", CARD
+)
+GRANTED_CORE_GROUPS = Metric(
+    "vgpu_card_granted_core_groups", Exporter.LEADER, "Core groups of the card that are granted or reserved.", CARD
 )  # fmt: skip
+FAULTS = Metric(
+    "vgpu_faulty_annotations", Exporter.LEADER,
+    "Annotations that are ignored now because they are malformed or contradict the cluster, by kind (inventory,"
+    " grant).", ("kind",),
+)  # fmt: skip
+FRAGMENTATION = Metric(
+    "vgpu_fragmentation_ratio", Exporter.LEADER,
+    "Share of all cards, 0 to 1, that is idle and that none of the pods to be expected can use. Absent until 64 pods"
+    " have come.",
+)  # fmt: skip
+UNPLACED = Metric(
+    "vgpu_unplaced_pods", Exporter.LEADER,
+    "Pods that ask for a slice and have none, by the main reason: fits (kube-scheduler has not asked yet), preempting"
+    " (others are leaving for it), or why no card can be granted.", ("reason",),
+)  # fmt: skip
+
+_CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
+    (GRANTED_MEMORY, lambda of: (of.card.mem_mib - of.free_mib) * MIB),
+    (GRANTED_CORE_GROUPS, lambda of: of.card.core_groups - of.free_cores.bit_count()),
+)
 
 
 class Measures:
-    """Call it for all gauges. A few nodes are read at a time, and `pause` lets others have the lock in between."""
+    """Call it for all metrics. A few nodes are read at a time, and `pause` lets others have the lock in between."""
 
     def __init__(
         self, state: State, leader: Leader, explainer: Explainer, pause: Callable[[], object]
@@ -53,34 +60,31 @@ class Measures:
         self._explainer = explainer
         self._pause = pause
 
-    def __call__(self) -> Iterator[Gauge]:
-        """Cards once nodes and pods were listed; unplaced pods only where they are placed; faults and leadership."""
-        leads = not self._leader.why_not()
+    def __call__(self) -> Iterator[Reading]:
+        """The replica's own health, and the state of the cluster if it leads."""
+        synced, leads = not self._state.why_not_synced(), not self._leader.why_not()
+        yield Reading(SYNCED, [((), float(synced))])
         if not self._leader.unread():
-            yield Gauge("vgpu_leader", "1 if this replica leads.", (), [((), float(leads))])
-        if self._state.why_not_synced():
-            return
+            yield Reading(LEADER, [((), float(leads))])
+        if synced and leads:
+            yield from self._cluster()
+
+    def _cluster(self) -> Iterator[Reading]:
         with self._state.lock:
             names = list(self._state.inventories)
             faults = self._state.faults.counts()
             ratio = self._state.placer.fragmentation()
         names.sort()
-        for name, text, value in _CARDS:
-            yield Gauge(name, text, ("node", "card"), self._cards(names, value))
-        yield Gauge(
-            "vgpu_faulty_annotations", "Annotations that are ignored because they cannot be trusted.",
-            ("kind",), [((kind,), float(count)) for kind, count in faults.items()],
-        )  # fmt: skip
+        for metric, value in _CARDS:
+            yield Reading(metric, self._cards(names, value))
+        yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])
         if ratio is not None:
-            yield Gauge(
-                "vgpu_fragmentation_ratio",
-                "Share of all cards that is idle and of no use to the pods that are to be expected.",
-                (), [((), ratio)],
-            )  # fmt: skip
-        if leads:
-            yield self._unplaced()
+            yield Reading(FRAGMENTATION, [((), ratio)])
+        yield self._unplaced()
 
-    def _cards(self, names: Sequence[str], value: Callable[[CardState], int]) -> Iterator[Sample]:
+    def _cards(
+        self, names: Sequence[str], value: Callable[[CardState], int]
+    ) -> Iterator[tuple[Sequence[str], float]]:
         for start in range(0, len(names), NODES):
             with self._state.lock:
                 found = [self._state.ledger.node(name) for name in names[start : start + NODES]]
@@ -90,8 +94,7 @@ class Measures:
                     yield (node.name, card.card.uuid), value(card)
             self._pause()
 
-    def _unplaced(self) -> Gauge:
+    def _unplaced(self) -> Reading:
         counts = Counter(entry.reason for entry in self._explainer.waiting())
         reasons = [FITS, PREEMPTING, *(reason.value for reason in Reason)]
-        samples = [((reason,), float(counts[reason])) for reason in reasons]
-        return Gauge("vgpu_unplaced_pods", "Pods that wait for a slice, by reason.", ("reason",), samples)
+        return Reading(UNPLACED, [((reason,), float(counts[reason])) for reason in reasons])

@@ -1,43 +1,66 @@
 """Meter: what the cards have and what the slices use, as samples. A sample whose source is absent is absent."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 from device_plugin.core.machine import FoundCard
+from device_plugin.core.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import Record, Records
 from vgpu_runtime import region
 
 MIB = 1 << 20
-CARD = ("node", "card")
-SLICE = ("node", "card", "namespace", "pod", "container")
 
-
-_METRICS = (
-    ("vgpu_card_memory_bytes", "Memory of the card.", CARD),
-    ("vgpu_card_memory_used_bytes", "Memory in use on the card, as its driver says.", CARD),
-    ("vgpu_card_busy_ratio", "Share of its time that the card was busy lately, as its driver says.", CARD),
-    ("vgpu_card_core_groups", "Core groups of the card.", CARD),
-    ("vgpu_card_healthy", "1 if the card is healthy, 0 if not.", CARD),
-    ("vgpu_slice_memory_limit_bytes", "Memory that the container may allocate on the card.", SLICE),
-    ("vgpu_slice_memory_used_bytes", "Memory that the container has allocated on the card.", SLICE),
-    ("vgpu_slice_memory_used_ratio", "Share of its memory that the container has allocated.", SLICE),
-    ("vgpu_slice_core_groups", "Core groups that the container holds.", SLICE),
-    ("vgpu_slice_processes", "Processes of the container that use its cards.", SLICE),
-    ("vgpu_slice_denied_allocations", "Allocations refused since the container started.", SLICE),
+CARD_INFO = Metric(
+    "vgpu_card_info", Exporter.AGENT,
+    "Always 1. The labels say what the card is: its resource prefix (family), model, PCI address and NUMA node"
+    " (-1: not known).",
+    (*CARD, "family", "model", "pci", "numa"),
+)  # fmt: skip
+CARD_HEALTHY = Metric(
+    "vgpu_card_healthy",
+    Exporter.AGENT,
+    "1 if the driver reports the card without a fault, otherwise 0.",
+    CARD,
 )
-Sample = tuple[str, tuple[str, ...], float]
-"""Metric name, label values, value."""
+CARD_MEMORY = Metric("vgpu_card_memory_bytes", Exporter.AGENT, "Memory of the card.", CARD)
+CARD_MEMORY_USED = Metric(
+    "vgpu_card_memory_used_bytes", Exporter.AGENT,
+    "Memory of the card in use by all processes, ours or not, as the driver reports it.", CARD,
+)  # fmt: skip
+CARD_BUSY = Metric(
+    "vgpu_card_busy_ratio", Exporter.AGENT,
+    "Share of the last moment in which the card computed, 0 to 1, as the driver reports it. Absent where it does not.",
+    CARD,
+)  # fmt: skip
+CARD_CORE_GROUPS = Metric("vgpu_card_core_groups", Exporter.AGENT, "Core groups of the card.", CARD)
+SLICE_MEMORY = Metric(
+    "vgpu_slice_memory_limit_bytes",
+    Exporter.AGENT,
+    "Memory that the container may allocate on the card.",
+    SLICE,
+)
+SLICE_MEMORY_USED = Metric(
+    "vgpu_slice_memory_used_bytes", Exporter.AGENT,
+    "Memory that the container has allocated on the card, as the library in the container counts it.", SLICE,
+)  # fmt: skip
+SLICE_MEMORY_RATIO = Metric(
+    "vgpu_slice_memory_used_ratio", Exporter.AGENT,
+    "vgpu_slice_memory_used_bytes divided by vgpu_slice_memory_limit_bytes.", SLICE,
+)  # fmt: skip
+SLICE_CORE_GROUPS = Metric(
+    "vgpu_slice_core_groups", Exporter.AGENT, "Core groups of the card that the container holds.", SLICE
+)
+SLICE_PROCESSES = Metric(
+    "vgpu_slice_processes", Exporter.AGENT,
+    "Processes of the container that have opened its cards.", CONTAINER,
+)  # fmt: skip
+SLICE_DENIED = Metric(
+    "vgpu_slice_denied_allocations_total", Exporter.AGENT,
+    "Allocations on the card that the library has refused since the container started.", SLICE, MetricType.COUNTER,
+)  # fmt: skip
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One gauge as it stands now: for each set of label values a value."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...]
-    samples: Sequence[tuple[tuple[str, ...], float]]
+Sample = tuple[Metric, tuple[str, ...], float]
+"""Metric, label values, value."""
 
 
 class Meter:
@@ -58,12 +81,12 @@ class Meter:
         self._busy_ratio = busy_ratio
 
     def __call__(self) -> Iterator[Reading]:
-        """All gauges as they stand now."""
-        samples: dict[str, list[tuple[tuple[str, ...], float]]] = {}
-        for name, labels, value in self._samples():
-            samples.setdefault(name, []).append((labels, value))
-        for name, text, names in _METRICS:
-            yield Reading(name, text, names, samples.get(name, ()))
+        """All metrics as they are now."""
+        samples: dict[Metric, list[tuple[tuple[str, ...], float]]] = {}
+        for metric, labels, value in self._samples():
+            samples.setdefault(metric, []).append((labels, value))
+        for metric, found in samples.items():
+            yield Reading(metric, found)
 
     def _samples(self) -> Iterator[Sample]:
         for local in self._cards().values():
@@ -72,33 +95,37 @@ class Meter:
             yield from self._slices(record)
 
     def _card(self, local: LocalCard) -> Iterator[Sample]:
-        labels = (self._node, local.card.uuid)
-        yield "vgpu_card_memory_bytes", labels, local.card.mem_mib * MIB
-        yield "vgpu_card_core_groups", labels, local.card.core_groups
-        yield "vgpu_card_healthy", labels, float(local.card.healthy)
+        card = local.card
+        labels = (self._node, card.uuid)
+        yield CARD_INFO, (*labels, card.family, card.model, card.pci, str(card.numa)), 1
+        yield CARD_HEALTHY, labels, float(card.healthy)
+        yield CARD_MEMORY, labels, card.mem_mib * MIB
+        yield CARD_CORE_GROUPS, labels, card.core_groups
         used = self._used_bytes(local.found)
         if used is not None:
-            yield "vgpu_card_memory_used_bytes", labels, used
+            yield CARD_MEMORY_USED, labels, used
         busy = self._busy_ratio(local.found)
         if busy is not None:
-            yield "vgpu_card_busy_ratio", labels, busy
+            yield CARD_BUSY, labels, busy
 
     def _slices(self, record: Record) -> Iterator[Sample]:
         usage = self._usage(record)
+        container = (record.namespace, record.pod_name, record.container)
+        if usage is not None:
+            yield SLICE_PROCESSES, (self._node, *container), usage.live_slots
         for i, slice_ in enumerate(record.slices):
-            labels = (self._node, slice_.card, record.namespace, record.pod_name, record.container)
+            labels = (self._node, slice_.card, *container)
             limit = slice_.mem_mib * MIB
-            yield "vgpu_slice_memory_limit_bytes", labels, limit
-            yield "vgpu_slice_core_groups", labels, len(slice_.cores)
+            yield SLICE_MEMORY, labels, limit
+            yield SLICE_CORE_GROUPS, labels, len(slice_.cores)
             if usage is not None:
-                yield "vgpu_slice_memory_used_bytes", labels, usage.used_bytes[i]
-                yield "vgpu_slice_memory_used_ratio", labels, usage.used_bytes[i] / limit
-                yield "vgpu_slice_processes", labels, usage.live_slots
-                yield "vgpu_slice_denied_allocations", labels, usage.denied[i]
+                yield SLICE_MEMORY_USED, labels, usage.used_bytes[i]
+                yield SLICE_MEMORY_RATIO, labels, usage.used_bytes[i] / limit
+                yield SLICE_DENIED, labels, usage.denied[i]
 
     def _usage(self, record: Record) -> region.RegionUsage | None:
         path = self._records.folder(*record.key) / "region" / "usage"
         try:
             return region.read(path)
         except (region.RegionError, OSError):
-            return None  # the tenant's to ruin: then nobody knows
+            return None  # the container can write to this file; where it is damaged, nothing is known

@@ -78,7 +78,7 @@ class Service:
         leader = Leader(settings.pod_name, clock)
         explainer = Explainer(state, leader, settings.scheduler_name, self._pause)
         measures = Measures(state, leader, explainer, self._pause)
-        scrapes = Exposition(measures, partial(generate_latest, registry))
+        scrapes = Exposition(measures, partial(generate_latest, registry), leads=lambda: not leader.why_not())
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
         victims = Victims(state, leader, clock, self._pause)

@@ -13,7 +13,8 @@ from device_plugin.adapters.agents import read_loads
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.probes import probes
 from device_plugin.core.loads import Load
-from device_plugin.node.meter import CARD, SLICE, Reading
+from device_plugin.core.metrics import CARD, SLICE, Reading
+from tests.exposed import reading
 
 GIB = 1 << 30
 # More than the deadline, for a machine that does other things beside.
@@ -22,14 +23,14 @@ PATIENCE = agents.SECONDS + 3.0
 
 def readings() -> list[Reading]:
     def cards(name: str, **values: float) -> Reading:
-        return Reading(name, "", CARD, [(("n1", f"GPU-{key}"), value) for key, value in values.items()])
+        return reading(name, [(("n1", f"GPU-{key}"), value) for key, value in values.items()], CARD)
 
     used = [(("n1", "GPU-a", "default", 'a"b}', "main"), GIB)]
     return [
         cards("vgpu_card_memory_bytes", a=16 * GIB, b=16 * GIB, c=16 * GIB, d=0),
         cards("vgpu_card_memory_used_bytes", a=4 * GIB, b=20 * GIB, d=GIB),
         cards("vgpu_card_busy_ratio", a=0.25),
-        Reading("vgpu_slice_memory_used_bytes", "", SLICE, used),
+        reading("vgpu_slice_memory_used_bytes", used, SLICE),
     ]
 
 

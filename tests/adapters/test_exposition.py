@@ -1,22 +1,14 @@
-"""What Prometheus reads: gauges in its text format, made once for all who ask within a second."""
+"""What Prometheus reads: metrics in its text format, made once for all who ask within a second."""
 
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from device_plugin.adapters.exposition import KEPT_SECONDS, KEPT_TIMES, PIECE, Exposition
-
-
-@dataclass(frozen=True)
-class _Gauge:
-    name: str
-    samples: Iterable[tuple[Sequence[str], float]]
-    help: str = "What it says."
-    labels: Sequence[str] = ("node",)
+from device_plugin.core.metrics import MetricType, Reading
+from tests.exposed import reading
 
 
 class _Clock:
@@ -43,13 +35,13 @@ def lines(app: Exposition) -> list[str]:
 
 
 def test_gauges_are_read_at_the_moment_of_the_question_and_vanish_with_their_source() -> None:
-    clock, now = _Clock(), [_Gauge("vgpu_x", [(("n1",), 3.0)])]
+    clock, now = _Clock(), [reading("vgpu_x", [(("n1",), 3.0)])]
     app = Exposition(lambda: now, clock=clock)
     assert lines(app) == ["# HELP vgpu_x What it says.", "# TYPE vgpu_x gauge", 'vgpu_x{node="n1"} 3.0']
-    now[0] = _Gauge("vgpu_x", [(("n2",), 4.0)])
+    now[0] = reading("vgpu_x", [(("n2",), 4.0)])
     clock.now += KEPT_SECONDS
     assert lines(app)[2:] == ['vgpu_x{node="n2"} 4.0']
-    now[0] = _Gauge("vgpu_x", [])
+    now[0] = reading("vgpu_x", [])
     clock.now += KEPT_SECONDS
     assert lines(app) == [], "a gauge without samples must be absent, not zero"
 
@@ -57,11 +49,11 @@ def test_gauges_are_read_at_the_moment_of_the_question_and_vanish_with_their_sou
 def test_whoever_asks_again_and_again_gets_the_same_text() -> None:
     clock, reads = _Clock(), 0
 
-    def slow() -> list[_Gauge]:
+    def slow() -> list[Reading]:
         nonlocal reads
         reads += 1
         clock.now += 5.0
-        return [_Gauge("vgpu_x", [(("n1",), float(reads))])]
+        return [reading("vgpu_x", [(("n1",), float(reads))])]
 
     app = Exposition(slow, clock=clock)
     first = scrape(app)
@@ -73,16 +65,37 @@ def test_whoever_asks_again_and_again_gets_the_same_text() -> None:
     assert reads == 2
 
 
+def test_a_text_of_a_leader_is_kept_no_longer_than_it_leads() -> None:
+    """The new leader exports the same facts: nothing may be exported by both."""
+    clock, leads = _Clock(), True
+    app = Exposition(
+        lambda: [reading("vgpu_x", [(("n1",), 1.0)])] if leads else [], clock=clock, leads=lambda: leads
+    )
+    assert len(lines(app)) == 3
+    leads = False
+    assert lines(app) == []
+    leads = True
+    assert len(lines(app)) == 3
+
+
+def test_what_only_grows_is_a_counter() -> None:
+    app = Exposition(lambda: [reading("vgpu_x_total", [(("n1",), 2.0)], kind=MetricType.COUNTER)])
+    (family,) = text_string_to_metric_families(scrape(app).decode())
+    assert (family.type, [(sample.name, sample.value) for sample in family.samples]) == (
+        "counter", [("vgpu_x_total", 2.0)],
+    )  # fmt: skip
+
+
 def test_while_a_text_is_made_nobody_else_makes_one() -> None:
     clock, begun, go_on, reads = _Clock(), threading.Event(), threading.Event(), 0
 
-    def read() -> list[_Gauge]:
+    def read() -> list[Reading]:
         nonlocal reads
         reads += 1
         if reads > 1:
             begun.set()
             assert go_on.wait(10)
-        return [_Gauge("vgpu_x", [(("n1",), float(reads))])]
+        return [reading("vgpu_x", [(("n1",), float(reads))])]
 
     app = Exposition(read, clock=clock)
     first = scrape(app)
@@ -97,9 +110,9 @@ def test_while_a_text_is_made_nobody_else_makes_one() -> None:
 
 
 def test_a_text_that_could_not_be_made_is_made_next_time() -> None:
-    answers = iter([RuntimeError("broken"), [_Gauge("vgpu_x", [(("n1",), 1.0)])]])
+    answers = iter([RuntimeError("broken"), [reading("vgpu_x", [(("n1",), 1.0)])]])
 
-    def read() -> list[_Gauge]:
+    def read() -> list[Reading]:
         answer = next(answers)
         if isinstance(answer, Exception):
             raise answer
@@ -115,7 +128,7 @@ def test_a_text_that_could_not_be_made_is_made_next_time() -> None:
 
 
 def test_nothing_is_read_before_it_is_asked_for() -> None:
-    def read() -> list[_Gauge]:
+    def read() -> list[Reading]:
         raise AssertionError("read too early")
 
     Exposition(read)
@@ -127,8 +140,8 @@ def test_prometheus_reads_it_whatever_the_labels_hold() -> None:
     many = [((evil, str(number)), number * 17162043392.0) for number in range(PIECE + 1)]
     app = Exposition(
         lambda: [
-            _Gauge("vgpu_many", many, labels=("node", "card")),
-            _Gauge("vgpu_one", [((), 1.0)], labels=()),
+            reading("vgpu_many", many, labels=("node", "card")),
+            reading("vgpu_one", [((), 1.0)], labels=()),
         ],
         lambda: b"# TYPE vgpu_counted gauge\nvgpu_counted 2.0\n",
     )

@@ -22,3 +22,4 @@ def test_bindings_are_counted_by_outcome_and_placements_timed() -> None:
     assert 'vgpu_binds_total{outcome="fenced"} 1.0' in lines
     assert 'vgpu_placement_seconds_bucket{le="0.002"} 0.0' in lines
     assert 'vgpu_placement_seconds_bucket{le="0.005"} 1.0' in lines
+    assert not [line for line in lines if "_created" in line]

@@ -1,31 +1,42 @@
-"""The cluster's gauges, read while others are placed."""
+"""The cluster's metrics, read while others are placed."""
 
 import threading
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from device_plugin.cluster.measures import MIB, NODES, Measures
+from device_plugin.cluster.measures import GRANTED_MEMORY, MIB, NODES, Measures
 from device_plugin.core.ledger import Ledger
 from tests.cluster.world import HALF, Apart, Replica, World
 from tests.core.clusters import inventory
+from tests.exposed import values
 
 
-def read(measures: Measures) -> dict[str, dict[tuple[str, ...], float]]:
-    return {gauge.name: {tuple(labels): value for labels, value in gauge.samples} for gauge in measures()}
+def read(
+    replica: Replica, pause: Callable[[], object] = bool
+) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+    return values(Measures(replica.state, replica.leader, replica.explainer, pause)())
 
 
 def test_cards_and_who_waits(world: World, one: Replica) -> None:
     world.placed("p")
     world.pod("large", 17)
-    found = read(Measures(one.state, one.leader, one.explainer, lambda: None))
-    whole = 16368.0 * MIB
-    assert found["vgpu_leader"] == {(): 1.0}
-    assert found["vgpu_card_memory_bytes"] == {("n1", "n1-0"): whole, ("n1", "n1-1"): whole}
+    found = read(one)
+    assert found["vgpu_leader"] == found["vgpu_synced"] == {(): 1.0}
     assert sorted(found["vgpu_card_granted_memory_bytes"].values()) == [0.0, HALF * MIB]
-    assert found["vgpu_card_core_groups"] == {("n1", "n1-0"): 60.0, ("n1", "n1-1"): 60.0}
     assert sorted(found["vgpu_card_granted_core_groups"].values()) == [0.0, 30.0]
     assert {reason for (reason,), count in found["vgpu_unplaced_pods"].items() if count} == {"too-large"}
     assert "vgpu_fragmentation_ratio" not in found, "nothing was learnt yet"
+
+
+def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: World, one: Replica) -> None:
+    standby = Replica(world.api, world.clock, "vgpu-1")
+    assert read(standby) == {"vgpu_synced": {(): 0.0}}, "the Lease was not read yet"
+    standby.follow()
+    standby.terms.step()
+    world.placed("p")
+    assert read(standby) == {"vgpu_synced": {(): 1.0}, "vgpu_leader": {(): 0.0}}
+    assert read(one).keys() > {"vgpu_card_granted_memory_bytes", "vgpu_unplaced_pods"}
 
 
 def test_between_a_few_nodes_others_are_placed(
@@ -53,10 +64,10 @@ def test_between_a_few_nodes_others_are_placed(
         looked = 0
 
     monkeypatch.setattr(Ledger, "node", look)
-    found = read(Measures(one.state, one.leader, one.explainer, pause))
-    assert len(found["vgpu_card_memory_bytes"]) == len(names) + 2
+    found = read(one, pause)
+    assert len(found["vgpu_card_granted_memory_bytes"]) == len(names) + 2
     assert longest <= NODES
-    assert len(placed) >= 4 * 3
+    assert len(placed) >= 2 * 3, "two metrics of cards, at least three times each"
     assert all(placed)
 
 
@@ -64,8 +75,7 @@ def test_a_node_that_goes_meanwhile_is_left_out(world: World, one: Replica) -> N
     name = "late"
     world.node(name, inventory(name, 1))
     one.state.sync_nodes(world.api.nodes())
-    gauges = Measures(one.state, one.leader, one.explainer, lambda: None)()
-    assert next(gauges).name == "vgpu_leader"
-    cards = next(gauges)
+    found = Measures(one.state, one.leader, one.explainer, lambda: None)()
+    cards = next(each for each in found if each.metric is GRANTED_MEMORY)
     one.state.forget_node(name)
     assert {labels[0] for labels, _ in cards.samples} == {"n1"}

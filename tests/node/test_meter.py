@@ -7,6 +7,7 @@ import pytest
 
 from device_plugin.core.grants import Slice
 from device_plugin.node.meter import Meter
+from tests.exposed import values
 from tests.node.parts import MEM, Parts, Peer
 from vgpu_runtime import region
 
@@ -25,7 +26,9 @@ def parts(tmp_path: Path) -> Parts:
 
 def samples(parts: Parts, busy: float | None = None) -> dict[tuple[str, ...], float]:
     meter = Meter("n1", parts.records, parts.inventory, lambda _: None, lambda _: busy)
-    return {(r.name, *labels): value for r in meter() for labels, value in r.samples}
+    return {
+        (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
+    }
 
 
 def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
@@ -35,6 +38,9 @@ def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
     assert found[("vgpu_slice_core_groups", *labels)] == 3
     assert found[(USED, *labels)] == 0
     assert found[("vgpu_card_memory_bytes", "n1", parts.uuids[1])] == 16368 << 20
+    card = parts.inventory()[parts.uuids[0]].card
+    info = ("vgpu_card_info", "n1", card.uuid, "hygon.com/dcu", "Z100", card.pci, str(card.numa))
+    assert found[info] == 1
     assert "vgpu_card_memory_used_bytes" not in {name for name, *_ in found}, "the driver says nothing"
 
 
@@ -58,7 +64,7 @@ def test_a_region_that_the_tenant_ruined_has_no_samples(parts: Parts, ruin: Call
     ruin(parts.records.folder(*record.key) / "region" / "usage")
     names = {name for name, *_ in samples(parts)}
     assert LIMIT in names
-    assert not {USED, "vgpu_slice_processes", "vgpu_slice_denied_allocations"} & names
+    assert not {USED, "vgpu_slice_processes", "vgpu_slice_denied_allocations_total"} & names
 
 
 def test_a_region_that_the_tenant_has_grown_is_cut_back(parts: Parts) -> None:

@@ -19,7 +19,6 @@ from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.client import MERGE, KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
-from device_plugin.cluster.measures import Gauge
 from device_plugin.core.cards import Inventory
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.cluster import AGENT_USER
@@ -28,6 +27,7 @@ from device_plugin.wiring.settings import ClusterSettings, KubeSettings, Setting
 from tests.adapters.kube.conftest import create, node
 from tests.core.clusters import inventory
 from tests.deadline import eventually
+from tests.exposed import reading
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def _measuring(card: str) -> WSGIApplication:
     return probes(
         str,
         str,
-        Exposition(lambda: [Gauge(name, "", ("card",), [((card,), value)]) for name, value in amounts]),
+        Exposition(lambda: [reading(name, [((card,), value)], ("card",)) for name, value in amounts]),
     )
 
 

@@ -1,0 +1,58 @@
+"""Metrics: each is declared once, beside the code that reads it, with its type, labels, exporter and help.
+
+A fact has one exporter: what a node knows comes from its agent, what the cluster decides from the leading replica of
+the cluster service. Beside that a replica exports only its own health and its own work. docs/metrics.md is made from
+these declarations.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+CARD = ("node", "card")
+"""Labels of a fact about one card."""
+SLICE = (*CARD, "namespace", "pod", "container")
+"""Labels of a fact about what one container holds of a card."""
+CONTAINER = ("node", "namespace", "pod", "container")
+"""Labels of a fact about a container, whichever cards it holds."""
+
+Samples = Iterable[tuple[Sequence[str], float]]
+"""Label values, in the order of the metric's labels, and the value."""
+
+
+class MetricType(Enum):
+    """The types of Prometheus that this project uses. A value that only grows is a counter."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Exporter(Enum):
+    """The process that exports a metric."""
+
+    AGENT = "node agent"
+    LEADER = "cluster service, leading replica only"
+    REPLICA = "cluster service, each replica of itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The declaration of a metric. Assign it to a name of its module: that is where docs/metrics.md finds it.
+
+    `name` ends in the base unit (`_bytes`, `_seconds`, `_ratio`), and in `_total` if the metric is a counter.
+    """
+
+    name: str
+    exporter: Exporter
+    help: str
+    labels: tuple[str, ...] = ()
+    type: MetricType = MetricType.GAUGE
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A metric with its samples as they are now. The samples may be an iterator, which can be read once."""
+
+    metric: Metric
+    samples: Samples
