@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import product
 
 from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.gangs import Gangs
@@ -30,7 +29,7 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
 from device_plugin.core.pods import Node, Pod
-from device_plugin.core.requests import PodRequest, pod_request
+from device_plugin.core.requests import PodRequest, pod_request, resource_names
 from device_plugin.core.room import Planner
 
 log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class State:
             self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
             reservation_seconds, self.request_of, offers, clock,
         )  # fmt: skip
-        self._resources = {prefix + suffix for prefix, suffix in product(prefixes, ("", "-mem", "-cores"))}
+        self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self._roster = Roster()
         self.learning = Learning(self.request_of, self._roster.get)
         self._suspects: set[str] = set()

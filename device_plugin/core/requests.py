@@ -16,7 +16,9 @@ from device_plugin.core.hosts import Room
 from device_plugin.core.pods import ContainerKind, Pod
 from device_plugin.core.roles import ALONE, Standing
 
-DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu", "amd.com/gpu", "nvidia.com/gpu")
+DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
+# Of a prefix's resources, in the order in which the first that a container asks carries its slice.
+SUFFIXES = WHOLE, MEM, CORES = ("", "-mem", "-cores")
 MAX_GANG = 1024
 LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)
 ANNOTATIONS = (annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY)
@@ -53,7 +55,7 @@ class Request:
 
     def __str__(self) -> str:
         """The request as its author wrote it: `hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15`."""
-        parts = [("", self.whole or None), ("-mem", self.mem), ("-cores", self.cores)]
+        parts = zip(SUFFIXES, (self.whole or None, self.mem, self.cores), strict=True)
         return ", ".join(f"{self.family}{suffix}: {count}" for suffix, count in parts if count is not None)
 
 
@@ -107,6 +109,16 @@ class PodRequest:
     app_type: str = ""
     standing: Standing = field(default=ALONE, compare=False)
     gang: Gang | None = None
+
+
+def resource_names(prefix: str) -> tuple[str, ...]:
+    """The names of a card family's resources: whole cards, memory units, core groups."""
+    return tuple(prefix + suffix for suffix in SUFFIXES)
+
+
+def family_of(resource: str) -> str:
+    """The prefix of a resource that `resource_names` gave."""
+    return resource.removesuffix(MEM).removesuffix(CORES)
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
@@ -173,7 +185,7 @@ def container_request(name: str, limits: Mapping[str, str], prefixes: Collection
     """What one container's limits ask for, or None. Raises RequestError with what to write instead."""
     asked: dict[str, dict[str, int]] = {}
     for prefix in prefixes:
-        for suffix in ("", "-mem", "-cores"):
+        for suffix in SUFFIXES:
             text = limits.get(prefix + suffix)
             if text is not None:
                 asked.setdefault(prefix, {})[suffix] = _count(name, prefix + suffix, text)
@@ -184,12 +196,12 @@ def container_request(name: str, limits: Mapping[str, str], prefixes: Collection
             f"container {name} asks for {' and '.join(sorted(asked))}: ask for one kind of card"
         )
     ((prefix, counts),) = asked.items()
-    if "" in counts and len(counts) > 1:
+    if WHOLE in counts and len(counts) > 1:
         raise RequestError(
             f"container {name} asks for whole cards and a slice: write either {prefix}: N (whole cards)"
-            f" or {prefix}-mem and {prefix}-cores (a slice of one card)"
+            f" or {prefix}{MEM} and {prefix}{CORES} (a slice of one card)"
         )
-    return Request(prefix, counts.get("", 0), counts.get("-mem"), counts.get("-cores"))
+    return Request(prefix, counts.get(WHOLE, 0), counts.get(MEM), counts.get(CORES))
 
 
 def _count(container: str, resource: str, text: str) -> int:

@@ -7,8 +7,8 @@ from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.grants import Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import family_of, resource_names
 from device_plugin.node.records import Record
-from device_plugin.node.tickets import suffixes
 
 
 class NotNowError(VgpuError):
@@ -108,8 +108,7 @@ def of_family(resource: str, tickets: Mapping[str, frozenset[str]]) -> Mapping[s
 
 
 def _family(resource: str) -> Iterable[str]:
-    prefix = resource.removesuffix("-mem").removesuffix("-cores")
-    return (prefix + suffix for suffix in suffixes())
+    return resource_names(family_of(resource))
 
 
 def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[Slice, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from device_plugin.core.cards import Card
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.requests import family_of, resource_names
 
 # A kubelet needs 1.9 s after a restart for 4,000 IDs of a resource and 28.6 s for 16,000.
 MOST_TICKETS = 2000
@@ -33,16 +34,11 @@ class Resource:
     @property
     def family(self) -> str:
         """The prefix: `hygon.com/dcu`."""
-        return self.name.removesuffix("-mem").removesuffix("-cores")
+        return family_of(self.name)
 
     def tickets(self) -> list[str]:
         """All its tickets, in order."""
         return [f"{self.tail}-{i}" for i in range(self.count)]
-
-
-def suffixes() -> tuple[str, str, str]:
-    """Of a prefix's resources, in the order in which the first that a container asks carries its slice."""
-    return ("", "-mem", "-cores")
 
 
 def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
@@ -52,23 +48,21 @@ def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
         families.setdefault(card.family, []).append(card)
     found = []
     for family, members in sorted(families.items()):
-        for suffix in suffixes():
-            count = sum(size(card, family + suffix) for card in members)
+        for name in resource_names(family):
+            count = sum(size(card, name) for card in members)
             if count > MOST_TICKETS:
                 raise TooManyTicketsError(
-                    f"{family}{suffix} would have {count} tickets on this node, at most {MOST_TICKETS} work:"
+                    f"{name} would have {count} tickets on this node, at most {MOST_TICKETS} work:"
                     " set a larger memUnitMiB"
                 )
-            found.append(Resource(family + suffix, count))
+            found.append(Resource(name, count))
     return tuple(found)
 
 
 def size(card: Card, resource: str) -> int:
     """How many tickets of `resource` this card stands for."""
-    suffix = resource.removeprefix(card.family) if resource.startswith(card.family) else None
-    return {"": 1, "-mem": card.units, "-cores": card.core_groups}.get(
-        suffix if suffix is not None else "x", 0
-    )
+    counts = zip(resource_names(card.family), (1, card.units, card.core_groups), strict=True)
+    return dict(counts).get(resource, 0)
 
 
 def unhealthy(

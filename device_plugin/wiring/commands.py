@@ -16,6 +16,11 @@ VERSION = "0.1.0"
 _COMMANDS = (
     ("node", "run the node agent (DaemonSet)", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service, beside its kube-scheduler", "device_plugin.wiring.cluster_command"),
+    (
+        "scheduler-config",
+        "write the configuration of the kube-scheduler beside it",
+        "device_plugin.wiring.scheduler_config",
+    ),
     ("demo", "a cluster on this machine, with simulated cards", "device_plugin.cli.demo"),
     ("bench", "measure placement", "device_plugin.cli.bench"),
     ("defrag", "move a few pods so that more fit", "device_plugin.cli.defrag"),

@@ -57,7 +57,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     prefixes: Annotated[
         dict[str, str],
         Meta(description="PCI vendor id: resource prefix", examples=[{"1d94": "hygon.com/dcu"}]),
-    ] = msgspec.field(default_factory=lambda: {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"})
+    ] = msgspec.field(default_factory=lambda: {"1d94": "hygon.com/dcu"})
     mem_unit_mib: Annotated[int, Meta(description="MiB of one memory unit", ge=1)] = msgspec.field(
         default=1024, name="memUnitMiB"
     )

@@ -14,7 +14,7 @@ def test_a_pod_that_asks_and_names_no_scheduler_is_sent_to_ours(name: str, accep
     assert accepted(asking(name))["schedulerName"] == "vgpu-scheduler"
 
 
-@pytest.mark.parametrize("resource", [WHOLE, MEM, CORES, "hygon.com/hcu-mem", "amd.com/gpu-cores"])
+@pytest.mark.parametrize("resource", [WHOLE, MEM, CORES, "hygon.com/hcu-mem", "hygon.com/hcu-cores"])
 def test_every_resource_of_every_family_counts_as_asking(name: str, accepted: Any, resource: str) -> None:
     body = asking(name, containers=[container(limits={resource: "1"})])
     assert accepted(body)["schedulerName"] == "vgpu-scheduler"
@@ -25,7 +25,9 @@ def test_a_sidecar_may_ask(name: str, accepted: Any) -> None:
     assert accepted(body)["schedulerName"] == "vgpu-scheduler"
 
 
-@pytest.mark.parametrize("limits", [{}, {"cpu": "1"}, {"hygon.com/dcu-like": "0"}, {"example.com/mem": "1"}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"cpu": "1"}, {"hygon.com/dcu-like": "0"}, {"amd.com/gpu": "1"}, {"nvidia.com/gpu": "1"}]
+)
 def test_a_pod_that_does_not_ask_may_do_what_it_likes(
     name: str, accepted: Any, limits: dict[str, str]
 ) -> None:
@@ -42,7 +44,7 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
         ({MEM: "0"}, ["container main: hygon.com/dcu-mem is 0: write a whole number of at least 1"]),
         ({WHOLE: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
         ({WHOLE: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
-        ({MEM: "1", "amd.com/gpu-mem": "1"}, ["hygon.com/dcu and amd.com/gpu: ask for one kind of card"]),
+        ({MEM: "1", "hygon.com/hcu-mem": "1"}, ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"]),
     ],
 )
 def test_requests_that_can_never_be_granted(

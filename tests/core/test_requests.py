@@ -70,7 +70,7 @@ def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> N
     with pytest.raises(RequestError, match=r"write either hygon.com/dcu: N .* or hygon.com/dcu-mem"):
         pod_request(pod({DCU: "1", f"{DCU}-mem": "4"}), DEFAULT_PREFIXES)
     with pytest.raises(RequestError, match="ask for one kind of card"):
-        pod_request(pod({f"{DCU}-mem": "4", "amd.com/gpu-mem": "4"}), DEFAULT_PREFIXES)
+        pod_request(pod({f"{DCU}-mem": "4", "hygon.com/hcu-mem": "4"}), DEFAULT_PREFIXES)
     with pytest.raises(RequestError, match="ask in a main container, or make it a sidecar"):
         pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.INIT), DEFAULT_PREFIXES)
     assert pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.SIDECAR), DEFAULT_PREFIXES) is not None

@@ -27,8 +27,8 @@ def asking(**limits: str) -> dict[str, Any]:
         (asking(whole="1", mem="4"), "asks for whole cards and a slice: write either PREFIX: N"),
         (asking(whole="1", cores="4"), "asks for whole cards and a slice: write either PREFIX: N"),
         (
-            pod("bad", container(resources={"limits": {MEM: "1", "amd.com/gpu-mem": "1"}})),
-            "hygon.com/dcu and amd.com/gpu: ask for one kind of card",
+            pod("bad", container(resources={"limits": {MEM: "1", "hygon.com/hcu-mem": "1"}})),
+            "hygon.com/dcu and hygon.com/hcu: ask for one kind of card",
         ),
         (
             pod("bad", initContainers=[container("fetch", resources=slice_of(mem=1))]),

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from device_plugin.wiring.scheduler_config import filled
+from device_plugin.wiring.settings import ClusterSettings, load
 from tests.requirement import require
 from vgpu_runtime.paths import SOURCES
 
@@ -51,6 +53,32 @@ class Installation:
             for pod in self.pods().values()
             for container in [*pod["containers"], *pod.get("initContainers", ())]
         ]
+
+    def environment(self, workload: str, name: str) -> dict[str, str]:
+        """What Kubernetes makes of a container's `env`: $(NAME) is what came before."""
+        pod = self.pods()[workload]
+        (container,) = [c for c in [*pod["containers"], *pod.get("initContainers", ())] if c["name"] == name]
+        found: dict[str, str] = {}
+        for entry in container["env"]:
+            value = entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"]
+            for known, text in found.items():
+                value = value.replace(f"$({known})", text)
+            found[entry["name"]] = value
+        return found
+
+    def scheduler_config(self) -> Object:
+        """The file that the init container writes for kube-scheduler."""
+        template = yaml.safe_load(self.one("ConfigMap", "vgpu-scheduler-config")["data"]["scheduler.yaml"])
+        return filled(
+            template, load(ClusterSettings, {}, self.environment("vgpu-cluster", "scheduler-config"))
+        )
+
+
+def written() -> Mapping[str, str]:
+    """The parameters as an operator finds them."""
+    documents = yaml.safe_load_all((MANIFESTS / "admission/parameters.yaml").read_text())
+    (parameters,) = [item["data"] for item in documents if item["kind"] == "ConfigMap"]
+    return dict(parameters)
 
 
 def kustomize(folder: Path) -> Installation:

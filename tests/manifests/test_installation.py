@@ -57,7 +57,7 @@ def test_every_account_is_used_and_every_binding_finds_its_role(each: Installati
 
 def test_the_scheduler_asks_the_allocator_beside_it_about_every_resource_of_ours(each: Installation) -> None:
     settings = ClusterSettings()
-    config = yaml.safe_load(each.one("ConfigMap", "vgpu-scheduler-config")["data"]["scheduler.yaml"])
+    config = each.scheduler_config()
     assert [profile["schedulerName"] for profile in config["profiles"]] == [settings.scheduler_name]
     assert config["percentageOfNodesToScore"] == 100
     (extender,) = config["extenders"]
@@ -79,7 +79,7 @@ def test_the_scheduler_asks_the_allocator_beside_it_about_every_resource_of_ours
 
 def test_one_lease_elects_scheduler_and_allocator(each: Installation) -> None:
     settings = ClusterSettings()
-    config = yaml.safe_load(each.one("ConfigMap", "vgpu-scheduler-config")["data"]["scheduler.yaml"])
+    config = each.scheduler_config()
     assert config["leaderElection"] == {
         "leaderElect": True,
         "resourceNamespace": settings.lease_namespace,

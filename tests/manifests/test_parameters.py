@@ -1,19 +1,61 @@
 """admission/parameters.yaml is the one place for prefixes and scheduler name; the files as they stand say the same."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 
 from device_plugin.embedded.apiserver.server import policy_files
-from tests.manifests.conftest import MANIFESTS, Object, kustomize
+from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
+from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
 
 POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+HYGON = ["hygon.com/dcu", "hygon.com/hcu"]
 
 
 def specs(objects: list[Object]) -> dict[str, Object]:
     return {item["metadata"]["name"]: item["spec"] for item in objects if item["kind"] in POLICIES}
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    """A copy to change."""
+    return shutil.copytree(MANIFESTS, tmp_path / "manifests")
+
+
+def overlay(manifests: Path, base: str, *components: str) -> Installation:
+    """An operator's own overlay, on top of one of ours."""
+    folder = manifests / "overlays/mine"
+    folder.mkdir()
+    content = {"resources": [f"../{base}"], "components": [f"../../components/{name}" for name in components]}
+    (folder / "kustomization.yaml").write_text(json.dumps(content))
+    return kustomize(folder)
+
+
+def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], scheduler: str) -> None:
+    """All who know of prefixes and the scheduler's name know these."""
+    policies = specs(made.objects)
+    known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
+    assert known.pop("vgpu-scheduler-name", {",".join(prefixes)}) == {",".join(prefixes)}
+    assert known == {name: {",".join(prefixes)} for name in ("vgpu-requests", "vgpu-isolation")}
+    names = [
+        v for spec in policies.values() for v in spec.get("variables", ()) if v["name"] == "schedulerName"
+    ]
+    assert {variable["expression"] for variable in names} == {f'"{scheduler}"'}
+    cluster = load(ClusterSettings, {}, made.environment("vgpu-cluster", "allocator"))
+    assert (cluster.prefixes, cluster.scheduler_name) == (prefixes, scheduler)
+    assert load(NodeSettings, {}, made.environment("vgpu-node", "agent")).prefixes == vendors
+    config = made.scheduler_config()
+    assert [profile["schedulerName"] for profile in config["profiles"]] == [scheduler]
+    (extender,) = config["extenders"]
+    assert extender["managedResources"] == [
+        {"name": prefix + tail, "ignoredByScheduler": False}
+        for prefix in prefixes
+        for tail in ("", "-mem", "-cores")
+    ]
 
 
 def test_the_files_as_they_stand_are_what_kustomize_makes_of_them() -> None:
@@ -21,19 +63,41 @@ def test_the_files_as_they_stand_are_what_kustomize_makes_of_them() -> None:
     assert _unfolded(specs(raw)) == _unfolded(specs(kustomize(MANIFESTS / "admission").objects))
 
 
-def test_what_is_written_there_reaches_every_policy(tmp_path: Path) -> None:
-    shutil.copytree(MANIFESTS, tmp_path / "manifests")
-    file = tmp_path / "manifests/admission/parameters.yaml"
-    before = "hygon.com/dcu,hygon.com/hcu,amd.com/gpu,nvidia.com/gpu"
-    text = file.read_text().replace(before, "vendor.com/dcu").replace('"vgpu-scheduler"', '"their-scheduler"')
-    file.write_text(text)
-    made = specs(kustomize(tmp_path / "manifests/admission").objects)
-    assert before not in json.dumps(made)
-    asking = [name for name, spec in made.items() if '\\"vendor.com/dcu\\".split' in json.dumps(spec)]
-    assert sorted(asking) == ["vgpu-isolation", "vgpu-requests", "vgpu-scheduler-name"]
-    for name in ("vgpu-requests", "vgpu-scheduler-name"):
-        (variable,) = (v for v in made[name]["variables"] if v["name"] == "schedulerName")
-        assert variable["expression"] == '"their-scheduler"'
+def test_only_hygons_cards_are_ours_by_default(each: Installation) -> None:
+    agree(each, HYGON, {"1d94": "hygon.com/dcu"}, "vgpu-scheduler")
+    assert not re.search("amd[.]com|nvidia[.]com", json.dumps(each.objects))
+
+
+@pytest.mark.parametrize("base", OVERLAYS)
+def test_what_is_written_there_reaches_everybody(manifests: Path, base: str) -> None:
+    file = manifests / "admission/parameters.yaml"
+    text = file.read_text().replace(",".join(HYGON), "vendor.com/dcu").replace('"vgpu-scheduler"', '"theirs"')
+    file.write_text(text.replace("""'"1d94": hygon.com/dcu'""", """'"1d94": vendor.com/dcu'"""))
+    made = overlay(manifests, base)
+    agree(made, ["vendor.com/dcu"], {"1d94": "vendor.com/dcu"}, "theirs")
+    assert "hygon.com" not in json.dumps(made.objects)
+
+
+@pytest.mark.parametrize("base", OVERLAYS)
+def test_families_are_added_by_a_component_each(manifests: Path, base: str) -> None:
+    another = shutil.copytree(manifests / "components/amd", manifests / "components/vendor")
+    family = another / "family/kustomization.yaml"
+    text = family.read_text().replace("amd.com/gpu", "vendor.com/card").replace("family-amd", "family-vendor")
+    family.write_text(text.replace("1002", "beef"))
+    made = overlay(manifests, base, "amd", "monitoring", "vendor")
+    vendors = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu", "beef": "vendor.com/card"}
+    agree(made, [*HYGON, "amd.com/gpu", "vendor.com/card"], vendors, "vgpu-scheduler")
+
+
+def test_a_changed_parameter_rolls_the_pods(manifests: Path) -> None:
+    before = kustomize(manifests / "overlays/default").pods()
+    after = overlay(manifests, "default", "amd").pods()
+    assert all(before[workload] != after[workload] for workload in ("vgpu-node", "vgpu-cluster"))
+
+
+def test_nothing_that_only_kustomize_reads_is_applied(manifests: Path) -> None:
+    names = [item["metadata"]["name"] for item in overlay(manifests, "default", "amd").of("ConfigMap")]
+    assert [name.rpartition("-")[0] for name in names] == ["vgpu-scheduler-config"]
 
 
 def test_no_policy_reads_an_object_that_may_be_gone() -> None:
@@ -42,6 +106,15 @@ def test_no_policy_reads_an_object_that_may_be_gone() -> None:
         for name, spec in specs(kustomize(MANIFESTS / "admission").objects).items()
         if "paramKind" in spec
     ]
+
+
+def test_prefixes_are_written_as_the_services_read_them() -> None:
+    assert written()["prefixes"].split(",") == HYGON
+
+
+def _prefixes(spec: Object) -> list[str]:
+    """The lists of prefixes in a policy's expressions."""
+    return re.findall(r'\\"([^"\\]+)\\"[.]split\(\\",\\"\)', json.dumps(spec))
 
 
 def _unfolded(value: object) -> str:

@@ -1,12 +1,9 @@
 """What the pods of the services may do on their nodes, and what they are told."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
 from hack.testbed.images.ours import NAME, TAG
-from tests.manifests.conftest import Installation, rendered
+from tests.manifests.conftest import Installation, rendered, written
 
 AGENT_FOLDERS = {
     "/var/lib/kubelet/device-plugins",
@@ -84,28 +81,11 @@ def test_a_drain_proceeds_and_leaves_a_replica(each: Installation) -> None:
 
 
 def test_the_services_read_their_settings_from_the_parameters_of_admission(each: Installation) -> None:
-    parameters = each.one("ConfigMap", "vgpu-admission")["data"]
-    cluster = load(ClusterSettings, {}, _environment(each, "vgpu-cluster", parameters))
+    parameters = written()
+    cluster = load(ClusterSettings, {}, each.environment("vgpu-cluster", "allocator"))
     assert cluster.prefixes == parameters["prefixes"].split(",") == list(DEFAULT_PREFIXES)
     assert cluster.scheduler_name == parameters["schedulerName"] == ClusterSettings().scheduler_name
-    node = load(NodeSettings, {}, _environment(each, "vgpu-node", parameters))
+    node = load(NodeSettings, {}, each.environment("vgpu-node", "agent"))
     assert node.prefixes == NodeSettings().prefixes
     assert set(node.prefixes.values()) <= set(cluster.prefixes)
     assert node.cgroup_root == "/host/cgroup"
-
-
-def _environment(each: Installation, workload: str, parameters: Mapping[str, str]) -> dict[str, str]:
-    """What Kubernetes makes of the first container's `env`: references, then $(NAME) of what came before."""
-    found: dict[str, str] = {}
-    container: Mapping[str, Any] = each.pods()[workload]["containers"][0]
-    for entry in container["env"]:
-        source = entry.get("valueFrom", {})
-        if "configMapKeyRef" in source:
-            assert source["configMapKeyRef"]["name"] == "vgpu-admission"
-            value = parameters[source["configMapKeyRef"]["key"]]
-        else:
-            value = entry.get("value", source.get("fieldRef", {}).get("fieldPath"))
-        for name, known in found.items():
-            value = value.replace(f"$({name})", known)
-        found[entry["name"]] = value
-    return found

@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.embedded.cluster import EmbeddedCluster, Options
 from device_plugin.embedded.person import Object, Person
-from device_plugin.embedded.trials.load import FAMILY, create_all, delete_all, phase
+from device_plugin.embedded.trials.load import FAMILY, FLAGS, create_all, delete_all, phase
 from device_plugin.embedded.trials.witness import Witness
 from tests.deadline import eventually
 from vgpu_runtime import sim
@@ -24,7 +24,7 @@ def person() -> Iterator[Person]:
     """A person at a cluster of one node with two cards."""
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
         nodes = {"n": sim.parse(CARDS)}
-        with EmbeddedCluster(Path(folder), nodes, Options(on_start=Witness())) as cluster:
+        with EmbeddedCluster(Path(folder), nodes, Options(on_start=Witness(), flags=FLAGS)) as cluster:
             yield Person(cluster.api.url)
 
 

@@ -5,9 +5,8 @@ import random
 import threading
 import uuid
 from collections.abc import Collection
-from itertools import product
 
-from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
 from device_plugin.embedded.kubelet.api import Api
 from device_plugin.embedded.scheduler.extender import Extender
 from device_plugin.embedded.scheduler.lease import Elector
@@ -16,7 +15,7 @@ from device_plugin.embedded.scheduler.timing import Timing
 
 log = logging.getLogger(__name__)
 
-MANAGED = tuple(prefix + suffix for prefix, suffix in product(DEFAULT_PREFIXES, ("", "-mem", "-cores")))
+MANAGED = tuple(name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix))
 
 
 class SchedulerStandIn:

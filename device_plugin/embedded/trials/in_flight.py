@@ -17,7 +17,7 @@ from pathlib import Path
 
 from device_plugin.embedded.cluster import EmbeddedCluster, Options
 from device_plugin.embedded.person import Object, Person
-from device_plugin.embedded.trials.load import create_all, delete_all, phase, random_pod, until
+from device_plugin.embedded.trials.load import FLAGS, create_all, delete_all, phase, random_pod, until
 from device_plugin.embedded.trials.witness import Witness
 from vgpu_runtime import sim
 
@@ -51,7 +51,7 @@ def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> Result:
     cards = sim.parse(CARDS)
     result = Result()
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(seed=seeds[0], on_start=witness)
+        options = Options(seed=seeds[0], on_start=witness, flags=FLAGS)
         with EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster:
             person = Person(cluster.api.url)
             capacity = {f"GPU-{card.unique_id:016x}": card.memory_mib for card in cards}

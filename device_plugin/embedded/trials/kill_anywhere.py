@@ -24,7 +24,7 @@ import urllib3
 from device_plugin.core.grants import Grant
 from device_plugin.embedded.cluster import EmbeddedCluster, Options
 from device_plugin.embedded.person import Object, Person, decoded
-from device_plugin.embedded.trials.load import phase, random_pod, until
+from device_plugin.embedded.trials.load import FLAGS, phase, random_pod, until
 from device_plugin.embedded.trials.witness import Witness
 from vgpu_runtime import sim
 
@@ -190,7 +190,7 @@ def run(seed: int, seconds: float) -> bool:
     rng, witness = random.Random(seed), Witness()
     cards = {name: sim.parse(CARDS, machine=number) for number, name in enumerate(NODES)}
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(replicas=2, seed=seed, on_start=witness)
+        options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
         with EmbeddedCluster(Path(folder), cards, options) as cluster:
             person = Person(cluster.api.url)
             load, assassin = Load(Person(cluster.api.url), seed), Assassin(cluster, rng)

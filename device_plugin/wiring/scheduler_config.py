@@ -1,0 +1,54 @@
+"""`vgpu scheduler-config`: kube-scheduler's configuration, from a template and the settings of `vgpu cluster`.
+
+The template says nothing of card families: a profile without a schedulerName gets that of the settings, and an extender
+without managedResources all resources of the settings' prefixes, so that these have one place.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from device_plugin.core.requests import resource_names
+from device_plugin.wiring import settings
+from device_plugin.wiring.settings import ClusterSettings, SettingsError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Two files, and one flag for each setting."""
+    parser.add_argument("--template", metavar="FILE", required=True, help="KubeSchedulerConfiguration")
+    parser.add_argument("--out", metavar="FILE", default="/dev/stdout", help="where to write it")
+    settings.add_flags(parser, ClusterSettings)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the configuration. Raises SettingsError."""
+    loaded = settings.load(ClusterSettings, vars(args), os.environ)
+    template, out = Path(args.template), Path(args.out)
+    try:
+        text = yaml.safe_dump(filled(yaml.safe_load(template.read_text()), loaded), sort_keys=False)
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise SettingsError(f"template {template}: no KubeSchedulerConfiguration: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"template {template}: {error.strerror}") from error
+    try:
+        out.write_text(text)
+    except OSError as error:
+        raise SettingsError(f"cannot write {out}: {error.strerror}") from error
+    return 0
+
+
+def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, Any]:
+    """The template with profiles named and extenders told which resources are ours; what it says itself stays."""
+    names = [name for prefix in loaded.prefixes for name in resource_names(prefix)]
+    managed = [{"name": name, "ignoredByScheduler": False} for name in names]
+    return {
+        **template,
+        "profiles": [{"schedulerName": loaded.scheduler_name, **profile} for profile in template["profiles"]],
+        "extenders": [
+            {**extender, "managedResources": managed} | extender for extender in template["extenders"]
+        ],
+    }

@@ -1,0 +1,53 @@
+"""`vgpu scheduler-config`: what the template leaves out comes from the settings."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from device_plugin.wiring.commands import main
+
+TEMPLATE = "profiles: [{}, {schedulerName: own}]\nextenders: [{urlPrefix: a}, {managedResources: [{name: theirs}]}]\n"
+
+
+def test_names_and_resources_are_filled_in_and_what_is_there_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "template.yaml").write_text(f"leaderElection: {{leaderElect: true}}\n{TEMPLATE}")
+    monkeypatch.setenv("VGPU_PREFIXES", "[vendor.com/dcu]")
+    monkeypatch.setenv("VGPU_SCHEDULER_NAME", "theirs")
+    assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/out"]) == 0
+    names = ("vendor.com/dcu", "vendor.com/dcu-mem", "vendor.com/dcu-cores")
+    managed = [{"name": name, "ignoredByScheduler": False} for name in names]
+    assert yaml.safe_load((tmp_path / "out").read_text()) == {
+        "leaderElection": {"leaderElect": True},
+        "profiles": [{"schedulerName": "theirs"}, {"schedulerName": "own"}],
+        "extenders": [
+            {"urlPrefix": "a", "managedResources": managed},
+            {"managedResources": [{"name": "theirs"}]},
+        ],
+    }
+
+
+def test_without_a_file_it_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "template.yaml").write_text(TEMPLATE)
+    assert main(["scheduler-config", f"--template={tmp_path}/template.yaml"]) == 0
+    assert "name: hygon.com/dcu-mem" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["[]", "a: b", "profiles: [[]]\nextenders: []", "a: [", "profiles: 1"])
+def test_another_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    (tmp_path / "template.yaml").write_text(text)
+    assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/out"]) == 2
+    assert "no KubeSchedulerConfiguration" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scheduler-config", f"--template={tmp_path}/none"]) == 2
+    assert f"template {tmp_path}/none: No such file" in capsys.readouterr().err
+    (tmp_path / "template.yaml").write_text(TEMPLATE)
+    assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/no/out"]) == 2
+    assert f"cannot write {tmp_path}/no/out: No such file" in capsys.readouterr().err
