@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from device_plugin.core.cards import Card
+from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.ports import Api, Cards
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
+from device_plugin.node.records import Record
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +100,11 @@ class Agent:
         self._advertiser.step(cards)
         if self._is_due("preflight", PREFLIGHT_SECONDS) and not self._preflight():
             self._due["preflight"] = self._clock() + SCAN_SECONDS
-        self._publisher.step(cards, serving=self._advertiser.serving and not self._draining)
         self._reclaimer.sweep()
+        # Before that an inventory without the slices that outlive their pods would free them for a moment.
+        if self._reclaimer.ready:
+            serving = self._advertiser.serving and not self._draining
+            self._publisher.step(cards, self._reports(), serving=serving)
 
     def why_dead(self) -> str:
         """Why /healthz says no; empty if it does not."""
@@ -114,6 +118,9 @@ class Agent:
         if not self._inventory():
             yield "no card to share on this node"
         yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
+
+    def _reports(self) -> list[ReportedSlice]:
+        return [reported(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()]
 
     def _drain(self) -> None:
         self._draining = True
@@ -132,6 +139,13 @@ class Agent:
         if due:
             self._due[name] = now + period
         return due
+
+
+def reported(record: Record, state: SliceState) -> ReportedSlice:
+    """The inventory's entry for a container's slices."""
+    return ReportedSlice(
+        record.pod, record.namespace, record.pod_name, record.container, state, record.slices
+    )
 
 
 def why_not_ready(agent: Agent, preflight: Preflight) -> str:

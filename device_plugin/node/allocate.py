@@ -185,8 +185,10 @@ class Allocator:
         cards = {uuid: local.card for uuid, local in self._known(claim.pod_slices).items()}
         standing = rival(claim.pod, claim.pod_slices, cards, self._records.all(), self._alive)
         if standing is not None:
+            gone = "" if self._peers.active(standing.pod) else ", which is deleted or has ended,"
             raise NotNowError(
-                f"its slice is still held by {_who(standing)}: waiting until that is gone", waiting=True
+                f"{_who(standing)}{gone} still runs on its slice: waiting until its processes end",
+                waiting=True,
             )
         tickets = claims.of_family(carrier, holder.tickets)
         names = {resource: cdi_name(resource, held) for resource, held in tickets.items()}

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.cards import Card, Inventory, ReportedSlice
 from device_plugin.node.ports import Api
 
 log = logging.getLogger(__name__)
@@ -24,14 +24,14 @@ class Publisher:
         self._looked = 0.0
         self._delay = FIRST_DELAY
         self._not_before = 0.0
-        self.why_not = "the inventory is not published yet"
+        self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
 
-    def step(self, cards: Sequence[Card], *, serving: bool) -> None:
+    def step(self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), *, serving: bool) -> None:
         """Write the inventory if the API server has another one. `why_not` says what stands in the way."""
         now = self._clock()
         if now < self._not_before:
             return
-        wanted = Inventory(tuple(cards), serving).encode()
+        wanted = Inventory(tuple(cards), serving, tuple(reports)).encode()
         if self._known is None or now - self._looked > LOOK_SECONDS:
             node = self._api.node()
             if node is None:
@@ -43,7 +43,7 @@ class Publisher:
                 self._later(now)
                 return
             self._known = wanted
-            log.info("published %d cards, serving: %s", len(cards), serving)
+            log.info("published %d cards, %d reported slices, serving: %s", len(cards), len(reports), serving)
         self._delay = FIRST_DELAY
         self.why_not = ""
 

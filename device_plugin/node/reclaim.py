@@ -1,14 +1,17 @@
 """Reclaim: which pods of this node still count, and the end of what is left of the others."""
 
 import logging
+import math
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
+from device_plugin.core.cards import AGENT_SECONDS
 from device_plugin.core.pods import Pod
 from device_plugin.node.allocate import Allocator
 from device_plugin.node.inject import Injector
 from device_plugin.node.ports import Processes
-from device_plugin.node.records import Records
+from device_plugin.node.records import Record, Records
 from vgpu_runtime import region
 
 log = logging.getLogger(__name__)
@@ -43,7 +46,7 @@ class ActivePods:
 
 
 class Reclaimer:
-    """Removes what belongs to pods that have ended and whose processes are gone."""
+    """Removes what belongs to pods that have ended and whose processes are gone; tells which outlive their pod."""
 
     def __init__(
         self,
@@ -52,38 +55,72 @@ class Reclaimer:
         pods: ActivePods,
         processes: Processes,
         allocator: Allocator,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
         self._injector = injector
         self._pods = pods
         self._processes = processes
         self._allocator = allocator
+        self._clock = clock
         self._untrimmed: set[str] = set()
+        # When a sweep first saw that a pod had ended, by UID. None before the first sweep.
+        self._ended: dict[str, float] | None = None
+        self._outliving: tuple[Record, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """True once it is known which pods have ended, and so which slices outlive theirs."""
+        return self._ended is not None
+
+    def outliving(self) -> tuple[Record, ...]:
+        """Containers whose pod has ended AGENT_SECONDS ago or more, by the last sweep, and still has processes."""
+        return self._outliving
 
     def sweep(self) -> int:
         """Remove all that can go now; returns how many containers that were. Does nothing before the first list."""
         if not self._pods.synced.is_set():
             return 0
-        ended = [r for r in self._records.all() if not self._counts(r.pod)]
-        removed = 0
-        for record in ended:
-            with self._allocator.lock:
-                # A container that was prepared meanwhile is another one, whatever its tickets.
-                if self._counts(record.pod):
-                    continue
-                now = self._records.get(*record.key)
-                if now is not None:
-                    self._allocator.remove(now)
-                    if self._records.get(*now.key) is not None:
-                        continue  # files are left, as the records have said
-                    removed += 1
-                    log.info(
-                        "pod %s/%s container %s is gone, so are its files",
-                        now.namespace,
-                        now.pod_name,
-                        now.container,
-                    )
-        return removed
+        ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
+        alive = {uid for uid in {record.pod for record in ended} if self._processes.live(uid)}
+        self._note([record for record in ended if record.pod in alive])
+        return sum(self._remove(record) for record in ended if record.pod not in alive)
+
+    def _note(self, lingering: Sequence[Record]) -> None:
+        """Keep since when pods have ended of which processes are left.
+
+        Nobody knows how long ago those ended that the first sweep finds; our predecessor may have reported them.
+        """
+        now = self._clock()
+        before = self._ended
+        self._ended = {
+            record.pod: -math.inf if before is None else before.get(record.pod, now) for record in lingering
+        }
+        late = {uid for uid, since in self._ended.items() if now - since >= AGENT_SECONDS}
+        for record in lingering:
+            if record.pod in late and record not in self._outliving:
+                log.warning(
+                    "pod %s/%s has ended, and processes of it still run: its slices are not free",
+                    record.namespace,
+                    record.pod_name,
+                )
+        self._outliving = tuple(record for record in lingering if record.pod in late)
+
+    def _remove(self, record: Record) -> bool:
+        with self._allocator.lock:
+            # A container that was prepared meanwhile is another one, whatever its tickets.
+            if self._pods.active(record.pod) or self._processes.live(record.pod):
+                return False
+            now = self._records.get(*record.key)
+            if now is None:
+                return False
+            self._allocator.remove(now)
+            if self._records.get(*now.key) is not None:
+                return False  # files are left, as the records have said
+            log.info(
+                "pod %s/%s container %s is gone, so are its files", now.namespace, now.pod_name, now.container
+            )
+            return True
 
     def trim(self) -> None:
         """Cut usage regions that tenants have grown back to their size: they lie on the host's disk."""
@@ -112,6 +149,3 @@ class Reclaimer:
         """Remove specs of ours that no record names."""
         with self._allocator.lock:
             self._injector.withdraw(self._injector.strays())
-
-    def _counts(self, pod: str) -> bool:
-        return self._pods.active(pod) or self._processes.live(pod)

@@ -78,7 +78,10 @@ class Parts:
         self.allocator = Allocator(
             Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.inventory
         )
-        self.reclaimer = Reclaimer(self.records, self.injector, self.active, peer, self.allocator)
+        self.now = 0.0
+        self.reclaimer = Reclaimer(
+            self.records, self.injector, self.active, peer, self.allocator, lambda: self.now
+        )
 
     def start(self) -> None:
         """What the agent does before it serves, and the first list of pods."""

@@ -1,12 +1,17 @@
 """When a slice's files go: not before its pod has ended and its last process is gone."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from device_plugin.core.cards import AGENT_SECONDS, REPORT_SECONDS
 from device_plugin.core.grants import Slice
+from device_plugin.node import allocate
+from device_plugin.node.agent import TURN_SECONDS
+from device_plugin.node.allocate import NotNowError
 from tests.node.parts import MEM, Parts, Peer
 from vgpu_runtime import region
 
@@ -38,6 +43,71 @@ def test_a_container_that_outlives_its_pod_keeps_its_files_until_it_is_gone(part
     parts.peer.living.clear()
     assert parts.reclaimer.sweep() == 1
     assert not parts.left()
+
+
+def outliving(parts: Parts, seconds: float) -> list[str]:
+    """Pods that are reported after so much more time."""
+    parts.now += seconds
+    parts.reclaimer.sweep()
+    return [record.pod_name for record in parts.reclaimer.outliving()]
+
+
+def test_a_pod_whose_processes_end_with_it_or_a_moment_later_is_not_reported(parts: Parts) -> None:
+    assert outliving(parts, 0) == []
+    parts.end(parts.peer.pods["default", "a"])
+    parts.peer.living.add("uid-a")
+    assert outliving(parts, 1) == []
+    assert outliving(parts, AGENT_SECONDS - 0.1) == []
+    parts.peer.living.clear()
+    assert outliving(parts, 10) == []
+
+
+def test_a_pod_whose_processes_stay_is_reported_in_time_until_they_end(parts: Parts) -> None:
+    assert outliving(parts, 0) == []
+    parts.end(parts.peer.pods["default", "a"])
+    parts.peer.living.add("uid-a")
+    assert outliving(parts, TURN_SECONDS) == []
+    assert outliving(parts, AGENT_SECONDS) == ["a"]
+    assert AGENT_SECONDS + 2 * TURN_SECONDS < REPORT_SECONDS - 1, "the allocator waits longer than that"
+    assert outliving(parts, 3600) == ["a"]
+    parts.peer.living.clear()
+    assert outliving(parts, 0) == []
+
+
+def test_a_pod_that_failed_while_its_processes_run_is_reported_too(parts: Parts) -> None:
+    assert outliving(parts, 0) == []
+    parts.active.change(replace(parts.peer.pods["default", "a"], phase="Failed"), gone=False)
+    parts.peer.living.add("uid-a")
+    outliving(parts, TURN_SECONDS)
+    assert outliving(parts, AGENT_SECONDS) == ["a"]
+
+
+def test_a_successor_reports_at_once_what_its_predecessor_may_have_reported(
+    parts: Parts, tmp_path: Path
+) -> None:
+    parts.end(parts.peer.pods["default", "a"])
+    parts.peer.living.add("uid-a")
+    successor = Parts(tmp_path, parts.peer)
+    successor.records.load()
+    assert not successor.reclaimer.ready, "it publishes nothing before it knows"
+    successor.start()
+    assert outliving(successor, 0) == ["a"]
+    assert successor.reclaimer.ready
+
+
+def test_whoever_waits_for_a_pod_that_is_gone_reads_who_lives_there(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 0.1)
+    parts.end(parts.peer.pods["default", "a"])
+    parts.peer.living.add("uid-a")
+    tickets = ("dcu-mem-2", "dcu-mem-3")
+    parts.hold(parts.bind("b", [Slice(parts.uuids[0], 2046, (0, 1))], {MEM: "2"}), {MEM: tickets})
+    with pytest.raises(
+        NotNowError,
+        match=r"main of pod default/a \(uid-a\), which is deleted or has ended, still runs on its slice",
+    ):
+        parts.allocator.pre_start(MEM, tickets)
 
 
 def test_before_the_first_list_of_pods_nothing_is_removed(parts: Parts, tmp_path: Path) -> None:
