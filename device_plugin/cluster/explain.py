@@ -131,7 +131,7 @@ class Explainer:
 
     def _nominated(self, pod: Pod, grant: Grant) -> Waiting:
         """The lock is held. Those who are leaving are those whose slices overlap with what is held for the pod."""
-        leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.conflicts(grant))
+        leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.in_the_way(grant))
         cards = ", ".join(sorted({s.card for s in grant.slices()}))
         text = f"{cards} on {grant.node} is held for it"
         if leaving:
@@ -178,6 +178,7 @@ class Explainer:
             "freeSlices": state.free_slices,
             "healthy": card.healthy,
             "cordoned": card.cordoned,
+            "short": state.short,
             "slices": sorted(
                 self._slices(node, card.uuid), key=lambda s: (s["namespace"], s["pod"], s["container"])
             ),
@@ -256,6 +257,8 @@ def _gang_line(gang: View) -> str:
 
 def _card_lines(card: View) -> Iterator[str]:
     closed = ("" if card["healthy"] else ", unhealthy") + (", cordoned" if card["cordoned"] else "")
+    if card["short"]:
+        closed += ", reports less than was granted of it: gets no new slices until enough of these have ended"
     yield (
         f"  {card['uuid']} {card['model']}: free {card['freeMiB']} of {card['memMiB']} MiB,"
         f" {card['freeCoreGroups']} of {card['coreGroups']} core groups, {card['freeSlices']} slices{closed}"

@@ -138,7 +138,7 @@ class Advice:
             return True
 
     def _leaves(self, reservation: Reservation) -> set[str]:
-        return {conflict.other for conflict in self._state.ledger.conflicts(reservation.grant)}
+        return {conflict.other for conflict in self._state.ledger.in_the_way(reservation.grant)}
 
 
 def _name(pod: Pod) -> str:

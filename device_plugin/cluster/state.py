@@ -244,6 +244,10 @@ class State:
             found = self.reservations.get(uid)
             if found is None or found.stage is not Stage.WAITING or found.grant.node != node:
                 return None
+            if not self.ledger.fits_still(found.grant):
+                # The card reports less since it was chosen: nothing new is bound to it.
+                self.release(uid)
+                return None
             return self.reservations.move(found, Stage.BINDING, self._clock())
 
     def unknown(self, reservation: Reservation) -> Reservation | None:
@@ -353,7 +357,7 @@ class State:
 
     def _account_bound(self, pod: Pod) -> None:
         try:
-            grant = sound_grant(pod, self.inventories.get(pod.node), self.reservations.get(pod.uid))
+            grant = sound_grant(pod, self.reservations.get(pod.uid))
             self.faults.clear("grant", pod.uid)
         except AnnotationError as error:
             grant = None
@@ -393,6 +397,3 @@ class State:
             self.inventories[name] = inventory
             self.ledger.set_node(name, inventory)
             self.freed.notify_all()
-        # Whether a grant is larger than its card depends on the inventory.
-        for pod in self._roster.on(name):
-            self._account(pod)

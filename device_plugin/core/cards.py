@@ -7,7 +7,7 @@ from enum import Enum
 from device_plugin.core import annotations, units
 from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Slice, read_slices, slice_objects
+from device_plugin.core.grants import CardSize, Slice, read_slices, slice_objects
 from device_plugin.core.units import DEFAULT_UNIT_MIB
 
 # Far more than the kubelet could count; keeps units times MiB exact in a signed 64-bit integer.
@@ -52,6 +52,11 @@ class Card:
     def open(self) -> bool:
         """True if it may get new slices."""
         return self.healthy and not self.cordoned
+
+    @property
+    def size(self) -> CardSize:
+        """What it has to give when nothing of it is held."""
+        return CardSize(self.mem_mib, self.max_slices)
 
     def mib(self, unit_count: int) -> int:
         """MiB that `unit_count` memory units of this card grant."""

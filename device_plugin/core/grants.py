@@ -1,7 +1,7 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from device_plugin.core import annotations
 from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
@@ -20,16 +20,27 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class CardSize:
+    """What a card had to give when some of it was granted: its memory, and how many slices."""
+
+    mem_mib: int
+    max_slices: int
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
     """What a pod was given: for each container that asks, its slices.
 
-    `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards.
+    `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards. `cards` are
+    the sizes, by uuid, that the cards had at that moment: a card may report less later, and then nobody is to blame who
+    fitted it before. Grants that were written by earlier versions do not say.
     """
 
     pod: str
     node: str
     containers: Mapping[str, tuple[Slice, ...]]
     gen: int = 1
+    cards: Mapping[str, CardSize] = field(default_factory=dict)
 
     def slices(self) -> Iterator[Slice]:
         """Every slice of every container, in the order of the containers' names."""
@@ -39,9 +50,14 @@ class Grant:
     def encode(self) -> str:
         """The annotation's text: one line of JSON, keys in a fixed order."""
         containers = {name: slice_objects(slices) for name, slices in sorted(self.containers.items())}
-        return annotations.write_object(
-            {"gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers}
-        )
+        cards = {
+            uuid: {"memMiB": size.mem_mib, "maxSlices": size.max_slices}
+            for uuid, size in sorted(self.cards.items())
+        }
+        return annotations.write_object({
+            "gen": self.gen, "pod": self.pod, "node": self.node, "containers": containers,
+            **({"cards": cards} if cards else {}),
+        })  # fmt: skip
 
     @classmethod
     def decode(cls, text: str) -> "Grant":
@@ -61,11 +77,22 @@ class Grant:
                 name: read_slices(value, f"grant: container {name[:63]}") for name, value in entries.items()
             },
             gen=fields.integer("gen", least=1),
+            cards=_sizes(fields),
         )
         held = [(s.card, core) for s in grant.slices() for core in s.cores] if len(entries) > 1 else []
         if len(held) != len(set(held)):
             raise AnnotationError("grant: two containers hold the same core group")
         return grant
+
+
+def _sizes(fields: Fields) -> Mapping[str, CardSize]:
+    if not fields.has("cards"):
+        return {}
+    sizes = {}
+    for uuid, value in fields.mapping("cards", most=MAX_CARDS).items():
+        size = Fields(value, f"grant: card {uuid[:63]}")
+        sizes[uuid] = CardSize(size.integer("memMiB", least=1), size.integer("maxSlices", least=1))
+    return sizes
 
 
 def slice_objects(slices: Sequence[Slice]) -> list[dict[str, object]]:

@@ -4,14 +4,14 @@ It is a function of the set of grants and inventories, never of the order in whi
 grants equals the live one. Callers hold one lock around it.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.changes import Followed
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.masks import core_mask
 
 CardKey = tuple[str, str]
@@ -39,12 +39,38 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class CardState:
-    """What remains of one card. `free_cores` is a set of core-group ids, bit g for group g."""
+    """What remains of one card. `free_cores` is a set of core-group ids, bit g for group g.
+
+    A card is `short` if it has less now than its holders were granted when it had more: they keep what they hold, and
+    nobody else gets any of it until enough of them have ended.
+    """
 
     card: Card
     free_mib: int
     free_cores: int
     free_slices: int
+    short: bool = False
+
+    @classmethod
+    def of(cls, card: Card, slices: Iterable[Slice]) -> "CardState":
+        """What remains of a card of which these slices are held; short if a core group of theirs is no more."""
+        taken = mib = count = 0
+        for s in slices:
+            taken |= core_mask(s.cores)
+            mib += s.mem_mib
+            count += 1
+        return cls(
+            card,
+            free_mib=max(0, card.mem_mib - mib),
+            free_cores=((1 << card.core_groups) - 1) & ~taken,
+            free_slices=max(0, card.max_slices - count),
+            short=taken >> card.core_groups != 0,
+        )
+
+    @property
+    def open(self) -> bool:
+        """True if it may get new slices."""
+        return self.card.open and not self.short
 
     @property
     def untouched(self) -> bool:
@@ -132,7 +158,7 @@ class Ledger(Followed):
         return MappingProxyType(self._grants)
 
     def hold(self, grant: Grant) -> tuple[Conflict, ...]:
-        """Record a grant in place of what its pod held before; returns what it clashes with.
+        """Record a grant in place of what its pod held before; returns its conflicts.
 
         It is recorded even so: the ledger tells what is, and the caller decides who loses.
         """
@@ -153,10 +179,31 @@ class Ledger(Followed):
         return grant
 
     def conflicts(self, grant: Grant) -> tuple[Conflict, ...]:
-        """Clashes of `grant` with grants of other pods, held or about to be."""
+        """The grants of other pods that cannot have been decided beside this one, whatever the cards report now.
+
+        Two grants of one core group never can. More memory or slices than a card has are a conflict only if the card
+        never had as much: whichever of its grants was decided last was decided with all others in the ledger, so
+        together they fit the largest size that any of them recorded. A grant that records none may have been that last
+        one, and then only core groups are compared.
+        """
         return tuple(
-            conflict for uuid in {s.card for s in grant.slices()} for conflict in self._clashes(grant, uuid)
+            conflict
+            for uuid in {s.card for s in grant.slices()}
+            for conflict in self._clashes(grant, uuid, self._largest(grant, uuid))
         )
+
+    def in_the_way(self, grant: Grant) -> tuple[Conflict, ...]:
+        """The grants of other pods beside which `grant` does not fit its cards as they are now."""
+        found: list[Conflict] = []
+        for uuid in {s.card for s in grant.slices()}:
+            card = self._card(grant.node, uuid)
+            found += self._clashes(grant, uuid, card.size if card is not None else None)
+        return tuple(found)
+
+    def fits_still(self, grant: Grant) -> bool:
+        """False if one of its cards has less now than it and the others were granted."""
+        cards = (self._card(grant.node, s.card) for s in grant.slices())
+        return not any(self._state(grant.node, card).short for card in cards if card is not None)
 
     def checkpoint(self) -> int:
         """Start a trial: later `hold` and `release` can be taken back to here. End it by rollback or commit."""
@@ -211,20 +258,36 @@ class Ledger(Followed):
         return known
 
     def _counted(self, node: str, card: Card) -> CardState:
-        slices = [s for held in self._held.get((node, card.uuid), {}).values() for s in held]
-        taken = mib = cores = 0
-        for s in slices:
-            taken |= core_mask(s.cores)
-            mib += s.mem_mib
-            cores += len(s.cores)
-        sound = taken.bit_count() == cores and mib <= card.mem_mib and len(slices) <= card.max_slices
-        (self._crowded.discard if sound else self._crowded.add)((node, card.uuid))
-        return CardState(
-            card,
-            free_mib=max(0, card.mem_mib - mib),
-            free_cores=((1 << card.core_groups) - 1) & ~taken,
-            free_slices=max(0, card.max_slices - len(slices)),
-        )
+        held = self._held.get((node, card.uuid), {})
+        slices = [s for pod in held.values() for s in pod]
+        state = CardState.of(card, slices)
+        beyond = sum(s.mem_mib for s in slices) > card.mem_mib or len(slices) > card.max_slices
+        shared = sum(len(s.cores) for s in slices) != card.core_groups - state.free_cores.bit_count()
+        (self._crowded.add if beyond or shared else self._crowded.discard)((node, card.uuid))
+        return replace(state, short=True) if beyond and self._shrank(card, held) else state
+
+    def _shrank(self, card: Card, pods: Iterable[str]) -> bool:
+        """True if the card has less than when one of these pods was granted some of it."""
+        sizes = (self._grants[pod].cards.get(card.uuid) for pod in pods)
+        return any(
+            size.mem_mib > card.mem_mib or size.max_slices > card.max_slices
+            for size in sizes if size is not None
+        )  # fmt: skip
+
+    def _largest(self, grant: Grant, uuid: str) -> CardSize | None:
+        """The most that a card had when any of its grants, `grant` included, was decided, or has now.
+
+        None if one of them does not say.
+        """
+        others = (self._grants[pod] for pod in self._held.get((grant.node, uuid), {}))
+        sizes = [each.cards.get(uuid) for each in (grant, *others)]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return None
+        card = self._card(grant.node, uuid)
+        if card is not None:
+            known.append(card.size)
+        return CardSize(max(size.mem_mib for size in known), max(size.max_slices for size in known))
 
     def _may_clash(self, held: Grant) -> bool:
         """False if all that is held of its cards can be had together, which is nearly always and takes less to see."""
@@ -237,17 +300,17 @@ class Ledger(Followed):
                 return True
         return False
 
-    def _clashes(self, grant: Grant, uuid: str) -> Iterator[Conflict]:
+    def _clashes(self, grant: Grant, uuid: str, size: CardSize | None) -> Iterator[Conflict]:
+        """Conflicts on one card; of its memory and slices only if its `size` is known."""
         held = self._held.get((grant.node, uuid), {})
         others = sorted((pod, slices) for pod, slices in held.items() if pod != grant.pod)
         if not others:
             return
         own = [s for s in grant.slices() if s.card == uuid]
-        card = self._card(grant.node, uuid)
         mine = {core for s in own for core in s.cores}
         together = own + [s for _, slices in others for s in slices]
-        full = card is not None and sum(s.mem_mib for s in together) > card.mem_mib
-        many = card is not None and len(together) > card.max_slices
+        full = size is not None and sum(s.mem_mib for s in together) > size.mem_mib
+        many = size is not None and len(together) > size.max_slices
         for pod, slices in others:
             if not all(mine.isdisjoint(s.cores) for s in slices):
                 yield Conflict(grant.node, uuid, grant.pod, pod, Clash.CORES)

@@ -13,6 +13,7 @@ class Reason(Enum):
     UUID = "uuid"
     UNHEALTHY = "unhealthy"
     CORDONED = "cordoned"
+    SHORT = "short"
     TOO_LARGE = "too-large"
     MEMORY = "memory"
     CORES = "cores"
@@ -48,6 +49,10 @@ _TEXT = {
     Reason.UUID: ("excluded by uuid", "change the annotation vgpu.io/card-uuid"),
     Reason.UNHEALTHY: ("unhealthy", "see the events of the node"),
     Reason.CORDONED: ("cordoned", "wait until the card is back: vgpu uncordon CARD"),
+    Reason.SHORT: (
+        "with less memory, core groups or slices than their holders were granted",
+        "wait for slices there to end: the card reports less than before, see /explain",
+    ),
     Reason.TOO_LARGE: ("too small for the request", "ask for less"),
     Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),

@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.cluster.ports import UnknownError
 from device_plugin.cluster.reservations import Stage
-from device_plugin.core.grants import Grant
+from device_plugin.core.grants import CardSize, Grant
 from device_plugin.core.pods import Pod
 from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, grant, refuse, with_grant
 from tests.core.clusters import inventory
@@ -31,6 +31,7 @@ def test_the_binding_carries_the_reserved_grant_and_is_the_only_write(world: Wor
         "uid-p",
         "n1",
         {"main": bound.grant().containers["main"]},  # type: ignore[union-attr]
+        cards={"n1-0": CardSize(16368, 4)},
     )
     assert one.state.ledger.grant("uid-p") == bound.grant()
     assert world.api.written == [("bind", "p")]

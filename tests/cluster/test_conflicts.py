@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from device_plugin.cluster.explain import as_text
 from device_plugin.cluster.ports import UnknownError
+from device_plugin.core.grants import CardSize
 from device_plugin.core.pods import Pod
 from tests.cluster.world import Replica, World, grant, with_grant
+from tests.core.clusters import inventory
 
 EARLY, LATE = "2026-11-21T08:00:00Z", "2026-11-21T08:00:05Z"
 
@@ -104,3 +107,57 @@ def test_a_void_grant_over_an_innocent_pods_slice_deletes_nobody(world: World, o
     assert world.api.written == []
     assert one.state.ledger.grant(innocent.uid) == held
     assert one.state.faults.counts()["grant"] == 1
+
+
+def _change_card(world: World, **shape: int) -> None:
+    """The one card of n1 reports other figures."""
+    world.node("n1", inventory("n1", 1, **shape))
+    for replica in world.api.watchers:
+        assert isinstance(replica, Replica)
+        replica.state.sync_nodes(world.api.nodes())
+
+
+@pytest.mark.parametrize(
+    "less", [{"mem_mib": 16352}, {"slices": 1}, {"groups": 56}], ids=lambda less: next(iter(less))
+)
+def test_nobody_is_deleted_because_a_card_reports_less(world: World, less: dict[str, int]) -> None:
+    """Neither by the replica that saw it shrink, nor by one that starts afterwards, to which every grant is new."""
+    _change_card(world)
+    two = [world.placed("a"), world.placed("b")]
+    _change_card(world, **less)
+    fresh = Replica(world.api, world.clock, "vgpu-1")
+    fresh.follow()
+    world.one.upkeep.step()
+    fresh.lead()
+    fresh.upkeep.step()
+    assert [write for write in world.api.written if write[0] != "bind"] == []
+    assert set(fresh.state.ledger.grants()) == {pod.uid for pod in two}
+    assert fresh.state.ledger == world.one.state.ledger
+    assert "reports less than was granted of it" in as_text(fresh.explainer.view())
+    waiting = world.pod("waiting", 1, 1)
+    assert fresh.ask(waiting) == ""
+    (entry,) = fresh.explainer.waiting()
+    assert entry.reason == "short"
+
+
+def test_two_grants_that_no_size_of_their_card_explains_are_a_conflict(world: World, one: Replica) -> None:
+    """Two leaders at once: both found the same 12 GiB free, with core groups apart."""
+    made = []
+    for name, when, cores in (("late", LATE, range(30)), ("early", EARLY, range(30, 60))):
+        pod = world.pod(name, 12, 30)
+        given = replace(grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)})
+        made.append(world.api.put(with_grant(pod, given.encode(), bound=when)))
+    one.upkeep.step()
+    assert world.api.written == [("delete", "late")]
+
+
+def test_a_reservation_on_a_card_that_shrank_is_made_anew_when_it_is_bound(
+    world: World, one: Replica
+) -> None:
+    pod = world.pod("whole", 16, 60)
+    assert one.ask(pod) == "n1"
+    _change_card(world, mem_mib=16352)
+    assert one.bind(pod) == ""
+    bound = world.api.by_name["default", "whole"].grant()
+    assert bound is not None
+    assert [s.mem_mib for s in bound.slices()] == [16352], "the grant is for the card as it is now"

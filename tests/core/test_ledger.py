@@ -6,25 +6,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.ledger import Clash, Ledger
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.ledger import CardState, Clash, Ledger
 from device_plugin.core.masks import core_mask
-from device_plugin.core.placement import Placer
-from tests.core.clusters import card, inventory, random_request
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.reasons import Reason
+from tests.core.clusters import card, inventory, random_request, slice_request
 
 EVENTS = 100_000
+FULL = CardSize(16368, 4)
 
 
-def ledger_of(*nodes: str, **shape: int) -> Ledger:
+def ledger_of(*nodes: str, count: int = 2, **shape: int) -> Ledger:
     ledger = Ledger()
     for node in nodes:
-        ledger.set_node(node, inventory(node, **shape))
+        ledger.set_node(node, inventory(node, count, **shape))
     return ledger
 
 
-def grant(pod: str, mib: int, *cores: int, node: str = "n", uuid: str = "n-0") -> Grant:
-    return Grant(pod, node, {"main": (Slice(uuid, mib, cores),)})
+def grant(
+    pod: str,
+    mib: int,
+    *cores: int,
+    node: str = "n",
+    uuid: str = "n-0",
+    size: CardSize | None = FULL,
+) -> Grant:
+    return Grant(pod, node, {"main": (Slice(uuid, mib, cores),)}, cards={uuid: size} if size else {})
 
 
 def rebuilt(live: Ledger, inventories: dict[str, Inventory]) -> Ledger:
@@ -86,6 +95,71 @@ def test_one_slice_too_many_clashes_with_every_holder() -> None:
     assert {c.clash for c in ledger.hold(grant("p4", 1, 9))} == {Clash.SLICES}
 
 
+def only_card(ledger: Ledger) -> CardState:
+    state = ledger.node("n")
+    assert state is not None
+    return state.cards[0]
+
+
+@pytest.mark.parametrize(
+    "less",
+    [{"mem_mib": 16352}, {"slices": 1}, {"groups": 56}],
+    ids=lambda less: next(iter(less)),
+)
+def test_a_card_that_reports_less_keeps_its_holders_and_closes(less: dict[str, int]) -> None:
+    """Two halves fitted the card; whichever of its figures shrinks, they keep what they hold and get no neighbours."""
+    ledger = ledger_of("n", count=1)
+    halves = (grant("a", 8184, *range(30)), grant("b", 8184, *range(30, 60)))
+    for half in halves:
+        ledger.hold(half)
+    ledger.set_node("n", inventory("n", 1, **less))
+    assert [ledger.conflicts(half) for half in halves] == [(), ()]
+    assert only_card(ledger).short
+    assert not only_card(ledger).open
+    assert isinstance(refused := Placer(ledger).place(slice_request("c", 1, 1)), Refusal)
+    assert refused.main is Reason.SHORT
+    ledger.release("b")
+    assert only_card(ledger).open, "what the card has is enough for the other"
+    ledger.release("a")
+    assert isinstance(Placer(ledger).place(slice_request("c", 1, 1)), Grant)
+
+
+def test_a_card_that_reports_its_old_size_again_is_open() -> None:
+    ledger = ledger_of("n", count=1)
+    ledger.hold(grant("a", 8184, *range(40, 60)))
+    ledger.set_node("n", inventory("n", 1, groups=50))
+    assert only_card(ledger).short
+    ledger.set_node("n", inventory("n", 1))
+    assert (only_card(ledger).short, only_card(ledger).free_mib) == (False, 8184)
+
+
+@pytest.mark.parametrize("size", [CardSize(16368, 4), None], ids=["recorded", "not recorded"])
+def test_a_rebuilt_ledger_accuses_nobody_because_a_card_shrank(size: CardSize | None) -> None:
+    """To a new leader every grant is new, and only the grants say how large the card was."""
+    ledger = ledger_of("n", count=1, mem_mib=8192, slices=1)
+    for pod, cores in (("a", range(30)), ("b", range(30, 60))):
+        assert ledger.hold(grant(pod, 8000, *cores, size=size)) == ()
+    (conflict,) = ledger.hold(grant("c", 1, 0, size=size))
+    assert conflict.clash is Clash.CORES, "a core group is never granted twice, whatever the card reports"
+
+
+def test_what_no_size_of_the_card_explains_is_a_conflict() -> None:
+    """The card grew after the first grant: the later of two that never fitted together is found all the same."""
+    ledger = ledger_of("n", count=1, mem_mib=8192)
+    ledger.hold(grant("a", 8184, *range(30)))
+    (conflict,) = ledger.hold(grant("b", 16000, 40, size=CardSize(20000, 4)))
+    assert conflict.clash is Clash.MEMORY
+
+
+def test_in_the_way_is_whoever_leaves_too_little_of_the_card_as_it_is_now() -> None:
+    ledger = ledger_of("n", count=1, mem_mib=8192)
+    ledger.hold(grant("a", 8184, *range(30)))
+    wanted = grant("b", 8184, *range(30, 60))
+    assert ledger.conflicts(wanted) == ()
+    (conflict,) = ledger.in_the_way(wanted)
+    assert (conflict.other, conflict.clash) == ("a", Clash.MEMORY)
+
+
 def test_a_grant_on_a_card_that_is_away_counts_when_the_card_returns() -> None:
     ledger = ledger_of("n")
     ledger.hold(grant("p", 4092, 0))
@@ -127,27 +201,36 @@ def _churn(ledger: Ledger, placer: Placer, rng: random.Random, steps: int, tag: 
 
 
 def assert_invariants(ledger: Ledger, inventories: dict[str, Inventory]) -> None:
-    """Design, invariants 1 and 4, from the grants alone."""
+    """Design, invariants 1 and 4, from the grants alone. A card that shrank may hold more than it has: it is closed."""
     by_card: dict[tuple[str, str], list[Slice]] = {}
+    sizes: dict[tuple[str, str], list[CardSize]] = {}
     for held in ledger.grants().values():
         for s in held.slices():
             by_card.setdefault((held.node, s.card), []).append(s)
-    for (node, uuid), slices in by_card.items():
-        known = (
-            next((c for c in inventories[node].cards if c.uuid == uuid), None)
-            if node in inventories
-            else None
-        )
+            sizes.setdefault((held.node, s.card), []).append(held.cards[s.card])
+    states = {
+        (n, state.card.uuid): state for n in inventories if (found := ledger.node(n)) for state in found.cards
+    }
+    for key, slices in by_card.items():
         cores = [core for s in slices for core in s.cores]
         assert len(cores) == len(set(cores)), "a core group is held twice"
-        if known is not None:
-            assert sum(s.mem_mib for s in slices) <= known.mem_mib
-            assert len(slices) <= known.max_slices
-            assert core_mask(cores).bit_length() <= known.core_groups
+        memory = sum(s.mem_mib for s in slices)
+        assert memory <= max(size.mem_mib for size in sizes[key])
+        assert len(slices) <= max(size.max_slices for size in sizes[key])
+        state = states.get(key)
+        if state is not None:
+            known = state.card
+            beyond = (
+                memory > known.mem_mib
+                or len(slices) > known.max_slices
+                or core_mask(cores).bit_length() > known.core_groups
+            )
+            assert state.short == beyond
 
 
 def test_a_hundred_thousand_events_leave_the_ledger_equal_to_one_rebuilt_from_grants() -> None:
-    """Place, finish, crash (rebuild, reservations lost), nodes and cards that come and go; checked after each."""
+    """Place, finish, crash (rebuild, reservations lost), nodes and cards that come, go, shrink and grow; checked after
+    each, and nobody is ever found in conflict."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -156,6 +239,7 @@ def test_a_hundred_thousand_events_leave_the_ledger_equal_to_one_rebuilt_from_gr
     ledger = rebuilt(Ledger(), inventories)
     placer = Placer(ledger)
     seen = dict.fromkeys(("place", "refuse", "finish", "restart", "inventory"), 0)
+    short = 0
     for i in range(EVENTS):
         event = rng.random()
         if event < 0.5:
@@ -174,10 +258,12 @@ def test_a_hundred_thousand_events_leave_the_ledger_equal_to_one_rebuilt_from_gr
         else:
             _change_inventory(rng, ledger, full, inventories)
             seen["inventory"] += 1
+        short += any(state.short for n in inventories if (found := ledger.node(n)) for state in found.cards)
         assert ledger == rebuilt(ledger, inventories)
         assert_invariants(ledger, inventories)
-    print(seen)
+    print(seen, "short", short)
     assert min(seen.values()) > 1000, seen
+    assert short > 100, "hardly ever was a card smaller than what is held of it"
 
 
 def _change_inventory(
@@ -196,5 +282,17 @@ def _change_inventory(
         )
     elif kind < 0.6:
         cards = cards[: rng.randint(0, len(cards))]
+    elif kind < 0.8:
+        cards = tuple(_smaller(rng, c) for c in cards)
     inventories[name] = Inventory(cards, serving=rng.random() < 0.9)
     ledger.set_node(name, inventories[name])
+
+
+def _smaller(rng: random.Random, full: Card) -> Card:
+    """The card as it reports itself after a driver's update: with a part of its memory, core groups and slices."""
+    return card(
+        full.uuid,
+        mem_mib=rng.randint(full.mem_mib // 3, full.mem_mib),
+        groups=rng.randint(full.core_groups // 3, full.core_groups),
+        slices=rng.randint(1, 6),
+    )

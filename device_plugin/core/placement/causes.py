@@ -45,6 +45,7 @@ def _causes(
         yield Reason.TOO_LARGE, need.small
         yield Reason.NOT_SERVING, ~index.serving
         yield Reason.CORDONED, index.cordoned
+        yield Reason.SHORT, index.short
         yield Reason.UNHEALTHY, ~index.usable
         yield from need.lacking()
     if request.host != NOTHING:

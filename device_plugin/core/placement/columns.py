@@ -24,6 +24,7 @@ COUNTS = (
     "serving",
     "usable",
     "cordoned",
+    "short",
 )
 
 
@@ -81,6 +82,12 @@ class Columns:
     def cordoned(self) -> Rows:
         """Where somebody has cordoned the card."""
         rows: Rows = self.table[10] == 1
+        return rows
+
+    @property
+    def short(self) -> Rows:
+        """Where the card has less than its holders were granted."""
+        rows: Rows = self.table[11] == 1
         return rows
 
     @property

@@ -53,7 +53,7 @@ class Demand:
 def _empty(kinds: Sequence[Kind]) -> Columns:
     """One free card of each kind."""
     columns = [
-        (k.mem_mib, k.groups, k.slices, k.mem_mib, k.units, k.groups, k.slices, number, 1, 1, 0)
+        (k.mem_mib, k.groups, k.slices, k.mem_mib, k.units, k.groups, k.slices, number, 1, 1, 0, 0)
         for number, k in enumerate(kinds)
     ]
     return Columns(packed(columns))

@@ -39,6 +39,8 @@ def fit(state: CardState, request: Request) -> Slice | Reason:
         return Reason.TOO_LARGE
     if request.whole and not state.untouched:
         return Reason.WHOLE
+    if state.short:
+        return Reason.SHORT
     if state.free_slices < 1:
         return Reason.SLICES
     if size.mem_mib > state.free_mib:

@@ -147,7 +147,7 @@ class Index(Columns):
         return (
             state.free_mib, state.free_cores.bit_count(), state.free_slices,
             card.mem_mib, card.units, card.core_groups, card.max_slices, self.kinds[Kind.of(card)],
-            serving, serving and card.open, card.cordoned,
+            serving, serving and state.open, card.cordoned, state.short,
         )  # fmt: skip
 
     def _update_host(self, hosts: Hosts, name: str) -> None:
@@ -194,7 +194,7 @@ class Index(Columns):
         # The same by node, so that all of a node's cards are read at once. Where there is no card all sizes are 1, the
         # kind is 0, and nothing is usable or held.
         self.padded: Numbers = np.ones((len(COUNTS), *self.grid.shape), dtype=np.int64)
-        for none in ("kind", "serving", "usable", "cordoned"):
+        for none in ("kind", "serving", "usable", "cordoned", "short"):
             self.padded[COUNTS.index(none)] = 0
         self.padded[:, there] = self.table
         self.stamp = np.zeros(len(states), dtype=np.int64)

@@ -203,7 +203,7 @@ class Placer:
                 )
             given.append(part)
         slices = {name: tuple(given) for name, _ in request.containers}
-        return Grant(request.pod, index.nodes[best], slices)
+        return self._granted(request.pod, index.nodes[best], slices)
 
     def _take_over(self, tables: Tables) -> None:
         self._lesson, self._next = self._learnt(tables), None
@@ -234,11 +234,18 @@ class Placer:
             cards = [index.cards[row] for row in range(first, after) if allowed[row]]
             given = fit_pod(cards, request.containers, looks)
             if given is not None:
-                found = Grant(request.pod, node, given)
+                found = self._granted(request.pod, node, given)
                 if not leave:
                     break
                 leave -= 1
         return found
+
+    def _granted(self, pod: str, node: str, slices: Mapping[str, tuple[Slice, ...]]) -> Grant:
+        """The grant of these slices, with the sizes of their cards as they are now."""
+        named = {s.card for given in slices.values() for s in given}
+        cards = (self.index.cards[row].card for row in range(*self.index.rows(node)))
+        sizes = {card.uuid: card.size for card in cards if card.uuid in named}
+        return Grant(pod, node, slices, cards=sizes)
 
     def _order(self, name: str, positions: Numbers) -> Values:
         """What a pod of several containers looks at first has the least; shape (positions,)."""

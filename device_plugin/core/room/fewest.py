@@ -10,7 +10,6 @@ from itertools import combinations, islice
 
 from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
-from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.fit import Size, size_on
 from device_plugin.core.placement.node_fit import Looks, fit_pod
 from device_plugin.core.requests import PodRequest, Request
@@ -47,17 +46,8 @@ class Shared:
         """The card as it would be if these pods had left."""
         if self.held.keys().isdisjoint(pods):
             return self.state
-        card = self.state.card
-        slices = [s for pod, held in self.held.items() if pod not in pods for s in held]
-        taken = 0
-        for s in slices:
-            taken |= core_mask(s.cores)
-        return CardState(
-            card,
-            max(0, card.mem_mib - sum(s.mem_mib for s in slices)),
-            ((1 << card.core_groups) - 1) & ~taken,
-            max(0, card.max_slices - len(slices)),
-        )
+        left = (s for pod, held in self.held.items() if pod not in pods for s in held)
+        return CardState.of(self.state.card, left)
 
 
 def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
@@ -114,7 +104,8 @@ def _for_card(shared: Shared, asked: Request, ranks: Ranks, patience: Patience) 
 
 def _fits(state: CardState, size: Size) -> bool:
     return (
-        state.free_slices > 0
+        not state.short
+        and state.free_slices > 0
         and state.free_mib >= size.mem_mib
         and state.free_cores.bit_count() >= size.cores
     )
@@ -138,7 +129,8 @@ def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> 
     def does(pods: Collection[str]) -> bool:
         looks = Looks(LOOKS_PER_SET)
         looks.next_node()
-        given = fit_pod([shared.without(pods) for shared in cards], request.containers, looks)
+        left = (shared.without(pods) for shared in cards)
+        given = fit_pod([state for state in left if not state.short], request.containers, looks)
         patience.left -= LOOKS_PER_SET - looks.left
         return given is not None
 
