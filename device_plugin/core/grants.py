@@ -1,6 +1,6 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from device_plugin.core import annotations
@@ -25,6 +25,12 @@ class CardSize:
 
     mem_mib: int
     max_slices: int
+
+
+def largest(sizes: Iterable[CardSize | None]) -> CardSize:
+    """The most of either that the known ones of these sizes have; None is one that is not known."""
+    known = [size for size in sizes if size is not None]
+    return CardSize(max(size.mem_mib for size in known), max(size.max_slices for size in known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.changes import Followed
-from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.grants import CardSize, Grant, Slice, largest
 from device_plugin.core.masks import core_mask
 
 CardKey = tuple[str, str]
@@ -281,13 +281,10 @@ class Ledger(Followed):
         """
         others = (self._grants[pod] for pod in self._held.get((grant.node, uuid), {}))
         sizes = [each.cards.get(uuid) for each in (grant, *others)]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes):
+        if None in sizes:
             return None
         card = self._card(grant.node, uuid)
-        if card is not None:
-            known.append(card.size)
-        return CardSize(max(size.mem_mib for size in known), max(size.max_slices for size in known))
+        return largest((*sizes, card.size if card is not None else None))
 
     def _may_clash(self, held: Grant) -> bool:
         """False if all that is held of its cards can be had together, which is nearly always and takes less to see."""

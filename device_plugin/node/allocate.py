@@ -8,10 +8,10 @@ and the files are written that the runtime mounts a moment later.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.grants import CardSize, Slice, largest
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.node import claims
 from device_plugin.node.arbiter import rival
@@ -182,8 +182,8 @@ class Allocator:
 
     def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
         """The container's record with the tickets that it holds, once nobody is in its way. The lock is held."""
-        cards = {uuid: local.card for uuid, local in self._known(claim.pod_slices).items()}
-        standing = rival(claim.pod, claim.pod_slices, cards, self._records.all(), self._alive)
+        sizes = self._sizes(claim)
+        standing = rival(claim.pod, claim.pod_slices, sizes, self._records.all(), self._alive)
         if standing is not None:
             gone = "" if self._peers.active(standing.pod) else ", which is deleted or has ended,"
             raise NotNowError(
@@ -212,18 +212,32 @@ class Allocator:
                     raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
                 self.remove(other)
 
-    def _known(self, wanted: Sequence[Slice]) -> Mapping[str, LocalCard]:
+    def _sizes(self, claim: Claim) -> Mapping[str, CardSize]:
+        """What the cards of a claim may hold, by uuid; of those that its container has held already nothing is said.
+
+        A card may report less than when it was granted: nobody who fitted it then is kept from starting.
+        """
         cards = self._cards()
-        for s in wanted:
+        for s in claim.pod_slices:
             local = cards.get(s.card)
             if local is None:
                 raise NotNowError(f"its grant names the card {s.card[:63]}, which this node does not share")
             if not local.card.healthy:
                 raise NotNowError(f"its card {s.card} is unhealthy")
-            together = sum(other.mem_mib for other in wanted if other.card == s.card)
-            if together > local.card.mem_mib or s.cores[-1] >= local.card.core_groups:
-                raise NotNowError(f"its grant exceeds the card {s.card}: delete the pod")
-        return cards
+            if s.cores[0] >= local.card.core_groups:
+                raise NotNowError(
+                    f"the card {s.card} has {local.card.core_groups} core groups now, and none of its grant's:"
+                    " delete the pod"
+                )
+        before = self._records.get(*claim.key)
+        if before is not None and before.slices == claim.slices:
+            return {}
+        sizes = {}
+        for uuid in {s.card for s in claim.pod_slices}:
+            size = sizes[uuid] = largest((cards[uuid].card.size, claim.sizes.get(uuid)))
+            if sum(s.mem_mib for s in claim.pod_slices if s.card == uuid) > size.mem_mib:
+                raise NotNowError(f"its grant exceeds the card {uuid}: delete the pod")
+        return sizes
 
     def _alive(self, pod: str) -> bool:
         return self._peers.processes.live(pod) or self._peers.active(pod)

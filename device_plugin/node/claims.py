@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from device_plugin.core.errors import AnnotationError, VgpuError
-from device_plugin.core.grants import Slice
+from device_plugin.core.grants import CardSize, Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import family_of, resource_names
@@ -23,7 +23,8 @@ class NotNowError(VgpuError):
 class Claim:
     """A container's right to `slices`. `pod` is its pod's UID, `asked` what it asks of the cards' three resources.
 
-    `pod_slices` are those of all containers of the pod on the cards of this one.
+    `pod_slices` are those of all containers of the pod on the cards of this one. `sizes` are what these cards had when
+    they were granted, by uuid, as far as the grant says.
     """
 
     pod: str
@@ -33,6 +34,7 @@ class Claim:
     slices: tuple[Slice, ...]
     pod_slices: tuple[Slice, ...]
     asked: frozenset[str]
+    sizes: Mapping[str, CardSize]
 
     @property
     def key(self) -> tuple[str, str]:
@@ -63,6 +65,7 @@ def from_pod(pod: Pod, container: str, resource: str) -> Claim:
         slices,
         _on_cards_of(slices, grant.slices()),
         frozenset(_family(resource)).intersection(limits),
+        grant.cards,
     )
 
 
@@ -94,6 +97,7 @@ def from_records(
         record.slices,
         _on_cards_of(record.slices, others),
         frozenset(record.names),
+        {},
     )
 
 

@@ -174,15 +174,16 @@ def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) ->
 
 
 def _limit(local: LocalCard, mem_mib: int, cores: Sequence[int]) -> config.CardLimit:
+    """What a container may have of a card: of what was granted as much as the card still has."""
     card, found = local.card, local.found
     return config.CardLimit(
         uuid=card.uuid,
         gpu_id=found.gpu_id,
         pci=card.pci,
         render_minor=found.render_minor,
-        mem_bytes=mem_mib * MIB,
+        mem_bytes=min(mem_mib, card.mem_mib) * MIB,
         compute_units=card.compute_units,
         xcc=found.xcc,
         paired=found.paired,
-        mask=unit_mask(cores, card.group_units),
+        mask=unit_mask([core for core in cores if core < card.core_groups], card.group_units),
     )

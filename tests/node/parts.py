@@ -1,7 +1,7 @@
 """The agent's parts on a simulated machine, with a kubelet and an API server that do what the test says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from device_plugin.adapters.cards.simulated import SimulatedCards
@@ -12,7 +12,7 @@ from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.embedded.runtime.cdi import Edits, read_spec
 from device_plugin.node.agent import Inventory
 from device_plugin.node.allocate import Allocator, Peers
-from device_plugin.node.discover import Discovery
+from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.inject import Injector, cdi_name
 from device_plugin.node.ports import PodLookupError
 from device_plugin.node.reclaim import ActivePods, Reclaimer
@@ -76,12 +76,19 @@ class Parts:
         self.injector = Injector(self.records, backend, self.state, self.cdi, library)
         self.active = ActivePods()
         self.allocator = Allocator(
-            Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.inventory
+            Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.cards
         )
+        # Figures that the cards report in place of their own.
+        self.less: Mapping[str, int] = {}
         self.now = 0.0
         self.reclaimer = Reclaimer(
             self.records, self.injector, self.active, peer, self.allocator, lambda: self.now
         )
+
+    def cards(self) -> Mapping[str, LocalCard]:
+        """The cards as they report themselves now."""
+        found = self.inventory().items()
+        return {uuid: replace(local, card=replace(local.card, **self.less)) for uuid, local in found}
 
     def start(self) -> None:
         """What the agent does before it serves, and the first list of pods."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core import annotations
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.node import allocate
@@ -14,6 +14,7 @@ from device_plugin.node.allocate import NotNowError
 from device_plugin.node.arbiter import rival
 from tests.node.parts import Parts, Peer
 from tests.node.test_parts import card, record
+from vgpu_runtime import config
 
 AMD = "version: v1\ncards: [{preset: amd-60cu-16gib, count: 1}]"
 MEM = "amd.com/gpu-mem"
@@ -31,8 +32,8 @@ MEM = "amd.com/gpu-mem"
 def test_all_containers_of_a_pod_count(mine: list[int], held: int, blocked: bool) -> None:
     wanted = [Slice("GPU-1", mib, (i,)) for i, mib in enumerate(mine)]
     records = [record("other", Slice("GPU-1", held, (9,)))]
-    cards = {"GPU-1": replace(card(), mem_mib=16368)}
-    assert (rival("me", wanted, cards, records, lambda _: True) is not None) == blocked
+    sizes = {"GPU-1": CardSize(16368, card().max_slices)}
+    assert (rival("me", wanted, sizes, records, lambda _: True) is not None) == blocked
 
 
 def bind(parts: Parts, name: str, mib: dict[str, int], first_core: int) -> Pod:
@@ -73,3 +74,29 @@ def test_a_grant_whose_containers_together_exceed_the_card_is_refused(tmp_path: 
     bind(parts, "new", {"a": 9000, "b": 9000}, 1)
     with pytest.raises(NotNowError, match="exceeds the card"):
         parts.allocator.pre_start(MEM, ["new-a"])
+
+
+@pytest.mark.parametrize("less", [{"mem_mib": 12000}, {"max_slices": 1}, {"core_groups": 40}], ids=str)
+def test_a_card_that_reports_less_keeps_nobody_who_fitted_it_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, less: dict[str, int]
+) -> None:
+    """A driver update, or an agent with other settings: `old` starts again, and `late` for the first time."""
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 0.0)
+    parts = Parts(tmp_path, Peer(), AMD)
+    parts.start()
+    size = parts.cards()[parts.uuids[0]].card.size
+    cores = {"old": tuple(range(30)), "late": tuple(range(30, 60))}
+    for name in cores:
+        slices = {"main": (Slice(parts.uuids[0], 8184, cores[name]),)}
+        given = Grant(f"uid-{name}", "n1", slices, cards={parts.uuids[0]: size})
+        pod = bind(parts, name, {"main": 8184}, 0)
+        pod = replace(pod, annotations={annotations.GRANT: given.encode()})
+        parts.peer.pods["default", name] = pod
+    parts.allocator.pre_start(MEM, ["old-main"])
+    parts.less = less
+    for name in ("old", "late"):
+        parts.peer.living.add(f"uid-{name}")
+        parts.allocator.pre_start(MEM, [f"{name}-main"])
+    limit = config.parse((parts.records.folder("uid-late", "main") / "vgpu.conf").read_text()).cards[0]
+    groups = less.get("core_groups", 60) - 30
+    assert (limit.mem_bytes, limit.mask.bit_count()) == (8184 * 2**20, groups)
