@@ -3,6 +3,7 @@
 Run after the end-to-end tests: `hack/rbac` compares the roles in manifests/ with the API server's audit log.
 """
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -96,19 +97,21 @@ def _asked(call: Call) -> tuple[str, str, str, str]:
 
 def check(logs: Sequence[Path]) -> list[str]:
     """The differences between manifests/ and what is in these audit logs together."""
+    calls = [call for log in logs if log.exists() for call in audit.calls(log)]
+    if not calls:
+        where = ", ".join(map(str, logs)) or layout.here().root
+        return [f"no call of our services in {where}: run the end-to-end tests first (make e2e)"]
     kubectl = installed().kubernetes / "kubectl"
     rendered = subprocess.run([kubectl, "kustomize", OVERLAY], capture_output=True, check=True, text=True)
     permissions = granted([o for o in yaml.safe_load_all(rendered.stdout) if o])
-    calls = [call for log in logs if log.exists() for call in audit.calls(log)]
-    if not calls:
-        return [f"no call of our services in {', '.join(map(str, logs))}: run the end-to-end tests first"]
     return differences(permissions, calls)
 
 
 def main() -> int:
     """Print the differences; 1 if there is any."""
+    argparse.ArgumentParser(prog="hack/rbac", description=__doc__).parse_args()
     root = layout.here().root
-    found = check([Layout(folder).audit for folder in (root, *root.iterdir())])
+    found = check([Layout(folder).audit for folder in (root, *root.glob("*"))])
     print("\n".join(found) or "every permission is used, and every use is permitted")
     return 1 if found else 0
 

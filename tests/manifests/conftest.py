@@ -1,5 +1,6 @@
 """What `kubectl kustomize` makes of the overlays."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import yaml
 
 from device_plugin.wiring.scheduler_config import filled
 from device_plugin.wiring.settings import ClusterSettings, load
+from hack.testbed.programs import installed
 from tests.requirement import require
 from vgpu_runtime.paths import SOURCES
 
@@ -83,11 +85,9 @@ def written() -> Mapping[str, str]:
 
 def kustomize(folder: Path) -> Installation:
     """What the folder describes."""
-    kubectl = shutil.which("kubectl")
-    require(kubectl, "needs kubectl on the PATH, or that of the test cluster: make e2e")
-    done = subprocess.run(
-        [str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False
-    )
+    kubectl = shutil.which("kubectl", path=f"{os.environ['PATH']}:{installed().kubernetes}")
+    require(kubectl, "needs kubectl: put one on the PATH, or let make e2e build it")
+    done = subprocess.run([str(kubectl), "kustomize", folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Installation([item for item in yaml.safe_load_all(done.stdout) if item])
 

@@ -35,7 +35,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 def main() -> int:
     """Start it all, wait until it is quiet, measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="hack/agent-footprint", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=30.0)
     seconds = parser.parse_args().seconds
     root = Path(tempfile.mkdtemp(prefix="foot-"))
