@@ -1,6 +1,7 @@
 """The programs of the cluster: Kubernetes and containerd, built once into the cache; runc, CNI and nft from Debian.
 
-Versions are those of the two go.mod files beside this one. A build is kept under its version until that changes.
+Versions are those of the two go.mod files beside this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
+kubernetes/v1.34.mod. A build is kept under its version until that changes.
 """
 
 import os
@@ -16,6 +17,7 @@ from vgpu_runtime.sim.hip import default_cache
 
 HERE = Path(__file__).resolve().parent
 CNI = Path("/usr/lib/cni")
+RELEASE = "VGPU_KUBERNETES"
 KUBERNETES = (
     "etcd",
     "kube-apiserver",
@@ -58,13 +60,23 @@ class Programs:
 
 
 def version(module: str) -> str:
-    """The version of the Go module `module` that go.mod requires, such as v1.36.3."""
-    for file in (HERE / "kubernetes/go.mod", HERE / "containerd/go.mod"):
+    """The version of the Go module `module` that is required here, such as v1.36.3."""
+    for file in (_requirements(), HERE / "containerd/go.mod"):
         if found := re.search(
             rf"^(?:require )?\s*{re.escape(module)} (v\S+)", file.read_text(), re.MULTILINE
         ):
             return found[1]
     raise LookupError(module)
+
+
+def _requirements() -> Path:
+    """The go.mod of Kubernetes' programs. Raises MissingError where $VGPU_KUBERNETES names none."""
+    release = os.environ.get(RELEASE)
+    file = HERE / "kubernetes" / (f"v{release}.mod" if release else "go.mod")
+    if not file.exists():
+        known = ", ".join(path.stem.removeprefix("v") for path in file.parent.glob("v*.mod"))
+        raise MissingError(f"no Kubernetes {release} here: {RELEASE} may be {known}, or empty")
+    return file
 
 
 def check() -> None:
@@ -109,7 +121,8 @@ def _build_kubernetes(folder: Path) -> None:
     major, minor, _ = release.removeprefix("v").split(".")
     stamps = {"gitVersion": release, "gitMajor": major, "gitMinor": minor}
     stamped = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamps.items())
-    _go(HERE / "kubernetes", folder, "build", "-ldflags", f"-s -w {stamped}", "-o", str(folder / "kube"), ".")
+    stamp = ("-modfile", _requirements().name, "-ldflags", f"-s -w {stamped}")
+    _go(HERE / "kubernetes", folder, "build", *stamp, "-o", str(folder / "kube"), ".")
     for name in KUBERNETES:
         (folder / name).symlink_to("kube")
 

@@ -15,6 +15,15 @@ def test_versions_are_those_of_the_go_modules() -> None:
         programs.version("example.com/none")
 
 
+def test_another_kubernetes_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(programs.RELEASE, "1.34")
+    assert programs.version("k8s.io/kubernetes").startswith("v1.34.")
+    assert programs.installed().kube.parent.name.startswith("kubernetes-v1.34.")
+    monkeypatch.setenv(programs.RELEASE, "1.9")
+    with pytest.raises(programs.MissingError, match=r"VGPU_KUBERNETES may be [^,]*34, or"):
+        programs.version("k8s.io/kubernetes")
+
+
 def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VGPU_CACHE", str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
