@@ -14,7 +14,7 @@ from device_plugin.cluster.reservations import Reservation, Stage
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
-from device_plugin.core.placement import Refusal
+from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -118,8 +118,9 @@ class Binder:
             if why := self._leader.why_not():
                 raise BindError("fenced", why)
             answer = self._state.reserve(pod, request, (call.node,), named=True)
-            if isinstance(answer, Refusal):
-                raise BindError("unplaced", f"{answer.text}; {answer.advice}")
+            if isinstance(answer, Refused):
+                refusal = answer()
+                raise BindError("unplaced", f"{refusal.text}; {refusal.advice}")
             claimed = self._state.claim(call.uid, call.node)
         if claimed is None:
             raise AssertionError(f"the reservation of {call.uid} on {call.node} was just made")

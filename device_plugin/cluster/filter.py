@@ -10,7 +10,7 @@ from device_plugin.cluster.shares import LaterError, Shares
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
-from device_plugin.core.placement import Refusal
+from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -29,13 +29,6 @@ class Verdict:
     error: str = ""
 
 
-# kube-scheduler retries a waiting pod at the very event that frees a slice, and hears of it by a watch of its own: it
-# may ask before our watch has shown the same event, and then not again for minutes. So a "no" waits a moment for news;
-# but at most once in NEWS_PAUSE, or a queue of hopeless pods would stand still.
-NEWS_SECONDS = 0.1
-NEWS_PAUSE = 0.25
-
-
 class Filter:
     """Call it from any thread."""
 
@@ -44,7 +37,6 @@ class Filter:
         self._leader = leader
         self._counts = counts
         self._clock = clock
-        self._waited = -NEWS_PAUSE
         self._shares = Shares()
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
@@ -55,64 +47,41 @@ class Filter:
             return Verdict(hopeless=dict.fromkeys(nodes, str(error)))
         if request is None:
             return Verdict(nodes)
+        self._state.prepare(request, nodes)
         with self._state.lock:
-            if why := self._why_not_heard_of(pod, request) or self._why_not(pod):
+            if self._state.is_gone(pod.uid):
+                # No error: kube-scheduler would log it, and ask again until it has heard of that itself.
+                return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
+            if why := self._why_not(pod):
                 return Verdict(error=why)
             if why := self._state.groups.crowded((pod.namespace, pod.label(GROUP))):
                 return Verdict(hopeless=dict.fromkeys(nodes, why))
             try:
                 answer = self._place(pod, request, nodes)
-                if isinstance(answer, Refusal) and answer.main is not Reason.GANG and self._news():
-                    if why := self._why_not(pod):
-                        return Verdict(error=why)
-                    answer = self._place(pod, request, nodes)
             except LaterError as error:
                 return Verdict(error=str(error))
-        if isinstance(answer, Refusal):
-            if answer.main is Reason.GANG:
-                # Nobody else's leaving completes a gang: kube-scheduler need not look for victims.
-                return Verdict(hopeless=answer.by_node)
-            return Verdict(failed=answer.by_node)
-        return Verdict((answer.grant.node,))
+        if isinstance(answer, Reservation):
+            return Verdict((answer.grant.node,))
+        refusal = answer()
+        if refusal.main is Reason.GANG:
+            # Nobody else's leaving completes a gang: kube-scheduler need not look for victims.
+            return Verdict(hopeless=refusal.by_node(nodes))
+        return Verdict(failed=refusal.by_node(nodes))
 
-    def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refusal:
+    def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started, several = self._clock(), len(request.containers) > 1 and request.gang is None
         if several:
             self._shares.check(pod.namespace, started)
         answer = self._state.reserve(pod, request, nodes)
         ended = self._clock()
         self._counts.placed(ended - started)
-        if several and isinstance(answer, Refusal):
+        if several and isinstance(answer, Refused):
             self._shares.refused(pod.namespace, started, ended)
         return answer
-
-    def _news(self) -> bool:
-        """Wait a moment for a slice to become free; the lock is held, and let go meanwhile."""
-        now = self._clock()
-        if now - self._waited < NEWS_PAUSE:
-            return False
-        self._waited = now
-        return self._state.freed.wait(NEWS_SECONDS)
-
-    def _why_not_heard_of(self, pod: Pod, request: PodRequest) -> str:
-        """In words why nobody can tell whether all of the pod's gang exist; empty if that is known.
-
-        kube-scheduler asks for the last pod of a gang as soon as it hears of it, and if refused not again for minutes.
-        Once our watch has shown that pod as well, it has shown the older ones. The lock is held, and let go meanwhile.
-        """
-
-        def heard_of() -> bool:
-            return self._state.is_gone(pod.uid) or self._state.gangs.knows(pod, request)
-
-        if request.gang is None or self._state.gangs.mustered.wait_for(heard_of, NEWS_SECONDS):
-            return ""
-        return f"the watch has not shown pod {pod.namespace}/{pod.name} yet as it is now: try again"
 
     def _why_not(self, pod: Pod) -> str:
         if why := self._leader.why_not() or self._state.why_not_synced():
             return why
-        if self._state.is_gone(pod.uid):
-            return f"pod {pod.namespace}/{pod.name} is gone"
         known = self._state.pod(pod.uid)
         if known is not None and known.node:
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"

@@ -5,7 +5,6 @@ decides for all, and the others find their reservations when they are asked for.
 sent, the reservations stand or fall together. From then on each stays until its pod is bound or gone.
 """
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,12 +74,10 @@ class Gangs:
     """The gangs of one state. Callers hold its lock. Times are of its clock, in seconds."""
 
     def __init__(
-        self, lock: threading.RLock, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
+        self, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
         reservations: Reservations, seconds: float, request_of: Callable[[Pod], PodRequest | None],
         offers: Offers, clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        # Notified whenever there is news of a pod of a gang.
-        self.mustered = threading.Condition(lock)
         self._request_of = request_of
         self._ledger = ledger
         self._hosts = hosts
@@ -103,11 +100,9 @@ class Gangs:
         except RequestError:
             request = None
         before, entry = self._rolls.entry(pod.uid), self._rolls.see(pod, request)
-        if entry is not None:
-            self.mustered.notify_all()
-            if pod.node and before is not None and not before.pod.node:
-                self._until[entry.name] = now + BINDING_SECONDS
-                self._offered.pop(entry.name, None)
+        if entry is not None and pod.node and before is not None and not before.pod.node:
+            self._until[entry.name] = now + BINDING_SECONDS
+            self._offered.pop(entry.name, None)
         if before is not None and (entry is None or entry.name != before.name):
             self._tidy(before.name)
             return before.name
@@ -127,11 +122,6 @@ class Gangs:
         entry = self._rolls.entry(uid)
         return entry.name if entry is not None else None
 
-    def knows(self, pod: Pod, request: PodRequest) -> bool:
-        """True if the pod is known as it is now, and so are all those of its gang that are older."""
-        entry = self._rolls.entry(pod.uid)
-        return entry is not None and entry.gang == request.gang
-
     def hope(self) -> None:
         """Something became free: what was refused may fit now."""
         self._frees += 1
@@ -145,9 +135,9 @@ class Gangs:
         """
         entry = self._rolls.entry(pod.uid)
         if entry is None or entry.gang != request.gang:
-            return _refusal(Reason.GANG, "the labels of the pod were changed just now", nodes)
+            return _refusal(Reason.GANG, "the labels of the pod were changed just now")
         if not entry.live:
-            return _refusal(Reason.GANG, "the pod is being deleted, or has ended", nodes)
+            return _refusal(Reason.GANG, "the pod is being deleted, or has ended")
         name = entry.name
         held = self._reservations.get(pod.uid)
         if held is not None and held.grant.node in nodes:
@@ -164,10 +154,7 @@ class Gangs:
         nodes = self._offers.shared(nodes)
         if not named:
             self._offer(name, entry.shape, nodes)
-        answer = self._decided(name, roll, entry, nodes, now, named=named)
-        if isinstance(answer, Refusal):
-            return replace(answer, node_reasons=dict.fromkeys(nodes, answer.main))
-        return answer
+        return self._decided(name, roll, entry, nodes, now, named=named)
 
     def complete(self, now: float) -> None:
         """Reserve what half-bound gangs lack: the leader before had it reserved, and nobody else has it yet."""
@@ -252,7 +239,10 @@ class Gangs:
         members[first.pod.uid] = Member(requests[first.pod.uid], nodes)
         answer = place_all(members.values(), self._placer, Trial(self._ledger, self._hosts))
         if isinstance(answer, Refusal):
-            answer = replace(answer, said=f"group {name[1]}: {answer.text}")
+            # What is known of every node is not kept for every gang.
+            answer = _refusal(
+                answer.main, f"group {name[1]}: {answer.text}", f"group {name[1]}: {answer.summary}"
+            )
             if not named:
                 ended = self._clock()
                 self._refused[name] = _Refused(asked, answer, Debt(debt + ended - started, ended))
@@ -281,10 +271,8 @@ class Gangs:
                 attempt.keep()
                 self.hope()
         if isinstance(answer, Refusal):
-            said = (
-                f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: {answer.text}"
-            )
-            return replace(answer, said=said)
+            said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
+            return _refusal(answer.main, said + answer.text, said + answer.summary)
         return self._put(answer, held.request, now)
 
     def _in_group(self, entries: Sequence[Entry]) -> Mapping[str, PodRequest]:
@@ -340,8 +328,12 @@ def _unready(group: str, roll: Roll, shapes: int) -> Refusal | None:
     if roll.exist >= size:
         return None
     more = "1 more pod" if size - roll.exist == 1 else f"{size - roll.exist} more pods"
-    return _refusal(Reason.GANG, f"group {group} waits for {more} ({roll.exist} of {size} exist)")
+    return _refusal(
+        Reason.GANG,
+        f"group {group} waits for {more} ({roll.exist} of {size} exist)",
+        f"group {group} waits until all of its {size} pods exist",
+    )
 
 
-def _refusal(reason: Reason, said: str, nodes: Sequence[str] = ()) -> Refusal:
-    return Refusal({}, {reason: 1}, node_reasons=dict.fromkeys(nodes, reason), said=said)
+def _refusal(reason: Reason, said: str, steady: str = "") -> Refusal:
+    return Refusal({}, {reason: 1}, said=said, steady=steady)

@@ -16,6 +16,7 @@ from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.offers import Offers
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant
+from device_plugin.cluster.refusals import Refusals
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
@@ -26,7 +27,7 @@ from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
-from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement import Placer, Refusal, Refused
 from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest, pod_request, resource_names
@@ -43,8 +44,6 @@ class State:
         scoring: Scoring = BY_DEFAULT, stale_seconds: float = 60.0,
     ) -> None:  # fmt: skip
         self.lock = threading.RLock()
-        # Notified whenever a slice becomes free or a card comes: what was refused may fit now.
-        self.freed = threading.Condition(self.lock)
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
         self.hosts = Hosts()
@@ -59,9 +58,10 @@ class State:
         self.nodes_listed = False
         self._clock = clock
         self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
+        self.refusals = Refusals(self.ledger, self.placer)
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.gangs = Gangs(
-            self.lock, self.ledger, self.hosts, self.placer, self.groups, self.reservations,
+            self.ledger, self.hosts, self.placer, self.groups, self.reservations,
             reservation_seconds, self.request_of, offers, clock,
         )  # fmt: skip
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
@@ -200,7 +200,7 @@ class State:
 
     def reserve(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool = False
-    ) -> Reservation | Refusal:
+    ) -> Reservation | Refused:
         """Place on one of `nodes` and hold it, in place of what the pod had reserved before.
 
         A pod of a gang keeps what it had if that is there, and if it had nothing, all of its gang are placed, or none:
@@ -211,17 +211,26 @@ class State:
             if request.gang is not None:
                 if self._roster.get(pod.uid) is None:
                     self.see_pod(pod, watched=False)
-                return self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
+                found = self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
+                return found if isinstance(found, Reservation) else Refused(lambda: found)
             before = self.reservations.get(pod.uid)
             self.release(pod.uid)
             request = self.in_group(pod, request)
-            answer = self.placer.place(request, nodes, vetted=True)
-            if isinstance(answer, Refusal):
+            known = self.refusals.get(request, nodes)
+            answer = known or self.placer.decide(request, nodes, vetted=True)
+            if isinstance(answer, Refused):
+                if known is None:
+                    self.refusals.note(pod.namespace, request, nodes, answer)
                 self._wish(Wish(pod, request, nodes), before)
                 return answer
             self._reserve(answer, request)
             self.wishes.drop(pod.uid)
             return self.reservations.put(pod, request, answer, self._clock())
+
+    def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
+        """Do before the lock is taken what a decision for the request would else do behind it."""
+        if request.gang is None and not self.refusals.knows(request):
+            self.placer.prepare(request, nodes)
 
     def resume(self, wish: Wish) -> None:
         """What the pod was nominated for did not come free: it wishes again."""
@@ -329,7 +338,6 @@ class State:
         self._leave(uid)
         if self.ledger.release(uid) is not None:
             self.gangs.hope()
-            self.freed.notify_all()
 
     def _leave(self, uid: str) -> None:
         """The pod takes nothing of its node beside cards any more."""
@@ -396,4 +404,3 @@ class State:
         else:
             self.inventories[name] = inventory
             self.ledger.set_node(name, inventory)
-            self.freed.notify_all()

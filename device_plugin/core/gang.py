@@ -85,4 +85,5 @@ def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
 
 def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:
     why = ": so many containers take too long to fit" if cut else ""
-    return Refusal({}, {Reason.GANG_ROOM: 1}, said=f"room for {fitting} of {count} pods{why}")
+    said, steady = f"room for {fitting} of {count} pods{why}", f"no room for all {count} pods at once{why}"
+    return Refusal({}, {Reason.GANG_ROOM: 1}, said=said, steady=steady)

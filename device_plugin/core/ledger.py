@@ -103,6 +103,8 @@ class Ledger(Followed):
         self._crowded: set[CardKey] = set()
         self._undo: list[Grant | str] = []
         self._checkpoints = 0
+        self.gained = 0
+        """Grows whenever a node may have become better for somebody: a slice ended, or its inventory is another."""
 
     def __eq__(self, other: object) -> bool:
         """Equal if the same grants are held against the same inventories, with the same remainders."""
@@ -121,6 +123,7 @@ class Ledger(Followed):
         if self._inventories.get(name) != inventory:
             self.drop_node(name)
             self._inventories[name] = inventory
+            self.gained += 1
             self._cards[name] = tuple(sorted(inventory.cards, key=lambda card: card.uuid))
             self._changes.touch(name)
 
@@ -243,6 +246,7 @@ class Ledger(Followed):
 
     def _take_off(self, grant: Grant) -> None:
         del self._grants[grant.pod]
+        self.gained += 1
         for uuid in {s.card for s in grant.slices()}:
             held = self._held[(grant.node, uuid)]
             del held[grant.pod]

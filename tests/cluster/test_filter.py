@@ -142,7 +142,8 @@ def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica)
     free = one.free()
     assert one.filter(placed, ["n1"]).error == "pod default/p is bound to n1 already"
     world.api.remove(placed)
-    assert one.filter(placed, ["n1"]).error == "pod default/p is gone"
+    verdict = one.filter(placed, ["n1"])
+    assert (verdict.hopeless, verdict.error) == ({"n1": "pod default/p is gone"}, "")
     assert free == [16368 - HALF, 16368]
     assert one.free() == [16368, 16368]
 

@@ -12,7 +12,7 @@ from tests.cluster.gangs import gang, member, placed, said
 from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, pod
 
 ALL = [16368, 16368]
-WAITS = "group train waits for 1 more pod (2 of 3 exist)"
+WAITS = "group train waits until all of its 3 pods exist"
 
 
 def test_a_partial_gang_holds_nothing_and_says_how_many_it_waits_for(world: World, one: Replica) -> None:
@@ -45,14 +45,14 @@ def test_a_gang_that_does_not_fit_holds_nothing(world: World, one: Replica) -> N
     pods = gang(world, 5)
     assert placed(one, pods) == [""] * 5
     assert one.free() == ALL
-    assert said(one, pods[0]) == "group train: room for 4 of 5 pods"
+    assert said(one, pods[0]) == "group train: no room for all 5 pods at once"
     other = world.pod("other", mem=16, cores=60)
     assert one.ask(other) == "n1"
 
 
 def test_a_gang_of_which_no_pod_fits_says_what_every_pod_is_told(world: World, one: Replica) -> None:
     (only, _) = gang(world, 2, mem=17)
-    assert said(one, only).startswith("group train: 2 cards: 2 too small for the request")
+    assert said(one, only).startswith("group train: too small for the request")
 
 
 def test_a_gang_whose_pods_ask_for_too_many_different_things_is_told_so_at_once(
@@ -188,7 +188,7 @@ def test_a_second_run_under_the_same_name_does_not_build_on_the_first(world: Wor
         assert one.bind(made, one.ask(made)) == ""
         world.api.put(replace(world.api.by_name["default", made.name], phase="Succeeded"))
     again = world.api.put(member("again", 3, owner_uid="job-2"))
-    assert said(one, again) == "group train waits for 2 more pods (1 of 3 exist)"
+    assert said(one, again) == "group train waits until all of its 3 pods exist"
 
 
 def test_pods_beyond_the_size_are_placed_once_the_gang_has_its_place(world: World, one: Replica) -> None:
@@ -227,13 +227,13 @@ def test_labels_that_change_end_the_reservations_that_they_were_made_by(world: W
     assert placed(one, pods) == ["n1"] * 2
     world.api.put(replace(pods[0], labels={}))
     assert one.free() == ALL
-    assert said(one, pods[1]) == "group train waits for 1 more pod (1 of 2 exist)"
+    assert said(one, pods[1]) == "group train waits until all of its 2 pods exist"
 
 
 def test_another_namespaces_pods_are_another_gang(world: World, one: Replica) -> None:
     made = world.api.put(member("a", 2))
     world.api.put(replace(member("b", 2), namespace="elsewhere"))
-    assert said(one, made) == "group train waits for 1 more pod (1 of 2 exist)"
+    assert said(one, made) == "group train waits until all of its 2 pods exist"
 
 
 def test_a_group_without_a_size_is_no_gang(world: World, one: Replica) -> None:

@@ -2,54 +2,30 @@
 
 import itertools
 import random
-import threading
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.cluster import gangs
+from device_plugin.cluster.filter import Verdict
 from device_plugin.cluster.shares import BURST, SHARE
 from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang, member, more_nodes, placed, said
-from tests.cluster.world import RESERVATION_SECONDS, Apart, Replica, World, refuse
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
 
 ALL = [16368, 16368]
 WAITS = "group train waits for 1 more pod (2 of 3 exist)"
 
 
-def test_the_last_one_is_not_refused_because_our_watch_is_behind(
-    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_waits_for_what_our_watch_has_not_shown_yet(world: World, one: Replica) -> None:
     world.api.watchers.remove(one)
     late = gang(world, 2)
-    waiting = threading.Event()
-    wait_for = one.state.gangs.mustered.wait_for
-
-    def announced(*call: object) -> bool:
-        waiting.set()
-        return wait_for(*call)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(one.state.gangs.mustered, "wait_for", announced)
-    monkeypatch.setattr("device_plugin.cluster.filter.NEWS_SECONDS", 10.0)
-    apart, asked = Apart(), []
-    apart.run(lambda: asked.append(one.ask(late[1])))
-    assert waiting.wait(10)
+    expected = "group train waits until all of its 2 pods exist"
+    assert one.filter(late[1], ["n1"]) == Verdict(hopeless={"n1": expected})
     for made in late:
         one.hear(made)
-    apart.join()
-    assert asked == ["n1"]
-
-
-def test_a_pod_that_our_watch_does_not_show_in_time_is_asked_for_again(
-    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.api.watchers.remove(one)
-    monkeypatch.setattr("device_plugin.cluster.filter.NEWS_SECONDS", 0.0)
-    (made, _) = gang(world, 2)
-    expected = "the watch has not shown pod default/train-0 yet as it is now: try again"
-    assert one.filter(made, ["n1"]).error == expected
+    assert one.ask(late[1]) == "n1"
 
 
 def test_a_slice_on_a_node_that_is_not_offered_is_moved_alone(world: World, one: Replica) -> None:
@@ -200,7 +176,7 @@ def test_with_node_score_each_goes_to_a_node_of_its_own_with_a_rank_of_its_own(
     bound = [world.api.by_name["default", made.name] for made in pods]
     assert [made.label("vgpu.io/rank") for made in bound] == ["0", "1", "2"]
     one_too_many = gang(world, 4, "larger", annotations=score)
-    assert said(one, one_too_many[0], "n1", "n2", "n3") == "group larger: room for 3 of 4 pods"
+    assert said(one, one_too_many[0], "n1", "n2", "n3") == "group larger: no room for all 4 pods at once"
 
 
 def test_explain_shows_gangs_and_why_they_wait(world: World, one: Replica) -> None:

@@ -47,7 +47,7 @@ def test_it_ends_with_its_pod(world: World, one: Replica) -> None:
     assert one.free() == ALL
     # Old news cannot bring it back.
     one.hear(made)
-    assert one.filter(made, ["n1"]).error
+    assert one.filter(made, ["n1"]).hopeless == {"n1": "pod default/p is gone"}
     assert one.free() == ALL
 
 

@@ -13,7 +13,7 @@ from device_plugin.cluster.explain import as_text
 from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
 from device_plugin.core.grants import Grant
-from device_plugin.core.placement import Refusal
+from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest
 from tests.cluster.world import Clock, World, pod, with_grant
@@ -185,7 +185,7 @@ def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> 
     assert state.faults.counts()["grant"] == 0
     assert not state.suspects()
     after = pod("after", 1, 1)
-    assert isinstance(state.reserve(after, request_of(state, after), ("n1",)), Refusal)
+    assert isinstance(state.reserve(after, request_of(state, after), ("n1",)), Refused)
 
 
 def test_a_grant_on_a_card_that_nobody_shows_takes_nothing_from_the_others() -> None:

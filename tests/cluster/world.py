@@ -172,8 +172,6 @@ class Replica:
         self.state = State(DEFAULT_PREFIXES, RESERVATION_SECONDS, clock)
         self.leader = Leader(name, clock)
         self.filter = Filter(self.state, self.leader, self.counts, clock)
-        # Waiting for news takes real time, and here nobody sends any.
-        self.filter._news = lambda: False  # type: ignore[method-assign]
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
         self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
         victims = Victims(self.state, self.leader, clock, lambda: self.pause())

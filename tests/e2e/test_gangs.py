@@ -43,7 +43,7 @@ def gang(kubectl: Kubectl) -> Mapping[str, Any]:
 def test_nobody_runs_before_all_exist_and_then_all_run(kubectl: Kubectl) -> None:
     kubectl.create(member("a", 3, 4, 15), member("b", 3, 4, 15))
     for name in ("a", "b"):
-        assert eventually(partial(told, kubectl, name, "group train waits for "), 30)
+        assert eventually(partial(told, kubectl, name, "group train waits until all of its 3 pods exist"), 30)
         assert kubectl.phase(name) == "Pending"
     assert gang(kubectl)["why"] == "group train waits for 1 more pod (2 of 3 exist)"
     kubectl.create(member("c", 3, 4, 15))
@@ -58,7 +58,7 @@ def test_a_gang_that_fits_in_part_holds_nothing_and_runs_once_another_left(kubec
     kubectl.create(pod("blocker", container(resources=slice_of(whole=cards - 1)), **here()))
     kubectl.running("blocker")
     kubectl.create(member("a", 2, 16, 60), member("b", 2, 16, 60))
-    assert eventually(lambda: told(kubectl, "b", "group train: room for 1 of 2 pods"), 60)
+    assert eventually(lambda: told(kubectl, "b", "group train: no room for all 2 pods at once"), 60)
     # The last card is anybody's while the gang waits.
     kubectl.create(slice_pod("other", mem=16, cores=60, **here()))
     kubectl.running("other")

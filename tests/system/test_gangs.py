@@ -51,7 +51,7 @@ def running(person: Person) -> list[str]:
 def test_nobody_runs_before_all_exist_and_then_all_run(person: Person) -> None:
     *early, last = gang("train", 4)
     create_all(person, early)
-    text = "0/1 nodes are available: 1 group train waits for 1 more pod (3 of 4 exist)."
+    text = "0/1 nodes are available: 1 group train waits until all of its 4 pods exist."
     assert eventually(lambda: f"FailedScheduling: {text}" in person.events("train-2"), SECONDS)
     assert running(person) == []
     person.create(last)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from device_plugin.cli.bench import defrag, gang, placement
+from device_plugin.cli.bench import defrag, gang, placement, refusals
 from device_plugin.cli.extender_bench import command as extender
 
 
@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("placement", "how full the cards get, by policy, and how long a decision takes", placement),
         ("defrag", "how much more fits a full cluster when a few pods are moved", defrag),
         ("gang", "how long it takes to decide for all pods of a gang at once", gang),
+        ("refusals", "how long refusing a pod keeps the others from being placed", refusals),
         ("extender", "pods per second through /filter and /bind of the real service", extender),
     ):
         parser = kinds.add_parser(

@@ -105,7 +105,7 @@ def _asked_for(state: State, pods: Sequence[Pod], nodes: Sequence[str]) -> tuple
         request = state.request_of(pod)
         answer = state.reserve(pod, request, nodes) if request else None
         if not isinstance(answer, Reservation):
-            raise BenchError(f"{answer.text if answer else 'nothing is asked for'}: write a lower --fill")
+            raise BenchError(f"{answer().text if answer else 'nothing is asked for'}: write a lower --fill")
     return time.perf_counter() - started, time.process_time() - cpu
 
 

@@ -1,87 +1,154 @@
 """Why nothing fits: for every card the first cause that applies, counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 
 import numpy as np
+from numpy.typing import NDArray
 
 from device_plugin.core.hosts import NOTHING
-from device_plugin.core.placement.columns import Numbers, Rows
+from device_plugin.core.placement.columns import Columns, Kind, Numbers, Rows
 from device_plugin.core.placement.index import Index
 from device_plugin.core.placement.need import Amounts, Need
-from device_plugin.core.placement.refusal import ORDER, Refusal, gib, largest
+from device_plugin.core.placement.refusal import ORDER, Refusal, gib, rounded
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import ANYTHING, PodRequest
+
+_RANK = {reason: rank for rank, reason in enumerate(ORDER)}
+Ranks = NDArray[np.int8]
+"""Ranks of reasons, a byte each: a remembered refusal has one for every node."""
+_TELLING = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE)
 
 
-def refusal(index: Index, request: PodRequest, nodes: Sequence[str] | None) -> Refusal:
-    """The refusal of a request that fits none of `nodes` (None: all)."""
-    names = index.nodes if nodes is None else nodes
-    left = index.on(names)
-    # A pod that asks for no card, in a replayed trace, can still find no host.
-    asked, need = _hardest(index, request) if request.containers else ("", None)
-    cards: dict[Reason, int] = {}
-    details: dict[Reason, str] = {}
-    ranks = np.full(len(index.cards), len(ORDER), dtype=np.int64)
-    for reason, rows in _causes(index, request, asked, need):
-        hit = left & rows
-        if hit.any():
-            cards[reason] = int(hit.sum())
-            ranks[hit] = ORDER.index(reason)
-            if detail := _detail(index, asked, reason, hit):
-                details[reason] = detail
-            left &= ~rows
-    foremost = _foremost(index, ranks, names)
-    silent = sum(1 for reason in foremost.values() if reason is Reason.NO_INVENTORY)
-    return Refusal(cards, {Reason.NO_INVENTORY: silent} if silent else {}, details, foremost)
+class Causes:
+    """What is to be known of all cards to say why a request fits none of `nodes` (None: all).
+
+    Made behind the lock, in a moment: the cards by state are copied. Call `refusal` when the lock is let go.
+    """
+
+    def __init__(self, index: Index, request: PodRequest, nodes: Sequence[str] | None) -> None:
+        self._request = request
+        self._names: Sequence[str] = index.nodes if nodes is None else nodes
+        self._position = index.position
+        self._node_of = index.node_of
+        self._kinds = index.kinds
+        self._states, self._code = index.states.copied()
+        self._named = None if request.uuids == ANYTHING else index.named(request.uuids)
+        self._roomy = None if request.host == NOTHING else index.roomy(request.host)
+
+    def refusal(self) -> Refusal:
+        """The refusal."""
+        positions = _positions(self._position, self._names)
+        offered = np.zeros(len(self._position) + 1, dtype=bool)
+        offered[positions] = True
+        offered = offered[self._node_of]
+        family, need = self._hardest() if self._request.containers else ("", None)
+        ranks = self._ranks(family, need)
+        counts = np.bincount(ranks[offered], minlength=len(ORDER)).tolist()
+        cards = {reason: count for reason, count in zip(ORDER, counts, strict=True) if count}
+        foremost = self._foremost(ranks)
+        silent = int((foremost[positions] == len(ORDER)).sum())
+        details = {
+            reason: numbers
+            for reason in _TELLING
+            if reason in cards and (numbers := self._numbers(reason, (ranks == _RANK[reason]) & offered))
+        }
+        return Refusal(
+            cards,
+            {Reason.NO_INVENTORY: silent} if silent else {},
+            {reason: _said(family, reason, numbers) for reason, numbers in details.items()},
+            {reason: _said(family, reason, numbers, about=True) for reason, numbers in details.items()},
+            partial(_of_nodes, self._position, foremost),
+        )
+
+    def _ranks(self, family: str, need: Need | None) -> Numbers:
+        """Of each card the rank of its first cause; shape (cards,)."""
+        # Causes that all cards of a state share are found by state; those of single cards and nodes come in between.
+        states = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.int64)
+        for reason, hit in reversed(list(_causes(self._states, self._kinds, self._request, family, need))):
+            states[hit] = _RANK[reason]
+        ranks: Numbers = states[self._code]
+        if need is not None and self._named is not None:
+            other = (ranks != _RANK[Reason.FAMILY]) & (ranks != _RANK[Reason.MODEL])
+            ranks[other & ~self._named] = _RANK[Reason.UUID]
+        together = ranks == _RANK[Reason.TOGETHER]
+        if self._request.standing.avoid:
+            avoided = np.zeros(len(self._position) + 1, dtype=bool)
+            avoided[[self._position.get(name, -1) for name in self._request.standing.avoid]] = True
+            ranks[together & avoided[self._node_of]] = _RANK[Reason.APART]
+        if self._roomy is not None:
+            ranks[together & ~self._roomy[self._node_of]] = _RANK[Reason.HOST]
+        return ranks
+
+    def _hardest(self) -> tuple[str, Need]:
+        """Of the containers the one that fits the fewest cards: its reasons are the pod's."""
+        if len(self._request.containers) == 1:
+            ((_, asked),) = self._request.containers
+            return asked.family, Need(self._states, Amounts(self._kinds, asked))
+        count = np.bincount(self._code, minlength=len(self._states.kind))
+        distinct = dict.fromkeys(asked for _, asked in self._request.containers)
+        needs = [(asked.family, Need(self._states, Amounts(self._kinds, asked))) for asked in distinct]
+        return min(
+            needs,
+            key=lambda item: int(count[item[1].fits() & _of(self._states, self._kinds, item[0])].sum()),
+        )
+
+    def _foremost(self, ranks: Numbers) -> Ranks:
+        """Of each node the rank that is easiest to cure, then that of a node without cards."""
+        least = np.full(len(self._position) + 1, len(ORDER), dtype=np.int8)
+        # The cards of a node stand together.
+        first = np.flatnonzero(np.diff(self._node_of, prepend=-1))
+        if len(first):
+            least[self._node_of[first]] = np.minimum.reduceat(ranks, first)
+        return least
+
+    def _numbers(self, reason: Reason, rows: Rows) -> tuple[int, int]:
+        """Of the cards in `rows`, all of one reason, the most of what they lack: memory or units, and core groups."""
+        states = self._states
+        hit = np.bincount(self._code[rows], minlength=len(states.kind)) > 0
+        if reason is Reason.TOO_LARGE:
+            return int(states.units[hit].max()), int(states.groups[hit].max())
+        return int(states.free_mib[hit].max()), int(states.free_cores[hit].max())
+
+
+def _positions(position: Mapping[str, int], nodes: Sequence[str]) -> Numbers:
+    """Where the nodes stand; the last place for those that show no cards."""
+    return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
+
+
+def _of_nodes(position: Mapping[str, int], foremost: Ranks, nodes: Sequence[str]) -> Sequence[int]:
+    ranks: list[int] = foremost[_positions(position, nodes)].tolist()
+    return ranks
 
 
 def _causes(
-    index: Index, request: PodRequest, family: str, need: Need | None
+    states: Columns, kinds: Mapping[Kind, int], request: PodRequest, family: str, need: Need | None
 ) -> Iterator[tuple[Reason, Rows]]:
+    """Which states a cause holds of, the first that applies being the one to name."""
     if need is not None:
-        yield Reason.FAMILY, ~index.of_family(family)
-        yield Reason.MODEL, ~index.of_model(request.models)
-        yield Reason.UUID, ~index.named(request.uuids)
+        yield Reason.FAMILY, ~_of(states, kinds, family)
+        accepted = np.array([request.models.accepts(kind.model) for kind in kinds], dtype=bool)
+        yield Reason.MODEL, ~accepted[states.kind]
         yield Reason.TOO_LARGE, need.small
-        yield Reason.NOT_SERVING, ~index.serving
-        yield Reason.CORDONED, index.cordoned
-        yield Reason.SHORT, index.short
-        yield Reason.UNHEALTHY, ~index.usable
+        yield Reason.NOT_SERVING, ~states.serving
+        yield Reason.CORDONED, states.cordoned
+        yield Reason.SHORT, states.short
+        yield Reason.UNHEALTHY, ~states.usable
         yield from need.lacking()
-    if request.host != NOTHING:
-        yield Reason.HOST, ~index.per_card(index.roomy(request.host))
-    if request.standing.avoid:
-        yield Reason.APART, index.on(request.standing.avoid)
-    yield Reason.TOGETHER, np.ones(len(index.cards), dtype=bool)
 
 
-def _hardest(index: Index, request: PodRequest) -> tuple[str, Need]:
-    """Of the containers the one that fits the fewest cards: its reasons are the pod's."""
-    distinct = dict.fromkeys(asked for _, asked in request.containers)
-    needs = [(asked.family, Need(index, Amounts(index.kinds, asked))) for asked in distinct]
-    return min(needs, key=lambda item: int((item[1].fits() & index.of_family(item[0])).sum()))
+def _of(states: Columns, kinds: Mapping[Kind, int], family: str) -> Rows:
+    """States of cards of a family."""
+    rows: Rows = np.array([kind.family == family for kind in kinds], dtype=bool)[states.kind]
+    return rows
 
 
-def _foremost(index: Index, ranks: Numbers, names: Sequence[str]) -> dict[str, Reason]:
-    """Of each node the reason that is easiest to cure."""
-    padded = np.append(ranks, len(ORDER))[index.grid]
-    least = padded.min(axis=1, initial=len(ORDER)).tolist()
-    reasons = [*ORDER, Reason.NO_INVENTORY]
-    position = index.position
-    return {
-        name: reasons[least[position[name]]] if name in position else Reason.NO_INVENTORY for name in names
-    }
-
-
-def _detail(index: Index, family: str, reason: Reason, rows: Rows) -> str:
-    """A number that helps with the reason, over `rows`; empty if there is none."""
-    if reason is Reason.MEMORY:
-        return f"largest free {gib(int(index.free_mib[rows].max()))}"
-    if reason is Reason.CORES:
-        return f"most free core groups {int(index.free_cores[rows].max())}"
+def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool = False) -> str:
+    """The number that helps with a reason, exactly or `about`."""
+    first, second = numbers
     if reason is Reason.TOO_LARGE:
-        units, groups = largest(
-            (index.cards[r].card.units, index.cards[r].card.core_groups) for r in np.flatnonzero(rows)
-        )
-        return f"at most {family}-mem: {units}, {family}-cores: {groups}"
-    return ""
+        return f"at most {family}-mem: {first}, {family}-cores: {second}"
+    if reason is Reason.MEMORY:
+        return f"largest free about {gib(rounded(first))}" if about else f"largest free {gib(first)}"
+    return f"most free core groups about {rounded(second)}" if about else f"most free core groups {second}"

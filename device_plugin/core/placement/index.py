@@ -4,7 +4,7 @@ The fixed order is by node name, then card uuid. A decision reads whole columns 
 of objects; after a change only the rows of that node are written again, and `stamp` says which nodes those are.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from copy import copy
 from functools import cached_property
 from itertools import repeat
@@ -15,6 +15,7 @@ from device_plugin.core.cards import Card
 from device_plugin.core.hosts import Hosts, Room
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.loads import Loads
+from device_plugin.core.placement.card_states import CardStates
 from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, Values, packed
 from device_plugin.core.requests import ANYTHING, Selector
 
@@ -25,7 +26,8 @@ class Index(Columns):
     That is `cpu` (milli), `memory` and `disk` (MiB), and `shares` of shape (3, nodes): what is left of each, 0 to 1.
     `unused`, of shape (2, cards), says of memory and core groups how many percent are granted and not in use.
     `cards`, `names` (of nodes) and `uuids` are lists of the length of a column. `grid` has shape (nodes, most cards of
-    a node): the rows of each node's cards, then -1. `kinds` numbers the kinds of cards.
+    a node): the rows of each node's cards, then -1. `kinds` numbers the kinds of cards. `node_of`, of shape (cards,),
+    is the position of each card's node. `states` groups cards by equal numbers.
     `layout` changes when rows are given to other cards.
     """
 
@@ -33,7 +35,8 @@ class Index(Columns):
         self._ledger = ledger
         self._hosts = hosts
         self._loads = loads
-        self._chosen: tuple[int, Collection[str], Rows] = -1, (), np.zeros(0, dtype=bool)
+        self.position: dict[str, int] = {}
+        self._chosen: tuple[dict[str, int], Collection[str], Rows] = {}, (), np.zeros(0, dtype=bool)
         self._seen = self._hosts_seen = self._loads_seen = -1
         self.layout = 0
         self.now = 0
@@ -67,17 +70,21 @@ class Index(Columns):
         return int(self._bounds[position]), int(self._bounds[position + 1])
 
     def chosen(self, nodes: Collection[str]) -> Rows:
-        """Which of the nodes are among `nodes`; shape (nodes,). Not to be written to."""
+        """Which of the nodes are among `nodes`; shape (nodes,). Not to be written to.
+
+        It needs no lock, and the answer for the newest `nodes` is kept: to look thousands of names up takes long, so
+        call it before the lock is taken, and again behind it.
+        """
         # Nearly every decision is offered the same nodes as the one before: to compare is several times faster.
-        layout, names, known = self._chosen
-        if layout == self.layout and names == nodes:
+        # `position` is replaced, never changed, so what was found by this one stays true of it.
+        position = self.position
+        found_by, names, known = self._chosen
+        if found_by is position and names == nodes:
             return known
         # One place more, the last, for names that are none of ours.
-        chosen = np.zeros(len(self.nodes) + 1, dtype=bool)
-        chosen[np.fromiter(map(self.position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = (
-            True
-        )
-        self._chosen = self.layout, copy(nodes), chosen[:-1]
+        chosen = np.zeros(len(position) + 1, dtype=bool)
+        chosen[np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = True
+        self._chosen = position, copy(nodes), chosen[:-1]
         return chosen[:-1]
 
     def roomy(self, room: Room) -> Rows:
@@ -93,7 +100,8 @@ class Index(Columns):
 
     def per_card(self, nodes: Rows) -> Rows:
         """For each card what holds for its node."""
-        return np.repeat(nodes, np.diff(self._bounds))
+        rows: Rows = nodes[self.node_of]
+        return rows
 
     def of_family(self, family: str) -> Rows:
         """Rows of the cards of a family."""
@@ -107,7 +115,12 @@ class Index(Columns):
         """Rows whose uuid the selector accepts."""
         if uuids == ANYTHING:
             return np.ones(len(self.uuids), dtype=bool)
-        return np.fromiter((uuids.accepts(uuid) for uuid in self.uuids), dtype=bool, count=len(self.uuids))
+        rows = np.full(len(self.uuids), not uuids.include)
+        for words, wanted in ((uuids.include, True), (uuids.exclude, False)):
+            for word in words:
+                for row in self._rows_of.get(word, ()):
+                    rows[row] = wanted
+        return rows
 
     def by_node(self, values: Numbers) -> Numbers:
         """Sums of a column over each of `nodes`."""
@@ -139,10 +152,11 @@ class Index(Columns):
             self.cards[first + slot] = card
             column = self._column(card, serving=state.serving)
             self.table[:, first + slot] = self.padded[:, position, slot] = column
+            self.states.move(first + slot, column)
         self._stamp(name)
         return True
 
-    def _column(self, state: CardState, *, serving: bool) -> Sequence[int]:
+    def _column(self, state: CardState, *, serving: bool) -> tuple[int, ...]:
         card = state.card
         return (
             state.free_mib, state.free_cores.bit_count(), state.free_slices,
@@ -187,10 +201,16 @@ class Index(Columns):
         self.kinds = {kind: number for number, kind in enumerate(kinds)}
         sizes = [len(state.cards) for state in states]
         self._bounds = np.cumsum([0, *sizes])
+        self.node_of: Numbers = np.repeat(np.arange(len(sizes)), sizes)
+        self._rows_of: dict[str, list[int]] = {}
+        for row, uuid in enumerate(self.uuids):
+            self._rows_of.setdefault(uuid, []).append(row)
         there = np.arange(max(sizes, default=0)) < np.array(sizes, dtype=np.int64)[:, None]
         self.grid: Numbers = np.full(there.shape, -1, dtype=np.int64)
         self.grid[there] = np.arange(len(self.cards))
-        super().__init__(packed([self._column(c, serving=s.serving) for s in states for c in s.cards]))
+        columns = [self._column(c, serving=s.serving) for s in states for c in s.cards]
+        super().__init__(packed(columns))
+        self.states = CardStates(columns)
         # The same by node, so that all of a node's cards are read at once. Where there is no card all sizes are 1, the
         # kind is 0, and nothing is usable or held.
         self.padded: Numbers = np.ones((len(COUNTS), *self.grid.shape), dtype=np.int64)

@@ -25,6 +25,10 @@ class Kept:
         self._scores: OrderedDict[Key, Scores] = OrderedDict()
         self._coming: dict[Key, Scores] = {}
 
+    def knows(self, name: str, ask: Ask) -> bool:
+        """True if the scores of this ask are kept."""
+        return (name, ask) in self._scores
+
     def of(self, name: str, policy: Policy, ask: Ask) -> Scores:
         """What `policy`, or the one that had its name before, thinks now."""
         scores = self._scores.pop((name, ask), None)

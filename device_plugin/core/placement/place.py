@@ -12,9 +12,9 @@ from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.hosts import NOTHING, Hosts, Room
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
-from device_plugin.core.placement import causes
 from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
+from device_plugin.core.placement.causes import Causes
+from device_plugin.core.placement.columns import Columns, Kind, Numbers, Rows, Values
 from device_plugin.core.placement.fit import fit
 from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.kept import Kept
@@ -23,12 +23,12 @@ from device_plugin.core.placement.need import Amounts, Need
 from device_plugin.core.placement.node_fit import Looks, fit_pod
 from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.policy import Policy
-from device_plugin.core.placement.refusal import Refusal
+from device_plugin.core.placement.refusal import Refusal, Refused
 from device_plugin.core.placement.simple import BestFit, Pack, Random, Spread
 from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Weighted
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import ANYTHING, PodRequest, Request
 from device_plugin.core.roles import Standing
 
 DEFAULT = "fragmentation"
@@ -108,31 +108,87 @@ class Placer:
         Where `vetted`, somebody who knows better (kube-scheduler) has seen to it that hosts have the CPU and memory.
         Several decisions may share their `looks`.
         """
-        grant = self.find(request, nodes, vetted=vetted, looks=looks)
+        answer = self.decide(request, nodes, vetted=vetted, looks=looks)
+        return answer if isinstance(answer, Grant) else answer()
+
+    def decide(
+        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
+        looks: Looks | None = None,
+    ) -> Grant | Refused:  # fmt: skip
+        """Like `place`, but the reasons for a refusal are found when the caller asks for them, without the lock."""
+        self.index.refresh()
+        everywhere = not self._scored(request) and self.nowhere(request)
+        grant = None if everywhere else self.find(request, nodes, vetted=vetted, looks=looks)
         if grant is not None:
             return grant
         if said := self._unknown(request):
-            return self._outright(Reason.POLICY, said, nodes)
+            return self._outright(Reason.POLICY, said)
         if len(request.containers) > MAX_CONTAINERS:
             said = (
                 f"{len(request.containers)} containers ask for slices: at most {MAX_CONTAINERS} of a pod can"
             )
-            return self._outright(Reason.MALFORMED, said, nodes)
+            return self._outright(Reason.MALFORMED, said)
         looked = request if self._knows_hosts and not vetted else replace(request, host=NOTHING)
-        return causes.refusal(self.index, looked, nodes)
+        return Refused(Causes(self.index, looked, nodes).refusal, everywhere=everywhere)
+
+    def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
+        """Look the names of `nodes` up, if `find` will have to: it takes longer than most decisions.
+
+        Call it without the lock.
+        """
+        if not self._scored(request):
+            self.index.chosen(nodes)
+
+    def nowhere(self, request: PodRequest, nodes: Sequence[str] | None = None) -> bool:
+        """True if by their cards none of `nodes` (None: all) can take the request; false if some perhaps can.
+
+        It is found by the states of cards, much faster than scores, and most of what is refused is refused by it. The
+        index must be up to date.
+        """
+        index = self.index
+        states = index.states.columns()
+        accepted = np.array([request.models.accepts(kind.model) for kind in index.kinds], dtype=bool)
+        named = None if request.uuids == ANYTHING else index.named(request.uuids)
+        offered = None if nodes is None else index.chosen(nodes)
+        return any(
+            self._none(asked, states, accepted, named, offered)
+            for asked in dict.fromkeys(asked for _, asked in request.containers)
+        )
+
+    def _none(
+        self, asked: Request, states: Columns, accepted: Rows, named: Rows | None, offered: Rows | None
+    ) -> bool:
+        """True if no offered node has enough cards for one container, nothing else being taken."""
+        index = self.index
+        of_family = np.array([kind.family == asked.family for kind in index.kinds], dtype=bool) & accepted
+        fits = states.usable & of_family[states.kind] & Need(states, Amounts(index.kinds, asked)).fits()
+        if not fits.any():
+            return True
+        rows = fits[index.states.code]
+        if named is not None:
+            rows &= named
+        if offered is not None:
+            rows &= index.per_card(offered)
+        return (
+            not rows.any()
+            if asked.whole <= 1
+            else bool(index.by_node(rows.astype(np.int64)).max() < asked.whole)
+        )
 
     def find(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         looks: Looks | None = None,
     ) -> Grant | None:  # fmt: skip
-        """The same for those who need no reasons, which take longer to find than most grants."""
+        """Like `place`, but returns None instead of a refusal."""
         self.index.refresh()
         if self._unknown(request) or len(request.containers) > MAX_CONTAINERS:
             return None
         if not self._knows_hosts:
             request = replace(request, host=NOTHING)
-        ask, among = Ask.of(request), self._among(NOTHING if vetted else request.host, request.standing)
-        name = _by_type(request.app_type) if request.policy == NODE_SCORE else request.policy or DEFAULT
+        ask, name = Ask.of(request), self._name(request)
+        if not self._scored(request) and self.nowhere(request, nodes):
+            return None
+        among = self._among(NOTHING if vetted else request.host, request.standing)
         if ask is not None:
             return self._one(request, ask, among, nodes, name)
         return self._several(request, self._offering(nodes, among), name, looks or Looks())
@@ -149,6 +205,18 @@ class Placer:
         scores = self._kept.of(DEFAULT, self._lesson.policies[DEFAULT], ask)
         gain = scores.at(self.index.position[node]) - scores.at(self.index.position[than])
         return gain if math.isfinite(gain) else 0.0
+
+    def _scored(self, request: PodRequest) -> bool:
+        """True if every node's score for the request is kept: then it is decided at once."""
+        ask = Ask.of(request)
+        return ask is not None and self._kept.knows(self._name(request), ask)
+
+    def _name(self, request: PodRequest) -> str:
+        """The name of the policy by which it is decided."""
+        if request.policy == NODE_SCORE:
+            return _by_type(request.app_type)
+        name = request.policy or DEFAULT
+        return name if name in self._plain or self._lesson.fits else UNTAUGHT
 
     def _unknown(self, request: PodRequest) -> str:
         """What the pod names and nobody knows, in words; empty if there is nothing."""
@@ -177,8 +245,6 @@ class Placer:
         self, request: PodRequest, ask: Ask, among: Rows | None, nodes: Sequence[str] | None, name: str
     ) -> Grant | None:
         index = self.index
-        if name not in self._plain and not self._lesson.fits:
-            name = UNTAUGHT
         scores = self._kept.of(name, self._lesson.policies[name], ask)
         best = scores.best(among)
         # The best of all is nearly always offered: to look for that one name is faster than to look all names up.
@@ -225,19 +291,25 @@ class Placer:
             copies = np.where(allowed & index.of_family(asked.family), need.copies(), 0)
             room &= index.by_node(copies) >= times * max(1, asked.whole)
         candidates = np.flatnonzero(room)
-        leave, found = request.standing.leave, None
+        leave, found, refused = request.standing.leave, None, set[bytes]()
         for position in candidates[np.argsort(self._order(name, candidates), kind="stable")]:
-            if not looks.next_node():
-                break
             node = index.nodes[position]
             first, after = index.rows(node)
-            cards = [index.cards[row] for row in range(first, after) if allowed[row]]
-            given = fit_pod(cards, request.containers, looks)
-            if given is not None:
-                found = self._granted(request.pod, node, given)
-                if not leave:
-                    break
-                leave -= 1
+            rows = [row for row in range(first, after) if allowed[row]]
+            # What does not fit the cards of one node does not fit those of another that are in the same states.
+            alike = np.sort(index.states.code[rows]).tobytes()
+            if alike in refused:
+                continue
+            if not looks.next_node():
+                break
+            given = fit_pod([index.cards[row] for row in rows], request.containers, looks)
+            if given is None:
+                refused.add(alike)
+                continue
+            found = self._granted(request.pod, node, given)
+            if not leave:
+                break
+            leave -= 1
         return found
 
     def _granted(self, pod: str, node: str, slices: Mapping[str, tuple[Slice, ...]]) -> Grant:
@@ -255,9 +327,8 @@ class Placer:
         slack = self.index.by_node(self.index.slack())[positions].astype(np.float64)
         return -slack if name == "spread" else slack
 
-    def _outright(self, reason: Reason, said: str, nodes: Sequence[str] | None) -> Refusal:
-        names = self.index.nodes if nodes is None else nodes
-        return Refusal({}, {reason: len(names)}, {}, dict.fromkeys(names, reason), said)
+    def _outright(self, reason: Reason, said: str) -> Refused:
+        return Refused(lambda: Refusal({}, {reason: 1}, said=said), everywhere=True)
 
 
 def _by_type(app_type: str) -> str:

@@ -224,7 +224,7 @@ def test_no_node_apart_from_the_group_is_a_reason_of_its_own() -> None:
     no = Cluster("a", "b").placer.place(request)
     assert isinstance(no, Refusal)
     assert (no.main, no.text) == (Reason.APART, "4 cards: 4 on nodes of other pods of its group")
-    assert set(no.by_node) == {"a", "b"}
+    assert set(no.by_node(["a", "b"])) == {"a", "b"}
 
 
 def test_a_pod_of_several_containers_goes_by_the_score_too() -> None:

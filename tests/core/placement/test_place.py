@@ -193,14 +193,16 @@ def test_nodes_of_one_reason_have_one_text_and_it_is_their_most_hopeful(ledger: 
     ledger.set_node("n4", Inventory(()))
     for uuid in ("n1-0", "n1-1", "n2-1"):
         ledger.hold(Grant(f"on-{uuid}", uuid[:2], {"main": (Slice(uuid, 16368 - 2048, (0,)),)}))
-    assert refusal(ledger, slice_request("p", 4, 1), ["n1", "n2", "n3", "n4", "ghost"]).by_node == {
-        "n1": "lack memory (largest free 2 GiB)",
-        "n2": "lack memory (largest free 2 GiB)",
+    assert refusal(ledger, slice_request("p", 4, 1), ["n1", "n2", "n3", "n4", "ghost"]).by_node(
+        ["n1", "n2", "n3", "n4", "ghost"]
+    ) == {
+        "n1": "lack memory (largest free about 2 GiB)",
+        "n2": "lack memory (largest free about 2 GiB)",
         "n3": "whose agent is not serving",
         "n4": "showing no card",
         "ghost": "showing no card",
     }
-    assert refusal(ledger, slice_request("p", 4, policy="fastest")).by_node["n1"] == (
+    assert refusal(ledger, slice_request("p", 4, policy="fastest")).by_node(["n1"])["n1"] == (
         "no placement policy 'fastest': write best-fit, fgd, fragmentation, node-score, pack, spread"
     )
 
@@ -230,7 +232,7 @@ def test_a_pod_made_to_be_searched_for_ever_is_decided_in_bounded_looks(mocker: 
         cards = tuple(card(f"{n:02}-{i:02}", mem_mib=65520, slices=16) for i in range(16))
         ledger.set_node(f"n{n:02}", Inventory(cards))
         for i, c in enumerate(cards):  # No two cards are alike, so none can be left out.
-            ledger.hold(Grant(f"{n}-{i}", f"n{n:02}", {"main": (Slice(c.uuid, 1000 + i, (0,)),)}))
+            ledger.hold(Grant(f"{n}-{i}", f"n{n:02}", {"main": (Slice(c.uuid, 1000 + 16 * n + i, (0,)),)}))
     looks = mocker.patch("device_plugin.core.placement.node_fit.fit", wraps=fit)
     asked = tuple((f"c{i}", Request(FAMILY, 0, 33 + i % 14, 1 + i)) for i in range(17))
     assert refusal(ledger, PodRequest("hostile", asked)).main is Reason.TOGETHER
