@@ -1,19 +1,20 @@
 """`vgpu cordon CARD`: it gets no new slices, and who holds slices of it keeps them.
 
     vgpu cordon GPU-1122334455000001
+    vgpu cordon gpu-1/0000:19:00.0
 
 It stands in the annotation vgpu.io/cordoned of the card's node, so it outlives every restart.
 """
 
 import argparse
-from collections.abc import Sequence
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller
+from device_plugin.cli import caller, cards
+from device_plugin.cli.cards import Target
 from device_plugin.core import annotations
-from device_plugin.core.cards import Inventory, card_list
-from device_plugin.core.errors import AnnotationError, VgpuError
-from device_plugin.core.pods import Node
+from device_plugin.core.card_names import unique
+from device_plugin.core.cards import card_list
+from device_plugin.core.errors import VgpuError
 
 # Somebody else may write the same annotation between our read and our write.
 TRIES = 5
@@ -25,37 +26,30 @@ class CordonError(VgpuError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words that follow `vgpu cordon`."""
-    parser.add_argument("card", metavar="CARD", help="uuid of the card, as /explain shows it")
+    parser.add_argument(
+        "card", metavar="[NODE/]CARD",
+        help="uuid of the card, as /explain shows it, or its PCI address; with its node where several are called so",
+    )  # fmt: skip
     caller.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the card get no new slices. Raises CordonError, KubeError, EndpointError."""
+    """Let the card get no new slices. Raises CardError, CordonError, KubeError, EndpointError."""
     with caller.connected(args) as client:
         write(client, args.card, cordoned=True)
     return 0
 
 
-def write(client: KubeClient, card: str, *, cordoned: bool) -> None:
-    """Cordon the card or not, and say so. Raises CordonError, KubeError."""
+def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
+    """Cordon the card or not, on its node and no other, and say so. Raises CardError, CordonError, KubeError."""
+    target = cards.find(client.list_nodes(), card)
+    node = target.node
     for _ in range(TRIES):
-        node = _node(client.list_nodes(), card)
-        before = card_list(node.cordoned)
-        after = before | {card} if cordoned else before - {card}
-        if after == before:
-            print(f"{card} on {node.name} is {'cordoned' if cordoned else 'in service'}")
-            return
+        if (target.uuid in node.cordons()) == cordoned:
+            print(f"{target.uuid} on {node.name} is {'cordoned' if cordoned else 'in service'}")
+            return target
+        others = {each for each in card_list(node.cordoned) if unique(each, node.name) != target.uuid}
+        after = others | {target.known_as} if cordoned else others
         client.annotate_node(node.name, {annotations.CORDONED: ",".join(sorted(after)) or None})
+        node = client.get_node(node.name)
     raise CordonError(f"somebody else keeps writing {annotations.CORDONED} of node {node.name}: try again")
-
-
-def _node(nodes: Sequence[Node], card: str) -> Node:
-    for node in nodes:
-        try:
-            cards = Inventory.decode(node.inventory).cards if node.inventory else ()
-        except AnnotationError:
-            cards = ()
-        # A card that its node shows no more can still be taken off the list.
-        if card in {known.uuid for known in cards} | card_list(node.cordoned):
-            return node
-    raise CordonError(f"no node has a card {card}: see `/explain` for the uuids")

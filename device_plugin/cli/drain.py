@@ -1,6 +1,7 @@
 """`vgpu drain CARD`: cordon a card for repair, and evict the pods that hold slices of it.
 
     vgpu drain GPU-1122334455000001
+    vgpu drain gpu-1/0000:19:00.0
 
 Evictions respect PodDisruptionBudgets: a pod that one protects is asked again until it may go, or time is up.
 """
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, cordon
 from device_plugin.cli.caller import evicted, named, still_there
+from device_plugin.cli.cards import Target
 from device_plugin.cli.cordon import CordonError
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Pod
@@ -31,30 +33,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Cordon the card, evict its pods, and wait until it is empty. Raises CordonError, KubeError, EndpointError."""
+    """Cordon the card, evict its pods, and wait until it is empty.
+
+    Raises CardError, CordonError, KubeError, EndpointError.
+    """
     if not args.timeout >= 0:
         raise CordonError("write --timeout of 0 or more seconds")
     with caller.connected(args) as client:
-        cordon.write(client, args.card, cordoned=True)
+        target = cordon.write(client, args.card, cordoned=True)
         deadline = time.monotonic() + args.timeout
         # A pod that was placed just before may be bound just after.
-        while holders := [pod for pod in client.list_pods() if _holds(pod, args.card)]:
+        while holders := [pod for pod in client.list_pods() if _holds(pod, target)]:
             alone = [named(pod) for pod in holders if not pod.owner]
             if alone and not args.force:
                 raise CordonError(
                     f"nobody would make {', '.join(alone)} again: add --force to evict them, or delete them yourself"
                 )
             _empty(client, holders, deadline)
-    print(f"{args.card} is empty")
+    print(f"{target.uuid} is empty")
     return 0
 
 
-def _holds(pod: Pod, card: str) -> bool:
+def _holds(pod: Pod, target: Target) -> bool:
+    if pod.ended or pod.node != target.node.name:
+        return False
     try:
         grant = pod.grant()
     except AnnotationError:
         return False
-    return not pod.ended and grant is not None and any(s.card == card for s in grant.slices())
+    return grant is not None and any(s.card == target.uuid for s in grant.slices())
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:

@@ -1,6 +1,7 @@
 """`vgpu uncordon CARD`: it gets slices again.
 
     vgpu uncordon GPU-1122334455000001
+    vgpu uncordon gpu-1/0000:19:00.0
 
 A card that its node shows no more can be taken off the list too.
 """
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the card get slices again. Raises CordonError, KubeError, EndpointError."""
+    """Let the card get slices again. Raises CardError, CordonError, KubeError, EndpointError."""
     with caller.connected(args) as client:
         cordon.write(client, args.card, cordoned=False)
     return 0

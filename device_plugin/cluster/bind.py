@@ -13,7 +13,8 @@ from device_plugin.cluster.ports import Api, ApiError, BindCall, Counts, GoneErr
 from device_plugin.cluster.reservations import Reservation, Stage
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
-from device_plugin.core.errors import RequestError
+from device_plugin.core.errors import AnnotationError, RequestError
+from device_plugin.core.grants import Grant
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
 
@@ -67,7 +68,7 @@ class Binder:
         if not self._leader.fenced():
             self._state.release_unbound(call.uid)
             raise BindError("fenced", self._leader.why_not())
-        grant = claimed.grant.encode()
+        grant = self._state.written(claimed.grant)
         try:
             labels = claimed.request.standing.labels(claimed.pod)
             self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)
@@ -142,9 +143,16 @@ class Binder:
             return False
         if now.node:
             self._state.see_pod(now, watched=False)
-            return now.annotation(annotations.GRANT) == reservation.grant.encode()
+            return _holds(now, reservation.grant)
         if self._clock() - reservation.sent >= 2 * BIND_SECONDS:
             self._state.release_unbound(pod.uid)
+        return False
+
+
+def _holds(pod: Pod, grant: Grant) -> bool:
+    try:
+        return pod.grant() == grant
+    except AnnotationError:
         return False
 
 

@@ -22,7 +22,7 @@ from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
 from device_plugin.cluster.wishes import Wish, Wishes
 from device_plugin.core.app_types import Scoring
-from device_plugin.core.cards import Inventory, card_list
+from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
@@ -149,9 +149,7 @@ class State:
         """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held."""
         with self.lock:
             try:
-                inventory = Inventory.decode(node.inventory) if node.inventory else None
-                if inventory is not None:
-                    inventory = inventory.cordon(card_list(node.cordoned))
+                inventory = node.shared()
                 self.faults.clear("inventory", node.name)
             except AnnotationError as error:
                 inventory = None
@@ -189,6 +187,13 @@ class State:
         """Look at the node's grants again later."""
         with self.lock:
             self._suspects.add(node)
+
+    def written(self, grant: Grant) -> str:
+        """The grant's annotation, with the names that the agent of its node has for the cards."""
+        with self.lock:
+            inventory = self.inventories.get(grant.node)
+        cards = inventory.cards if inventory is not None else ()
+        return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
 
     def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
         """Bound pods that hold slices on a node."""

@@ -6,6 +6,7 @@ from enum import Enum
 
 from device_plugin.core import annotations, units
 from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import CardSize, Slice, read_slices, slice_objects
 from device_plugin.core.units import DEFAULT_UNIT_MIB
@@ -30,7 +31,7 @@ class Card:
     `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units, of about
     `unit_mib` MiB by its node's setting, `core_groups` its core groups of `group_units` compute units each;
     `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices: a
-    person's word, not its node's.
+    person's word, not its node's. `known_as` is what its agent calls it where that is not `uuid`: see card_names.
     """
 
     uuid: str
@@ -47,6 +48,7 @@ class Card:
     healthy: bool = True
     cordoned: bool = False
     unit_mib: int = DEFAULT_UNIT_MIB
+    known_as: str = ""
 
     @property
     def open(self) -> bool:
@@ -110,6 +112,23 @@ class Inventory:
     cards: tuple[Card, ...]
     serving: bool = True
     slices: tuple[ReportedSlice, ...] = ()
+
+    def named(self, node: str) -> "Inventory":
+        """The same, with the names that the cards of `node` have in the cluster.
+
+        An agent before card_names still calls a card by its PCI address alone, and a grant for it must do so as well.
+        Raises AnnotationError if two cards have one name.
+        """
+        names = {card.uuid: unique(card.uuid, node) for card in self.cards}
+        if len(set(names.values())) != len(names):
+            raise AnnotationError("inventory: two cards have the same uuid")
+        cards = [
+            card
+            if names[card.uuid] == card.uuid
+            else replace(card, uuid=names[card.uuid], known_as=card.uuid)
+            for card in self.cards
+        ]
+        return replace(self, cards=tuple(cards))
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """The same, with the cards of these uuids cordoned and no others."""

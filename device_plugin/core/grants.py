@@ -1,10 +1,11 @@
 """Slices and grants, and the grant as the Pod annotation `vgpu.io/grant` carries it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from device_plugin.core import annotations
 from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 
 MAX_CONTAINERS = 256
@@ -53,6 +54,19 @@ class Grant:
         for name in sorted(self.containers):
             yield from self.containers[name]
 
+    def renamed(self, names: Mapping[str, str]) -> "Grant":
+        """The same slices, with other names for the cards in `names`."""
+        if not names:
+            return self
+        return replace(
+            self,
+            containers={
+                container: tuple(replace(s, card=names.get(s.card, s.card)) for s in slices)
+                for container, slices in self.containers.items()
+            },
+            cards={names.get(uuid, uuid): size for uuid, size in self.cards.items()},
+        )
+
     def encode(self) -> str:
         """The annotation's text: one line of JSON, keys in a fixed order."""
         containers = {name: slice_objects(slices) for name, slices in sorted(self.containers.items())}
@@ -76,14 +90,16 @@ class Grant:
         entries = fields.mapping("containers", most=MAX_CONTAINERS)
         if not entries:
             raise AnnotationError("grant: no container holds a slice")
+        node = fields.text("node")
         grant = cls(
             pod=fields.text("pod"),
-            node=fields.text("node"),
+            node=node,
             containers={
-                name: read_slices(value, f"grant: container {name[:63]}") for name, value in entries.items()
+                name: read_slices(value, f"grant: container {name[:63]}", node)
+                for name, value in entries.items()
             },
             gen=fields.integer("gen", least=1),
-            cards=_sizes(fields),
+            cards=_sizes(fields, node),
         )
         held = [(s.card, core) for s in grant.slices() for core in s.cores] if len(entries) > 1 else []
         if len(held) != len(set(held)):
@@ -91,13 +107,15 @@ class Grant:
         return grant
 
 
-def _sizes(fields: Fields) -> Mapping[str, CardSize]:
+def _sizes(fields: Fields, node: str) -> Mapping[str, CardSize]:
     if not fields.has("cards"):
         return {}
     sizes = {}
     for uuid, value in fields.mapping("cards", most=MAX_CARDS).items():
         size = Fields(value, f"grant: card {uuid[:63]}")
-        sizes[uuid] = CardSize(size.integer("memMiB", least=1), size.integer("maxSlices", least=1))
+        sizes[unique(uuid, node)] = CardSize(
+            size.integer("memMiB", least=1), size.integer("maxSlices", least=1)
+        )
     return sizes
 
 
@@ -106,21 +124,26 @@ def slice_objects(slices: Sequence[Slice]) -> list[dict[str, object]]:
     return [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in slices]
 
 
-def read_slices(value: object, where: str) -> tuple[Slice, ...]:
-    """One container's slices from JSON. Raises AnnotationError, which begins with `where`."""
+def read_slices(value: object, where: str, node: str = "") -> tuple[Slice, ...]:
+    """One container's slices from JSON. Raises AnnotationError, which begins with `where`.
+
+    With `node`, its cards get the names that they have in the cluster: what an older agent or allocator wrote may have
+    others (see card_names).
+    """
     if not isinstance(value, list) or not 0 < len(value) <= MAX_CARDS:
         raise AnnotationError(f"{where}: expected a list of 1 to {MAX_CARDS} slices")
-    slices = tuple(_slice(Fields(entry, where), where) for entry in value)
+    slices = tuple(_slice(Fields(entry, where), where, node) for entry in value)
     if len({s.card for s in slices}) != len(slices):
         raise AnnotationError(f"{where}: two slices of one card")
     return slices
 
 
-def _slice(fields: Fields, where: str) -> Slice:
+def _slice(fields: Fields, where: str, node: str) -> Slice:
     raw = fields.items("cores", most=MAX_COMPUTE_UNITS)
     # A leader reads tens of thousands of grants before its first decision: whole lists are checked at once.
     if {*map(type, raw)} != {int} or sorted(set(raw)) != raw or raw[0] < 0 or raw[-1] >= MAX_COMPUTE_UNITS:
         raise AnnotationError(
             f"{where}: cores must be integers, distinct, ascending and from 0 to below {MAX_COMPUTE_UNITS}"
         )
-    return Slice(fields.text("card"), fields.integer("memMiB", least=1), tuple(raw))
+    card = fields.text("card")
+    return Slice(unique(card, node) if node else card, fields.integer("memMiB", least=1), tuple(raw))

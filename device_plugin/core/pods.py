@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from device_plugin.core import annotations
+from device_plugin.core.card_names import unique
+from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Room
@@ -108,6 +110,19 @@ class Node:
     capacity: Mapping[str, str] | None = None
     room: Room = Room()
     cordoned: str = ""
+
+    def shared(self) -> Inventory | None:
+        """The node's cards by their names in the cluster, with those cordoned that people have cordoned.
+
+        None if its agent has published none. Raises AnnotationError.
+        """
+        if not self.inventory:
+            return None
+        return Inventory.decode(self.inventory).named(self.name).cordon(self.cordons())
+
+    def cordons(self) -> frozenset[str]:
+        """The cards that people have cordoned, by their names in the cluster; the node may not show them any more."""
+        return frozenset(unique(card, self.name) for card in card_list(self.cordoned))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from device_plugin.core import masks, units
+from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.machine import FoundCard, Scan
@@ -36,9 +37,12 @@ class LocalCard:
 
 
 class Discovery:
-    """Chooses the cards to share, by settings: vendor id to resource prefix, memory unit, cards to leave alone."""
+    """Chooses the cards of `node` to share, by settings: prefix by vendor id, memory unit, cards to leave alone."""
 
-    def __init__(self, prefixes: Mapping[str, str], unit_mib: int, exclude: Collection[str]) -> None:
+    def __init__(
+        self, node: str, prefixes: Mapping[str, str], unit_mib: int, exclude: Collection[str]
+    ) -> None:
+        self._node = node
         self._prefixes = {int(vendor, 16): prefix for vendor, prefix in prefixes.items()}
         self._unit_mib = unit_mib
         self._exclude = frozenset(exclude)
@@ -49,11 +53,12 @@ class Discovery:
         for problem in scan.problems:
             self._say(logging.ERROR, problem)
         shared: list[LocalCard] = []
-        for found in scan.cards:
+        for each in scan.cards:
+            found = replace(each, uuid=unique(each.uuid, self._node))
             prefix = self._prefixes.get(found.vendor)
             if prefix is None:
                 self._say(logging.INFO, f"card {found.pci} is of vendor {found.vendor:04x}: not shared")
-            elif {found.uuid, found.pci} & self._exclude:
+            elif {each.uuid, found.uuid, found.pci} & self._exclude:
                 self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
             elif why := _unfit(found):
                 self._say(logging.ERROR, f"card {found.uuid} at {found.pci} is not shared: {why}")

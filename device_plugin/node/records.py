@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from device_plugin.core.annotations import Fields
+from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Slice
 
@@ -45,9 +46,10 @@ class Record:
 
 
 class Records:
-    """All records of this node, in memory and on disk. Safe from any thread."""
+    """All records of `node`, in memory and on disk. Safe from any thread."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, node: str) -> None:
+        self._node = node
         self._root = state / "slices"
         self._lock = threading.Lock()
         self._records: dict[tuple[str, str], Record] = {}
@@ -58,7 +60,7 @@ class Records:
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in sorted(self._root.glob("*/*")):
             try:
-                record = _decode((folder / RECORD).read_text(encoding="utf-8"))
+                record = _decode((folder / RECORD).read_text(encoding="utf-8"), self._node)
             except (OSError, UnicodeDecodeError, ValueError, AnnotationError) as error:
                 log.warning("removing %s: its record cannot be read (%s)", folder, error)
                 self._remove(folder)
@@ -143,21 +145,23 @@ def _encode(record: Record) -> str:
     return json.dumps(body)
 
 
-def _decode(text: str) -> Record:
+def _decode(text: str, node: str) -> Record:
     fields = Fields(json.loads(text), "record")
     return Record(
         pod=fields.text("pod"),
         namespace=fields.text("namespace"),
         pod_name=fields.text("podName"),
         container=fields.text("container"),
-        slices=tuple(_slices(fields)),
+        slices=tuple(_slices(fields, node)),
         names=fields.mapping("names", most=16),
         tickets={name: tuple(ids) for name, ids in fields.mapping("tickets", most=16).items()},
-        pipes=fields.mapping("pipes", most=64),
+        pipes={unique(card, node): pipe for card, pipe in fields.mapping("pipes", most=64).items()},
     )
 
 
-def _slices(fields: Fields) -> Iterator[Slice]:
+def _slices(fields: Fields, node: str) -> Iterator[Slice]:
     for entry in fields.items("slices", most=64):
         one = Fields(entry, "record: slice")
-        yield Slice(one.text("card"), one.integer("memMiB"), tuple(one.items("cores", most=1024)))
+        yield Slice(
+            unique(one.text("card"), node), one.integer("memMiB"), tuple(one.items("cores", most=1024))
+        )

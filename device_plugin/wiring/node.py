@@ -58,7 +58,7 @@ class Service:
             SimulatedCards(Path(settings.simulated)) if settings.simulated else KfdCards(Path(settings.root))
         )
         self._inventory = Inventory(cards, _discovery(settings), self._api)
-        self._records = Records(state)
+        self._records = Records(state, settings.node_name)
         self._injector = Injector(
             self._records, cards, state, Path(settings.cdi_dir), Path(settings.library or LIBRARY)
         )
@@ -144,7 +144,7 @@ def _discovery(settings: NodeSettings) -> Discovery:
             "prefixes: two of them end alike after the slash; tickets are named after that part"
         )
     try:
-        return Discovery(settings.prefixes, settings.mem_unit_mib, settings.exclude_cards)
+        return Discovery(settings.node_name, settings.prefixes, settings.mem_unit_mib, settings.exclude_cards)
     except ValueError as error:
         raise SettingsError(
             f"prefixes: write PCI vendor ids in hexadecimal, such as 1d94: {error}"

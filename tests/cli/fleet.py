@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.core import annotations
+from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from tests.contract.cluster import PODS, Cluster, binding, pod
-from tests.core.clusters import FAMILY, inventory
+from tests.core.clusters import FAMILY, card, inventory
 
 ADMIN = "token-of-admin"
 USERS = {
@@ -40,18 +41,25 @@ class Fleet:
     def close(self) -> None:
         self._api.close()
 
-    def node(self, name: str, count: int = 1) -> None:
-        """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups."""
+    def node(self, name: str, count: int = 1, uuid: str = "") -> None:
+        """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups, or with the one card `uuid`."""
         self._api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        cards = {"metadata": {"annotations": {annotations.CARDS: inventory(name, count).encode()}}}
-        answer = self._api.patch(f"/api/v1/nodes/{name}", cards, role=name)
+        self._annotate(name, Inventory((card(uuid),)) if uuid else inventory(name, count))
+
+    def publish(self, node: str, uuid: str) -> None:
+        """The node's agent shows one card, under this name."""
+        self._annotate(node, Inventory((card(uuid),)))
+
+    def _annotate(self, node: str, shared: Inventory) -> None:
+        cards = {"metadata": {"annotations": {annotations.CARDS: shared.encode()}}}
+        answer = self._api.patch(f"/api/v1/nodes/{node}", cards, role=node)
         assert answer.code == 200, answer.body
 
     def pod(
         self, name: str, mem: int, card: str = "", owner: str = "ReplicaSet", grace: int = 0,
-        labels: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None, node: str = "",
     ) -> None:  # fmt: skip
-        """A pod that asks for `mem` units; with a `card` it holds them there, from core group 0."""
+        """A pod that asks for `mem` units; with a `card` (of `node`) it holds them there, from core group 0."""
         body = pod(
             name, {f"{FAMILY}-mem": mem}, schedulerName="vgpu-scheduler", terminationGracePeriodSeconds=grace
         )
@@ -63,7 +71,7 @@ class Fleet:
         made = self._api.post(PODS, body)
         assert made.code == 201, made.body
         if card:
-            node = card.partition("-")[0]
+            node = node or card.partition("-")[0]
             given = Slice(card, mem * 1023, tuple(range(mem * 60 // 16 + (mem * 60 % 16 > 0))))
             grant = Grant(made.body["metadata"]["uid"], node, {"main": (given,)})
             bind = binding(name, node, annotations={annotations.GRANT: grant.encode()})

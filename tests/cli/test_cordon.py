@@ -34,6 +34,83 @@ def test_a_card_that_no_node_has_is_refused(fleet: Fleet, capsys: pytest.Capture
     assert "no node has a card ghost" in capsys.readouterr().err
 
 
+OLD, SAME = "GPU-0000:19:00.0", "GPU-1122334455000001"
+
+
+@pytest.mark.parametrize(
+    ("uuid", "named", "meant"),
+    [
+        (OLD, OLD, "GPU-n1-0000:19:00.0"),
+        (OLD, "0000:19:00.0", "GPU-n1-0000:19:00.0"),
+        ("GPU-{}-0000:19:00.0", OLD, "GPU-n1-0000:19:00.0"),
+        (SAME, SAME, SAME),
+    ],
+)
+@pytest.mark.parametrize("command", ["cordon", "uncordon", "drain"])
+def test_what_cards_of_two_nodes_are_called_is_refused_with_both(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], command: str, uuid: str, named: str, meant: str
+) -> None:
+    for name in ("n1", "n2"):
+        fleet.node(name, uuid=uuid.format(name))
+        fleet.pod(f"on-{name}", 8, uuid.format(name), node=name)
+    assert vgpu(fleet, command, named) == 2
+    other = meant.replace("n1", "n2")
+    assert f"2 cards are called {named}: write one of n1/{meant}, n2/{other}" in capsys.readouterr().err
+    assert fleet.cordoned("n1") == fleet.cordoned("n2") == ""
+    assert set(fleet.pods()) == {"on-n1", "on-n2"}
+
+
+@pytest.mark.parametrize("named", ["n2/0000:19:00.0", "n2/GPU-0000:19:00.0", "GPU-n2-0000:19:00.0"])
+def test_drain_touches_one_node_where_cards_have_no_unique_id(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    """Their agents are of before the upgrade: inventory, grants and cordon name the PCI address alone."""
+    for name in ("n1", "n2"):
+        fleet.node(name, uuid=OLD)
+        fleet.pod(f"on-{name}", 8, OLD, node=name)
+    assert vgpu(fleet, "drain", named) == 0
+    assert set(fleet.pods()) == {"on-n1"}
+    assert (fleet.cordoned("n1"), fleet.cordoned("n2")) == ("", OLD)
+    assert capsys.readouterr().out.splitlines()[-1] == "GPU-n2-0000:19:00.0 is empty"
+    assert vgpu(fleet, "uncordon", named) == 0
+    assert fleet.cordoned("n2") == ""
+
+
+def test_a_cordon_from_before_an_upgrade_is_taken_off_under_the_new_name(fleet: Fleet) -> None:
+    fleet.node("n1", uuid=OLD)
+    assert vgpu(fleet, "cordon", OLD) == 0
+    fleet.publish("n1", "GPU-n1-0000:19:00.0")
+    assert fleet.cordoned("n1") == OLD
+    assert vgpu(fleet, "cordon", OLD) == 0
+    assert fleet.cordoned("n1") == OLD, "it is cordoned"
+    assert vgpu(fleet, "uncordon", "GPU-n1-0000:19:00.0") == 0
+    assert fleet.cordoned("n1") == ""
+
+
+def test_a_card_that_its_node_shows_no_more_is_found_by_the_list(fleet: Fleet) -> None:
+    for name in ("n1", "n2"):
+        fleet.node(name, uuid=SAME if name == "n1" else "other")
+    assert vgpu(fleet, "cordon", SAME) == 0
+    fleet.publish("n1", "another")
+    fleet.publish("n2", SAME)
+    assert vgpu(fleet, "cordon", SAME) == 0
+    assert (fleet.cordoned("n1"), fleet.cordoned("n2")) == (SAME, SAME), "it was moved"
+    assert vgpu(fleet, "uncordon", f"n1/{SAME}") == vgpu(fleet, "uncordon", SAME) == 0
+    assert fleet.cordoned("n1") == fleet.cordoned("n2") == ""
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [("ghost/n1-0", "there is no node ghost"), ("n1/ghost", "node n1 has no card ghost: see `/explain`")],
+)
+def test_a_node_or_a_card_of_it_that_there_is_not_is_refused(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], named: str, says: str
+) -> None:
+    fleet.node("n1")
+    assert vgpu(fleet, "drain", named) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_drain_evicts_the_pods_of_the_card_and_no_others(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,9 +70,9 @@ class Parts:
         library.write_text("the library\n")
         self.peer = peer
         backend = SimulatedCards(self.machine)
-        self.inventory = Inventory(backend, Discovery(PREFIXES, 1024, ()), peer)
+        self.inventory = Inventory(backend, Discovery("n1", PREFIXES, 1024, ()), peer)
         self.inventory.look()
-        self.records = Records(self.state)
+        self.records = Records(self.state, "n1")
         self.injector = Injector(self.records, backend, self.state, self.cdi, library)
         self.active = ActivePods()
         self.allocator = Allocator(

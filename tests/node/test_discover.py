@@ -36,7 +36,7 @@ def test_one_absurd_file_costs_one_card(tmp_path: Path, file: str, old: str, new
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new) if old else new + text)
-    found = Discovery(PREFIXES, 1024, ()).cards(KfdCards(tmp_path / "machine").scan())
+    found = Discovery("n1", PREFIXES, 1024, ()).cards(KfdCards(tmp_path / "machine").scan())
     cards = tuple(local.card for local in found)
     assert [card.pci for card in cards] == ["0000:21:00.0"]
     assert resources(cards)
@@ -52,12 +52,12 @@ def test_a_driver_that_names_no_domain_has_one(tmp_path: Path) -> None:
 
 def test_what_the_cluster_would_not_believe_is_not_told_to_it(caplog: pytest.LogCaptureFixture) -> None:
     rubbish = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0", model="\n")
-    (local,) = Discovery(PREFIXES, 1024, ()).cards(Scan((rubbish, FOUND)))
+    (local,) = Discovery("n1", PREFIXES, 1024, ()).cards(Scan((rubbish, FOUND)))
     assert local.card.uuid == "GPU-1"
     assert "0000:21:00.0" in caplog.text
     assert "exclude it" in caplog.text
 
 
 def test_a_card_that_is_sick_at_first_sight_is_shared_as_a_sick_one() -> None:
-    (local,) = Discovery(PREFIXES, 1024, ()).cards(Scan((replace(FOUND, gpu_id=0, healthy=False),)))
+    (local,) = Discovery("n1", PREFIXES, 1024, ()).cards(Scan((replace(FOUND, gpu_id=0, healthy=False),)))
     assert not local.card.healthy

@@ -24,7 +24,7 @@ FOUND = FoundCard(
 
 
 def card(found: FoundCard = FOUND, unit: int = 1024) -> Card:
-    (local,) = Discovery(PREFIXES, unit, ()).cards(Scan((found,)))
+    (local,) = Discovery("n1", PREFIXES, unit, ()).cards(Scan((found,)))
     return local.card
 
 
@@ -55,13 +55,13 @@ def test_cards_that_are_foreign_excluded_or_unfit_are_left_out(
     found: FoundCard, exclude: tuple[str, ...]
 ) -> None:
     other = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0")
-    assert [local.card.uuid for local in Discovery(PREFIXES, 1024, exclude).cards(Scan((found, other)))] == [
-        "GPU-2"
-    ]
+    assert [
+        local.card.uuid for local in Discovery("n1", PREFIXES, 1024, exclude).cards(Scan((found, other)))
+    ] == ["GPU-2"]
 
 
 def test_partitions_with_one_identity_are_not_taken_for_two_cards(caplog: pytest.LogCaptureFixture) -> None:
-    shared = Discovery(PREFIXES, 1024, ()).cards(Scan((FOUND, replace(FOUND, render_minor=129))))
+    shared = Discovery("n1", PREFIXES, 1024, ()).cards(Scan((FOUND, replace(FOUND, render_minor=129))))
     assert [local.found.render_minor for local in shared] == [128]
     assert "SPX" in caplog.text
 
@@ -119,11 +119,11 @@ def test_what_cannot_be_side_by_side_waits_for_the_living(
 
 
 def test_a_record_that_cannot_be_read_takes_its_folder_with_it(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = Records(tmp_path, "n1")
     records.put(record("good", Slice("GPU-1", 1, (0,))))
     records.put(record("bad", Slice("GPU-1", 1, (1,))))
     (records.folder("bad", "main") / "record.json").write_text("[null]")
-    again = Records(tmp_path)
+    again = Records(tmp_path, "n1")
     again.load()
     assert [r.pod for r in again.all()] == ["good"]
     assert not (tmp_path / "slices/bad").exists()

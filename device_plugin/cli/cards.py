@@ -1,0 +1,75 @@
+"""Which card a person means by CARD or NODE/CARD: exactly one, on one node."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from device_plugin.core.card_names import unique
+from device_plugin.core.cards import Card
+from device_plugin.core.errors import AnnotationError, VgpuError
+from device_plugin.core.pods import Node
+
+# Candidates that a refusal names.
+SHOWN = 8
+
+
+class CardError(VgpuError):
+    """No card, or more than one, is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A card on its node: its name in the cluster, and what the node's agent calls it."""
+
+    node: Node
+    uuid: str
+    known_as: str
+
+    def __str__(self) -> str:
+        """As a person writes it: `gpu-1/GPU-1122334455000001`."""
+        return f"{self.node.name}/{self.uuid}"
+
+
+def find(nodes: Sequence[Node], text: str) -> Target:
+    """The card that `text` names: by uuid or PCI address, with the node's name before it where cards share that.
+
+    A card that its node shows no more is found by its uuid as long as it is cordoned. Raises CardError.
+    """
+    wanted, _, name = text.rpartition("/")
+    among = [node for node in nodes if node.name == wanted] if wanted else nodes
+    if not among:
+        raise CardError(f"there is no node {wanted}")
+    # A card that was moved to another node may still be in the list of the first: it means the one that is there.
+    found = [*_shown(among, name)] or [*_listed(among, name)]
+    if not found:
+        where = f"node {wanted} has" if wanted else "no node has"
+        lack = "no card" if wanted else "a card"
+        raise CardError(f"{where} {lack} {name}: see `/explain` for the uuids")
+    if len(found) > 1:
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise CardError(
+            f"{len(found)} cards are called {name}: write one of {', '.join(map(str, islice(found, SHOWN)))}{more}"
+        )
+    return found[0]
+
+
+def _shown(nodes: Sequence[Node], name: str) -> Iterator[Target]:
+    for node in nodes:
+        for card in _cards(node):
+            if name in (card.uuid, card.pci) or unique(name, node.name) == card.uuid:
+                yield Target(node, card.uuid, card.known_as or card.uuid)
+
+
+def _listed(nodes: Sequence[Node], name: str) -> Iterator[Target]:
+    for node in nodes:
+        uuid = unique(name, node.name)
+        if uuid in node.cordons():
+            yield Target(node, uuid, uuid)
+
+
+def _cards(node: Node) -> Sequence[Card]:
+    try:
+        inventory = node.shared()
+    except AnnotationError:
+        return ()
+    return inventory.cards if inventory is not None else ()
