@@ -19,8 +19,8 @@ MAX_SLICES = 4  # per card: pipes 0-3
 _WORD = (1 << 64) - 1
 
 
-def file_name(vdev_id: int) -> str:
-    """The name under which the runtime looks for virtual device `vdev_id`."""
+def file_name(vdev_id: int | str) -> str:
+    """The name under which the runtime looks for virtual device `vdev_id`; "*" gives a pattern for all of them."""
     return f"vdev{vdev_id}.conf"
 
 

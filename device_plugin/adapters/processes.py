@@ -1,11 +1,13 @@
-"""Whether any process of a pod still runs on this machine.
+"""Processes of pods on this machine: whether any still runs, and what is mounted in them.
 
 On a real node the kernel knows: the pod's cgroup, v1 or v2, named by the cgroupfs driver (`pod<uid>`) or by systemd
 (`kubepods-burstable-pod<uid with _>.slice`). In the one-machine cluster a process group stands for a cgroup.
 """
 
 import os
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 # In v1 every controller has a tree of its own; any of these shows a pod's processes.
@@ -14,6 +16,82 @@ KUBEPODS = ("kubepods", "kubepods.slice", "kubelet.slice/kubelet-kubepods.slice"
 DEPTH = 3
 # The file in which the kernel counts (v2; v1's tree `pids`), and the line that says: none.
 COUNTS = {"cgroup.events": "populated 0", "pids.current": "0"}
+
+
+# A container runtime moves a new process into its cgroup within this time.
+SETTLED_SECONDS = 10.0
+# A usual container has some tens of mounts of 150 bytes; a tenant can have tens of thousands.
+MOUNT_BYTES = 1 << 20
+# Of a container: its first process is among them, unless the numbers of processes have wrapped round.
+PROCESSES = 4
+_CONTAINER = re.compile(r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})(?:\.slice)?/([^/\n]+)")
+
+
+class HostProcesses:
+    """Reads the host's /proc, mounted read-only at `proc`.
+
+    Only there can a container without the host's process namespace find the processes of others: cgroup.procs shows it
+    none. mountinfo needs no privilege. /proc is read in full once, later only for processes that are new.
+    """
+
+    def __init__(self, proc: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._proc = proc
+        self._clock = clock
+        # By process: when it was first seen, and its pod and container.
+        self._known: dict[int, tuple[float, tuple[str, str] | None]] = {}
+        self._by_pod: dict[str, dict[str, list[int]]] = {}
+
+    def look(self) -> None:
+        """Take note of the processes that there are now."""
+        now = self._clock()
+        before, self._known, self._by_pod = self._known, {}, {}
+        for process in sorted(int(name) for name in os.listdir(self._proc) if name.isdigit()):  # noqa: PTH208
+            since, container = before.get(process, (now, None))
+            if now - since < SETTLED_SECONDS:
+                container = self._container(process)
+            self._known[process] = since, container
+            if container is not None:
+                self._by_pod.setdefault(container[0], {}).setdefault(container[1], []).append(process)
+
+    def of(self, pod: str) -> Sequence[int]:
+        """At the last look, the oldest few processes of each container of the pod, its sandbox included."""
+        return [process for each in self._by_pod.get(pod, {}).values() for process in each[:PROCESSES]]
+
+    def mounts(self, process: int) -> tuple[str, bool] | None:
+        """The process's mountinfo, at most MOUNT_BYTES of it, and whether that is all; None if the process is gone."""
+        try:
+            with (self._proc / str(process) / "mountinfo").open("rb") as file:
+                text = file.read(MOUNT_BYTES + 1)
+        except OSError:
+            return None
+        # Its number may be another process's by now.
+        if self._container(process) != self._known.get(process, (0.0, None))[1]:
+            return None
+        return text[:MOUNT_BYTES].decode(errors="replace"), len(text) <= MOUNT_BYTES
+
+    def own_mounts(self) -> str:
+        """Our own mountinfo."""
+        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+
+    def problem(self) -> str:
+        """Why nothing can be seen; empty if all is well."""
+        try:
+            (self._proc / "1" / "mountinfo").read_bytes()
+        except OSError as error:
+            return (
+                f"no processes of the host below {self._proc} ({error.strerror}): nobody sees whether a volume covers"
+                " what limits a container; mount the host's /proc there, without hidepid, or set procRoot"
+            )
+        return ""
+
+    def _container(self, process: int) -> tuple[str, str] | None:
+        """UID of the pod and cgroup of the container that a process is in."""
+        try:
+            text = (self._proc / str(process) / "cgroup").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        match = _CONTAINER.search(text)
+        return (match[1].replace("_", "-"), match[2]) if match else None
 
 
 class CgroupProcesses:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.advertise import Advertiser
+from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.ports import Api, Cards
 from device_plugin.node.preflight import Preflight
@@ -67,6 +68,7 @@ class Agent:
         advertiser: Advertiser,
         publisher: Publisher,
         reclaimer: Reclaimer,
+        covered: CoveredSlices,
         preflight: Callable[[], bool],
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -75,6 +77,7 @@ class Agent:
         self._advertiser = advertiser
         self._publisher = publisher
         self._reclaimer = reclaimer
+        self._covered = covered
         self._preflight = preflight
         self._drain_seconds = drain_seconds
         self._clock = clock
@@ -101,10 +104,11 @@ class Agent:
         if self._is_due("preflight", PREFLIGHT_SECONDS) and not self._preflight():
             self._due["preflight"] = self._clock() + SCAN_SECONDS
         self._reclaimer.sweep()
+        self._covered.step()
         # Before that an inventory without the slices that outlive their pods would free them for a moment.
         if self._reclaimer.ready:
             serving = self._advertiser.serving and not self._draining
-            self._publisher.step(cards, self._reports(), serving=serving)
+            self._publisher.step(cards, self.reports(), serving=serving)
 
     def why_dead(self) -> str:
         """Why /healthz says no; empty if it does not."""
@@ -119,8 +123,14 @@ class Agent:
             yield "no card to share on this node"
         yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
 
-    def _reports(self) -> list[ReportedSlice]:
-        return [reported(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()]
+    def reports(self) -> list[ReportedSlice]:
+        """What the cluster must know of containers on this node. One that outlives its pod is nothing else."""
+        outliving = {record.key: record for record in self._reclaimer.outliving()}
+        covered = [record for record in self._covered.found() if record.key not in outliving]
+        return [
+            *(_report(record, SliceState.OUTLIVING) for record in outliving.values()),
+            *(_report(record, SliceState.COVERED) for record in covered),
+        ]
 
     def _drain(self) -> None:
         self._draining = True
@@ -141,8 +151,7 @@ class Agent:
         return due
 
 
-def reported(record: Record, state: SliceState) -> ReportedSlice:
-    """The inventory's entry for a container's slices."""
+def _report(record: Record, state: SliceState) -> ReportedSlice:
     return ReportedSlice(
         record.pod, record.namespace, record.pod_name, record.container, state, record.slices
     )

@@ -87,14 +87,10 @@ class Injector:
         self._link(folder / self._library.name)
         (folder / "region").mkdir(exist_ok=True)
         region.create(folder / "region" / "usage")
+        self._write_vdevs(record, limits)
         mounts = [
-            _mount(folder / CONFIG, paths.CONTAINER_CONFIG),
-            _mount(folder / "ld.so.preload", "/etc/ld.so.preload"),
-            _mount(folder / self._library.name, paths.CONTAINER_LIBRARY),
-            _mount(folder / "region" / "usage", paths.CONTAINER_REGION, READ_WRITE),
-        ]
-        mounts += [
-            _mount(path, f"{paths.CONTAINER_VDEV_FOLDER}/{path.name}") for path in self._vdevs(record, limits)
+            _mount(path, inside, READ_WRITE if inside == paths.CONTAINER_REGION else READ_ONLY)
+            for path, inside in self.files(record)
         ]
         mounts += [
             _mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in self._cards.extras()
@@ -109,6 +105,18 @@ class Injector:
         }
         edits[record.names[carrier]] = {"mounts": mounts, **self._guarded(record, carrier, nodes)}
         self._publish(record.names[carrier], edits)
+
+    def files(self, record: Record) -> list[tuple[Path, str]]:
+        """The files that the container's limits rest on: where they are here, and in the container."""
+        folder = self._records.folder(*record.key)
+        vdevs = sorted(folder.glob(vdev.file_name("*")))
+        return [
+            (folder / CONFIG, paths.CONTAINER_CONFIG),
+            (folder / "ld.so.preload", "/etc/ld.so.preload"),
+            (folder / self._library.name, paths.CONTAINER_LIBRARY),
+            (folder / "region" / "usage", paths.CONTAINER_REGION),
+            *((path, f"{paths.CONTAINER_VDEV_FOLDER}/{path.name}") for path in vdevs),
+        ]
 
     def announce(self) -> None:
         """Return when runtimes have been told to read all that was carried; hold no lock meanwhile. Raises OSError."""
@@ -131,16 +139,16 @@ class Injector:
         )
         return [name for name in found if name not in known]
 
-    def _vdevs(self, record: Record, limits: Sequence[config.CardLimit]) -> list[Path]:
+    def _write_vdevs(self, record: Record, limits: Sequence[config.CardLimit]) -> None:
         folder = self._records.folder(*record.key)
-        written = []
-        for number, limit in enumerate(limits):
+        wanted = {vdev.file_name(number): (number, limit) for number, limit in enumerate(limits)}
+        for stale in folder.glob(vdev.file_name("*")):
+            if stale.name not in wanted:
+                stale.unlink()
+        for name, (number, limit) in wanted.items():
             if limit.uuid in record.pipes:
-                path = folder / vdev.file_name(number)
                 pipe = record.pipes[limit.uuid]
-                write_file(path, vdev.render(limit, vdev_id=number, pipe_id=pipe, device_id=number))
-                written.append(path)
-        return written
+                write_file(folder / name, vdev.render(limit, vdev_id=number, pipe_id=pipe, device_id=number))
 
     def _link(self, target: Path) -> None:
         fresh = target.with_name(f".{target.name}.tmp")

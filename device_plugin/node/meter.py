@@ -1,7 +1,9 @@
 """Meter: what the cards have and what the slices use, as samples. A sample whose source is absent is absent."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from device_plugin.core.cards import ReportedSlice, SliceState
 from device_plugin.core.machine import FoundCard
 from device_plugin.core.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.node.discover import LocalCard
@@ -58,6 +60,11 @@ SLICE_DENIED = Metric(
     "vgpu_slice_denied_allocations_total", Exporter.AGENT,
     "Allocations on the card that the library has refused since the container started.", SLICE, MetricType.COUNTER,
 )  # fmt: skip
+SLICES_REPORTED = Metric(
+    "vgpu_reported_slices", Exporter.AGENT,
+    "Containers whose slices the node reports, by state: outliving (the pod is gone and its processes still hold them),"
+    " covered (a mount hides the files that limit the container).", ("node", "state"),
+)  # fmt: skip
 
 Sample = tuple[Metric, tuple[str, ...], float]
 """Metric, label values, value."""
@@ -73,12 +80,14 @@ class Meter:
         cards: Callable[[], Mapping[str, LocalCard]],
         used_bytes: Callable[[FoundCard], int | None],
         busy_ratio: Callable[[FoundCard], float | None],
+        reports: Callable[[], Iterable[ReportedSlice]],
     ) -> None:
         self._node = node
         self._records = records
         self._cards = cards
         self._used_bytes = used_bytes
         self._busy_ratio = busy_ratio
+        self._reports = reports
 
     def __call__(self) -> Iterator[Reading]:
         """All metrics as they are now."""
@@ -93,6 +102,9 @@ class Meter:
             yield from self._card(local)
         for record in self._records.all():
             yield from self._slices(record)
+        states = Counter(report.state for report in self._reports())
+        for state in SliceState:
+            yield SLICES_REPORTED, (self._node, state.value), states[state]
 
     def _card(self, local: LocalCard) -> Iterator[Sample]:
         card = local.card

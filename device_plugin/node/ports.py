@@ -68,6 +68,22 @@ class Processes(Protocol):
         """True while any process of the pod of this UID runs, its sandbox included."""
 
 
+class HostProcesses(Protocol):
+    """Processes of this machine by the pod that they belong to, and their mounts."""
+
+    def look(self) -> None:
+        """Take note of the processes that there are now."""
+
+    def of(self, pod: str) -> Sequence[int]:
+        """At the last look, a few processes of each container of the pod of this UID, its sandbox included."""
+
+    def mounts(self, process: int) -> tuple[str, bool] | None:
+        """The process's mountinfo and whether it is whole, or None if there is no such process of a pod any more."""
+
+    def own_mounts(self) -> str:
+        """Our own mountinfo."""
+
+
 class Plugin(Protocol):
     """One resource's device plugin server."""
 

@@ -18,11 +18,13 @@ LEAST_KUBELET, LEAST_CONTAINERD, LEAST_CRIO = (1, 31), (1, 7), (1, 28)
 class Preflight:
     """Checks, and tells what is wrong: in the log, as an event on the node, and in `problems` for /readyz."""
 
-    def __init__(self, api: Api, cdi: Path, state: Path, kubelet: Path, processes: Callable[[], str]) -> None:
+    def __init__(
+        self, api: Api, cdi: Path, state: Path, kubelet: Path, problems: Callable[[], Iterable[str]]
+    ) -> None:
         self._api = api
         self._folders = {"cdiDir": cdi, "stateDir": state}
         self._kubelet = kubelet
-        self._processes = processes
+        self._problems = problems
         self._said: set[str] = set()
         self._posted: set[str] = set()
         self._foreign: dict[str, str] = {}
@@ -67,8 +69,7 @@ class Preflight:
         for setting, folder in self._folders.items():
             if not os.access(folder, os.W_OK):
                 yield f"{setting} {folder} cannot be written: mount it into the agent's pod"
-        if problem := self._processes():
-            yield problem
+        yield from self._problems()
         if not (self._kubelet / "pod-resources").is_dir():
             yield f"no pod-resources folder in {self._kubelet}: the kubelet's PodResources API is needed (kubeletDir)"
 

@@ -17,11 +17,12 @@ from device_plugin.adapters.kube.watch import Change, ListWatch
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
-from device_plugin.adapters.processes import CgroupProcesses, ProcessGroups
+from device_plugin.adapters.processes import CgroupProcesses, HostProcesses, ProcessGroups
 from device_plugin.core.pods import Pod
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import Agent, Inventory, why_not_ready
 from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery
 from device_plugin.node.inject import Injector
 from device_plugin.node.meter import Meter
@@ -74,14 +75,20 @@ class Service:
         self._plugins = kubelet / "device-plugins"
         advertiser = Advertiser(self._plugin, self._plugins / "kubelet.sock", self._records, self._allocator)
         reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator)
-        self._preflight = Preflight(self._api, Path(settings.cdi_dir), state, kubelet, processes.problem)
+        host = HostProcesses(Path(settings.proc_root))
+        covered = CoveredSlices(self._records, self._injector.files, host, self._api)
+        self._preflight = Preflight(
+            self._api, Path(settings.cdi_dir), state, kubelet,
+            lambda: filter(None, (processes.problem(), "" if settings.process_groups else host.problem())),
+        )  # fmt: skip
         self._agent = Agent(
-            self._inventory, advertiser, Publisher(self._api), reclaimer,
+            self._inventory, advertiser, Publisher(self._api), reclaimer, covered,
             lambda: self._preflight.check(self._api.node()), settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
-            settings.node_name, self._records, self._inventory, cards.used_bytes, cards.busy_ratio
-        )
+            settings.node_name, self._records, self._inventory, cards.used_bytes, cards.busy_ratio,
+            self._agent.reports,
+        )  # fmt: skip
         self._pods: ListWatch[Pod] = ListWatch(
             self._client, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={settings.node_name}"}, decode.pod
         )

@@ -53,6 +53,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     cdi_dir: Annotated[str, Meta(description="folder where the runtime reads CDI specs")] = "/var/run/cdi"
     state_dir: Annotated[str, Meta(description="folder for slices and records")] = "/var/lib/vgpu"
     cgroup_root: Annotated[str, Meta(description="the host's cgroup tree")] = "/sys/fs/cgroup"
+    proc_root: Annotated[str, Meta(description="the host's /proc")] = "/proc"
     process_groups: Annotated[str, Meta(description="process groups instead of cgroups (demo)")] = ""
     prefixes: Annotated[
         dict[str, str],

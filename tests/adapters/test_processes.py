@@ -2,11 +2,19 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.processes import CgroupProcesses, ProcessGroups
+from device_plugin.adapters.processes import (
+    MOUNT_BYTES,
+    PROCESSES,
+    SETTLED_SECONDS,
+    CgroupProcesses,
+    HostProcesses,
+    ProcessGroups,
+)
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 OTHER = "00000000-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -79,3 +87,78 @@ def test_garbage_in_a_process_group_file_is_no_process(tmp_path: Path) -> None:
     assert not ProcessGroups(tmp_path).live(UID)
     (folder / "main").write_text(f"{os.getpgid(0)}\n")
     assert ProcessGroups(tmp_path).live(UID)
+
+
+class Proc:
+    """A /proc that the test writes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.now = 0.0
+        self.host = HostProcesses(root, lambda: self.now)
+
+    def run(self, process: int, cgroup: str, mounts: str = "1 0 0:1 / / rw - a b c\n") -> None:
+        folder = self.root / str(process)
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup").write_text(cgroup)
+        (folder / "mountinfo").write_text(mounts)
+
+    def look(self, later: float = 0.0) -> Sequence[int]:
+        """The processes of the pod after so much more time."""
+        self.now += later
+        self.host.look()
+        return self.host.of(UID)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    (tmp_path / "sys").mkdir()
+    return Proc(tmp_path)
+
+
+@pytest.mark.parametrize("path", V2)
+@pytest.mark.parametrize("line", ["0::/{}\n", "0::/../../{}\n", "11:pids:/{0}\n1:name=systemd:/{0}\n"])
+def test_a_process_is_found_by_the_cgroup_of_its_container(proc: Proc, path: str, line: str) -> None:
+    proc.run(1, "0::/init.scope\n")
+    proc.run(40, line.format(f"{path}/cri-containerd-1.scope"))
+    proc.run(41, line.format(f"{path}/cri-containerd-1.scope").replace(UID, OTHER).replace(FLAT, OTHER))
+    proc.run(42, "0::/kubepods.slice\n")
+    assert proc.look() == [40]
+    assert proc.host.mounts(40) == ("1 0 0:1 / / rw - a b c\n", True)
+    assert not proc.host.problem()
+
+
+def test_a_new_process_is_followed_into_its_cgroup_and_an_old_one_is_not_read_again(proc: Proc) -> None:
+    proc.run(40, "0::/system.slice/containerd.service\n")
+    assert proc.look() == []
+    proc.run(40, f"0::/kubepods/pod{UID}/1\n")
+    assert proc.look(SETTLED_SECONDS / 2) == [40]
+    (proc.root / "40" / "cgroup").unlink()
+    assert proc.look(SETTLED_SECONDS) == [40]
+    assert proc.host.mounts(40) is None, "it may be another by now"
+
+
+def test_of_a_container_with_many_processes_only_the_oldest_few_are_named(proc: Proc) -> None:
+    for process in range(100, 400):
+        proc.run(process, f"0::/kubepods/pod{UID}/{process % 2}\n")
+    assert sorted(proc.look()) == list(range(100, 100 + 2 * PROCESSES))
+
+
+def test_a_long_list_of_mounts_is_cut(proc: Proc) -> None:
+    proc.run(40, f"0::/kubepods/pod{UID}/1\n", "x" * (2 * MOUNT_BYTES))
+    proc.look()
+    found = proc.host.mounts(40)
+    assert found is not None
+    assert (len(found[0]), found[1]) == (MOUNT_BYTES, False)
+
+
+def test_a_process_that_is_gone_has_no_mounts(proc: Proc) -> None:
+    assert proc.host.mounts(40) is None
+    assert "procRoot" in proc.host.problem()
+
+
+def test_our_own_processes_mounts_are_read_from_the_kernel() -> None:
+    host = HostProcesses(Path("/proc"))
+    host.look()
+    assert " / " in host.own_mounts()
+    assert not host.problem()

@@ -25,7 +25,7 @@ def parts(tmp_path: Path) -> Parts:
 
 
 def samples(parts: Parts, busy: float | None = None) -> dict[tuple[str, ...], float]:
-    meter = Meter("n1", parts.records, parts.inventory, lambda _: None, lambda _: busy)
+    meter = Meter("n1", parts.records, parts.inventory, lambda _: None, lambda _: busy, tuple)
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }

@@ -184,7 +184,7 @@ def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
 def test_preflight_names_what_is_too_old_once(tmp_path: Path, kubelet: str, runtime: str, says: str) -> None:
     (tmp_path / "pod-resources").mkdir()
     api = Peer()
-    preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: "")
+    preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: ())
     node = Node("n1", kubelet=kubelet, runtime=runtime)
     assert [preflight.check(node) for _ in range(3)] == [not says] * 3
     assert [says in message for _, message in api.events] == ([True] if says else [])
@@ -207,7 +207,7 @@ def test_preflight_names_another_plugin_on_our_resource(
     tmp_path: Path, capacity: dict[str, str], foreign: bool
 ) -> None:
     (tmp_path / "pod-resources").mkdir()
-    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "")
+    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: ())
     node = Node("n1", capacity=capacity)
     preflight.look_for_others(node, resources([card()]), [])
     assert preflight.check(node) != foreign
@@ -218,7 +218,7 @@ def test_preflight_names_another_plugin_on_our_resource(
 
 def test_preflight_takes_the_sockets_of_an_agent_that_crashed_for_its_own(tmp_path: Path) -> None:
     (tmp_path / "pod-resources").mkdir()
-    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "")
+    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: ())
     node = Node("n1", capacity={"hygon.com/dcu": "1"})
     preflight.look_for_others(node, resources([card()]), [tmp_path / "pod-resources"])
     assert preflight.check(node)
@@ -226,6 +226,6 @@ def test_preflight_takes_the_sockets_of_an_agent_that_crashed_for_its_own(tmp_pa
 
 def test_preflight_says_that_pods_cannot_be_watched(tmp_path: Path) -> None:
     (tmp_path / "pod-resources").mkdir()
-    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: "no cgroups")
+    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: ["no cgroups"])
     assert not preflight.check(None)
     assert preflight.problems == ("no cgroups",)

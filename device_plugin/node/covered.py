@@ -1,0 +1,159 @@
+"""Covered slices: containers in which a later mount hides the files that we mounted, so that no limit holds.
+
+Admission refuses what is known to do this. This is the second fence, which needs no admission: it looks at what the
+kernel has mounted, soon after a container started and then every half minute.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from device_plugin.core.pods import Pod
+from device_plugin.node import mountinfo
+from device_plugin.node.mountinfo import Mounted, Origin
+from device_plugin.node.ports import Api, HostProcesses
+from device_plugin.node.records import Record, Records
+
+log = logging.getLogger(__name__)
+
+# All containers are looked at this often. Only a privileged process could cover files later, or a volume that gets
+# mounts from the host.
+LOOK_SECONDS = 30.0
+# A container that is about to start is looked at each turn, for the first time at least and, until its processes are
+# seen, for the second.
+SOON_SECONDS, START_SECONDS = 5.0, 30.0
+# A runtime that is still mounting shows a part of our files: what is wrong must be so for this long.
+SURE_SECONDS = 2.0
+Files = Sequence[tuple[Path, str]]
+"""For each file its path on this machine, and in the container."""
+
+
+class CoveredSlices:
+    """Looks for them. A container that was found stays covered until its record goes: a pod's volumes never change."""
+
+    def __init__(
+        self,
+        records: Records,
+        files: Callable[[Record], Files],
+        processes: HostProcesses,
+        api: Api,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._files = files
+        self._processes = processes
+        self._api = api
+        self._clock = clock
+        self._next = clock()
+        # By container: its record of the last start, and when we first saw that.
+        self._started: dict[tuple[str, str], tuple[Record, float]] = {}
+        self._identified: set[tuple[str, str]] = set()
+        # When something was first seen to be wrong.
+        self._suspected: dict[tuple[str, str], float] = {}
+        self._covered: dict[tuple[str, str], Record] = {}
+        # By process: hash of a text that showed nothing wrong.
+        self._sound: dict[int, int] = {}
+
+    def found(self) -> tuple[Record, ...]:
+        """Containers that are covered."""
+        return tuple(self._covered.values())
+
+    def step(self) -> None:
+        """Look at the containers whose turn it is."""
+        now = self._clock()
+        records = self._records.all()
+        self._note_starts(records, now)
+        everyone = now >= self._next
+        due = [r for r in records if r.key not in self._covered and (everyone or self._is_new(r, now))]
+        if everyone:
+            self._next = now + LOOK_SECONDS
+        if not due:
+            return
+        self._processes.look()
+        own = self._own_mounts()
+        sound: dict[int, int] = {}
+        by_pod: dict[str, list[Record]] = {}
+        for record in due:
+            by_pod.setdefault(record.pod, []).append(record)
+        for members in by_pod.values():
+            self._look(members, own, sound)
+        self._sound = sound if everyone else self._sound | sound
+
+    def _note_starts(self, records: Iterable[Record], now: float) -> None:
+        """PreStartContainer writes a record anew before each start of its container."""
+        before = self._started
+        self._started = {}
+        for record in records:
+            known = before.get(record.key)
+            if known is None or known[0] is not record:
+                self._identified.discard(record.key)
+                known = record, now
+            self._started[record.key] = known
+        self._identified &= self._started.keys()
+        self._suspected = {key: since for key, since in self._suspected.items() if key in self._started}
+        self._covered = {key: record for key, record in self._covered.items() if key in self._started}
+
+    def _is_new(self, record: Record, now: float) -> bool:
+        age = now - self._started[record.key][1]
+        if record.key in self._suspected:
+            return True
+        return age < SOON_SECONDS or (age < START_SECONDS and record.key not in self._identified)
+
+    def _look(self, records: Sequence[Record], own: Sequence[Mounted], sound: dict[int, int]) -> None:
+        """Look at a few processes of each container of one pod."""
+        wanted = {record.key: self._wanted(record, own) for record in records}
+        wrong: dict[tuple[str, str], str] = {}
+        unread = False
+        for process in self._processes.of(records[0].pod):
+            found = self._processes.mounts(process)
+            if found is None:
+                continue
+            text, whole = found
+            digest = hash(text)
+            mounts = () if self._sound.get(process) == digest else mountinfo.parse(text)
+            record = next((r for r in records if _shows(mounts, wanted[r.key])), None)
+            why = mountinfo.problem(mounts, wanted[record.key]) if record is not None else ""
+            if record is not None:
+                self._identified.add(record.key)
+            if record is not None and why:
+                wrong[record.key] = why
+            elif whole:
+                sound[process] = digest
+            unread = unread or not whole
+        for record in records:
+            why = wrong.get(record.key, "")
+            if unread and not why and record.key not in self._identified:
+                why = "its pod has more mounts than are read"
+            self._judge(record, why)
+
+    def _judge(self, record: Record, why: str) -> None:
+        if not why:
+            self._suspected.pop(record.key, None)
+            return
+        now = self._clock()
+        if now - self._suspected.setdefault(record.key, now) >= SURE_SECONDS:
+            self._suspected.pop(record.key)
+            self._covered[record.key] = record
+            self._tell(record, why)
+
+    def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
+        files = ((mountinfo.origin(own, str(source)), path) for source, path in self._files(record))
+        return [(origin, path) for origin, path in files if origin is not None]
+
+    def _own_mounts(self) -> Sequence[Mounted]:
+        return mountinfo.parse(self._processes.own_mounts())
+
+    def _tell(self, record: Record, why: str) -> None:
+        text = (
+            f"container {record.container}: {why}: its limits may not hold. Remove the volume mount that does this,"
+            " and create the pod again"
+        )
+        log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
+        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), "SliceCovered", text)
+
+
+def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:
+    """True if any of the files is mounted: then this is a process of the container that they are for."""
+    origins = {origin for origin, _ in wanted}
+    return any((mount.device, mount.root) in origins for mount in mounts)

@@ -1,0 +1,98 @@
+"""The mounts of a process as /proc/<pid>/mountinfo lists them, and what covers what (proc_pid_mountinfo(5))."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+# What the kernel appends to the root of a file that was removed after it was mounted.
+_REMOVED = "//deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """One line: `root`, a path in the filesystem `device` (major:minor), is mounted at `point`.
+
+    `number` is the mount's id, `parent` that of the mount which it is on.
+    """
+
+    number: str
+    parent: str
+    device: str
+    root: str
+    point: str
+
+
+Origin = tuple[str, str]
+"""Where a file lies whatever it is mounted as: filesystem (major:minor), and path in it."""
+
+
+def parse(text: str) -> list[Mounted]:
+    """All mounts in the order in which they were made. A line that is none, as the last of a cut text, is left out."""
+    found = []
+    for line in text.splitlines():
+        words = line.split(" ", 5)
+        if len(words) == 6:
+            root, point = _path(words[3]).removesuffix(_REMOVED), _path(words[4])
+            found.append(Mounted(words[0], words[1], words[2], root, point))
+    return found
+
+
+def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
+    """Where the file at the absolute `path` lies, or None if no mount shows it; no part of it may be a symlink."""
+    for mount in reversed(mounts):
+        if _at_or_above(mount.point, path):
+            return mount.device, _join(mount.root, path[len(mount.point.rstrip("/")) :])
+    return None
+
+
+def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> str:
+    """Why a program does not see the files that were mounted for it; empty if it sees all of them.
+
+    `wanted` are origin and path of each. Its mount may be at another path, where the image has a symlink (/var/run), so
+    neither path may have a later mount at or above it. Linux ≥ 6.8 lists mounts in the order in which they were made,
+    which need not be that in which they were put in place; so the tree of mounts must lead to it as well.
+    """
+    last = {(mount.device, mount.root): number for number, mount in enumerate(mounts)}
+    on = {(mount.parent, mount.point): mount for mount in mounts}
+    for source, path in wanted:
+        number = last.get(source)
+        if number is None:
+            return f"{path} is not mounted"
+        own = mounts[number]
+        for later in mounts[number + 1 :]:
+            if _at_or_above(later.point, path) or _at_or_above(later.point, own.point):
+                return f"{path} is covered by a mount at {later.point[:253]!r}"
+        seen = _top(mounts, on, own.point)
+        if seen is not None and (seen.device, seen.root) != source:
+            return f"{path} is covered by a mount at {seen.point[:253]!r}"
+    return ""
+
+
+def _top(mounts: Sequence[Mounted], on: Mapping[tuple[str, str], Mounted], path: str) -> Mounted | None:
+    """The mount that a program sees at `path`; None in a process whose root is no mount (chroot)."""
+    numbers = {mount.number for mount in mounts}
+    seen = next((m for m in mounts if m.point == "/" and m.parent not in numbers - {m.number}), None)
+    if seen is None:
+        return None
+    parts = path.strip("/").split("/")
+    for length in range(len(parts) + 1):
+        point = "/" + "/".join(parts[:length])
+        for _ in mounts:  # each can lie on another at the same point
+            upper = on.get((seen.number, point))
+            if upper is None or upper is seen:
+                break
+            seen = upper
+    return seen
+
+
+def _at_or_above(point: str, path: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")
+
+
+def _join(root: str, rest: str) -> str:
+    return (root.rstrip("/") + rest) or "/"
+
+
+def _path(word: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), word)

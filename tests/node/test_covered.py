@@ -1,0 +1,152 @@
+"""When containers are looked at, and what is told of those that something covers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from device_plugin.core.grants import Slice
+from device_plugin.node.covered import LOOK_SECONDS, START_SECONDS, SURE_SECONDS, CoveredSlices
+from tests.node.parts import MEM, Parts, Peer
+
+TICKETS = ("dcu-mem-0", "dcu-mem-1")
+TURN = 0.5
+
+
+@dataclass
+class Host:
+    """Processes by pod, each with its mounts."""
+
+    mounted: dict[str, dict[int, str]] = field(default_factory=dict)
+    whole: bool = True
+    looks: int = 0
+    reads: int = 0
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def of(self, pod: str) -> Sequence[int]:
+        return list(self.mounted.get(pod, {}))
+
+    def mounts(self, process: int) -> tuple[str, bool] | None:
+        self.reads += 1
+        texts = [text for processes in self.mounted.values() for p, text in processes.items() if p == process]
+        return (texts[0], self.whole) if texts else None
+
+    def own_mounts(self) -> str:
+        return "1 0 8:1 / / rw - ext4 sda rw\n"
+
+
+class Watched:
+    """A node with one container prepared, and a clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.parts = Parts(folder, Peer())
+        self.parts.start()
+        self.host = Host()
+        self.now = 0.0
+        self.covered = CoveredSlices(
+            self.parts.records, self.parts.injector.files, self.host, self.parts.peer, lambda: self.now
+        )
+        self.prepare()
+
+    def prepare(self) -> None:
+        if ("default", "a") not in self.parts.peer.pods:
+            pod = self.parts.bind("a", [Slice(self.parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
+            self.parts.hold(pod, {MEM: TICKETS})
+        self.parts.allocator.pre_start(MEM, TICKETS)
+
+    def mountinfo(self, *extra: str) -> str:
+        (record,) = self.parts.records.all()
+        lines = ["10 1 0:9 / / rw - overlay overlay rw"]
+        for number, (source, path) in enumerate(self.parts.injector.files(record), 11):
+            lines.append(f"{number} 10 8:1 {source} {path} ro - ext4 sda rw")
+        return "\n".join([*lines, *extra]) + "\n"
+
+    def turns(self, seconds: float) -> list[str]:
+        """Let time pass; returns which pods are covered then."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += TURN
+            self.covered.step()
+        return [record.pod_name for record in self.covered.found()]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+COVER = "50 10 0:99 / /usr/local/vgpu rw - tmpfs tmpfs rw"
+
+
+def test_a_container_whose_library_is_covered_is_found_within_seconds_and_told_of_once(node: Watched) -> None:
+    node.turns(3)
+    node.host.mounted["uid-a"] = {100: "1 0 0:1 / / ro - overlay pause rw\n", 101: node.mountinfo(COVER)}
+    assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
+    assert node.turns(100) == ["a"]
+    ((reason, text),) = node.parts.peer.events
+    assert reason == "SliceCovered a"
+    assert "container main: /usr/local/vgpu/libvgpu.so is covered by a mount at '/usr/local/vgpu'" in text
+
+
+def test_a_sound_container_is_looked_at_soon_and_then_seldom(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: node.mountinfo()}
+    assert node.turns(START_SECONDS) == []
+    before = node.host.looks
+    assert node.turns(10 * LOOK_SECONDS) == []
+    assert node.host.looks - before == 10
+    assert not node.parts.peer.events
+
+
+def test_a_cover_that_comes_later_is_found(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: node.mountinfo()}
+    node.turns(100)
+    node.host.mounted["uid-a"] = {101: node.mountinfo(COVER)}
+    assert node.turns(LOOK_SECONDS + SURE_SECONDS + TURN) == ["a"]
+
+
+def test_a_process_that_sees_less_than_the_others_is_enough(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: node.mountinfo(), 102: node.mountinfo(COVER)}
+    assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
+
+
+def test_a_runtime_that_is_still_mounting_is_given_time(node: Watched) -> None:
+    half = "\n".join(node.mountinfo().splitlines()[:3]) + "\n"
+    node.host.mounted["uid-a"] = {101: half}
+    assert node.turns(SURE_SECONDS - TURN) == []
+    node.host.mounted["uid-a"] = {101: node.mountinfo()}
+    assert node.turns(60) == []
+
+
+def test_a_container_that_starts_again_is_looked_at_soon_again(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: node.mountinfo()}
+    node.turns(START_SECONDS + 1)
+    before = node.host.looks
+    node.prepare()
+    node.host.mounted["uid-a"] = {102: node.mountinfo(COVER)}
+    assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
+    assert node.host.looks > before
+
+
+def test_a_list_of_mounts_too_long_to_read_is_no_way_round(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: "10 1 0:9 / / rw - overlay overlay rw\n"}
+    node.host.whole = False
+    assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
+    assert "more mounts than are read" in node.parts.peer.events[0][1]
+
+
+def test_what_is_gone_is_forgotten(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: node.mountinfo(COVER)}
+    assert node.turns(10) == ["a"]
+    node.host.mounted.clear()
+    node.parts.end(node.parts.peer.pods["default", "a"])
+    node.parts.reclaimer.sweep()
+    assert node.turns(1) == []
+
+
+@pytest.mark.parametrize("seen", [{}, {101: "1 0 0:1 / / ro - overlay pause rw\n"}])
+def test_a_container_that_nobody_sees_is_no_news(node: Watched, seen: dict[int, str]) -> None:
+    node.host.mounted["uid-a"] = seen
+    assert node.turns(100) == []
