@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from device_plugin.core import masks, units
+from device_plugin.core.annotations import MAX_BYTES, MAX_CARDS
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.errors import AnnotationError
@@ -74,7 +75,13 @@ class Discovery:
                 )
             else:
                 shared.append(local)
-        return tuple(sorted(shared, key=lambda local: local.card.uuid))
+        shared.sort(key=lambda local: local.card.uuid)
+        for local in shared[MAX_CARDS:]:
+            self._say(
+                logging.ERROR,
+                f"card {local.card.uuid} at {local.found.pci} is not shared: a node shares at most {MAX_CARDS}",
+            )
+        return tuple(shared[:MAX_CARDS])
 
     def _card(self, found: FoundCard, prefix: str) -> Card:
         group = masks.group_units(xcc=found.xcc, paired=found.paired)
@@ -119,7 +126,12 @@ def _unspeakable(local: LocalCard) -> str:
     """
     card, found = local.card, local.found
     try:
-        Inventory.decode(Inventory((card,)).encode())
+        text = Inventory((card,)).encode()
+        if len(text) > MAX_BYTES // MAX_CARDS:
+            return (
+                f"its description has {len(text)} characters, at most {MAX_BYTES // MAX_CARDS} are published"
+            )
+        Inventory.decode(text)
         CardLimit(
             uuid=card.uuid,
             gpu_id=found.gpu_id or 1,  # 0 is a sick card's

@@ -4,19 +4,15 @@ Ticket IDs are `<tail>-<n>` (dcu-mem-17), so they stay the same over restarts an
 63 characters.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from device_plugin.core import units
 from device_plugin.core.cards import Card
-from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import family_of, resource_names
 
-# A kubelet needs 1.9 s after a restart for 4,000 IDs of a resource and 28.6 s for 16,000.
-MOST_TICKETS = 2000
-
-
-class TooManyTicketsError(VgpuError):
-    """The cards of this node would need more tickets than a kubelet bears."""
+# Of one resource: a kubelet needs 1.9 s after a restart for 4,000 IDs, and 28.6 s for 16,000.
+MOST_TICKETS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +38,39 @@ class Resource:
 
 
 def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
-    """What these cards are advertised as. Raises TooManyTicketsError, which says what to set."""
+    """What these cards are advertised as: at most MOST_TICKETS of each resource."""
+    return tuple(Resource(name, min(count, MOST_TICKETS)) for name, count, _ in _counts(cards))
+
+
+def not_advertised(cards: Iterable[Card]) -> Iterator[str]:
+    """For each resource of which these cards have more than MOST_TICKETS, how many are left out and what helps.
+
+    No unit is chosen for a node: it would change what a request means there.
+    """
+    for name, count, members in _counts(cards):
+        if count > MOST_TICKETS:
+            yield (
+                f"{name}: {MOST_TICKETS} of {count} are advertised, more slow the kubelet down: {_cure(name, members)}"
+            )
+
+
+def _cure(resource: str, cards: Collection[Card]) -> str:
+    if not any(resource == resource_names(card.family)[1] for card in cards):
+        return "leave some cards to others (excludeCards)"
+    unit = max(card.unit_mib for card in cards)
+    while sum(units.unit_count(card.mem_mib, unit) for card in cards) > MOST_TICKETS:
+        unit *= 2
+    return f"set memUnitMiB to {unit} on all nodes"
+
+
+def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]]:
+    """Each resource, how many tickets it would have, and the cards that it is of."""
     families: dict[str, list[Card]] = {}
     for card in cards:
         families.setdefault(card.family, []).append(card)
-    found = []
     for family, members in sorted(families.items()):
         for name in resource_names(family):
-            count = sum(size(card, name) for card in members)
-            if count > MOST_TICKETS:
-                raise TooManyTicketsError(
-                    f"{name} would have {count} tickets on this node, at most {MOST_TICKETS} work:"
-                    " set a larger memUnitMiB"
-                )
-            found.append(Resource(name, count))
-    return tuple(found)
+            yield name, sum(size(card, name) for card in members), members
 
 
 def size(card: Card, resource: str) -> int:

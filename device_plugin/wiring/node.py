@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import ActivePods, Reclaimer
 from device_plugin.node.records import Records
-from device_plugin.node.tickets import resources
+from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.wiring.node_api import NodeApi
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
@@ -79,7 +80,7 @@ class Service:
         covered = CoveredSlices(self._records, self._injector.files, host, self._api)
         self._preflight = Preflight(
             self._api, Path(settings.cdi_dir), state, kubelet,
-            lambda: filter(None, (processes.problem(), "" if settings.process_groups else host.problem())),
+            lambda: self._problems(processes.problem(), "" if settings.process_groups else host.problem()),
         )  # fmt: skip
         self._agent = Agent(
             self._inventory, advertiser, Publisher(self._api), reclaimer, covered,
@@ -123,6 +124,10 @@ class Service:
             ours = resources(self._inventory.cards())
             self._preflight.look_for_others(node, ours, [self._server(r.name).path for r in ours])
 
+    def _problems(self, *found: str) -> Iterator[str]:
+        yield from filter(None, found)
+        yield from not_advertised(self._inventory.cards())
+
     def _listen(self, stack: ExitStack) -> None:
         app = probes(
             self._agent.why_dead, lambda: why_not_ready(self._agent, self._preflight), Exposition(self._meter)
@@ -159,6 +164,6 @@ def _discovery(settings: NodeSettings) -> Discovery:
 
 
 def run(settings: NodeSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError, TooManyTicketsError."""
+    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
     os.umask(0o022)  # containers of any user read what we write
     return Service(settings, stop).run()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.cards import Card
+from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
 from device_plugin.core.machine import FoundCard, Scan
 from device_plugin.core.pods import Node
@@ -15,7 +15,7 @@ from device_plugin.node.discover import Discovery
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import LAST_DELAY, Publisher
 from device_plugin.node.records import Record, Records
-from device_plugin.node.tickets import TooManyTicketsError, resources, unhealthy
+from device_plugin.node.tickets import not_advertised, resources, unhealthy
 from tests.node.parts import PREFIXES, Peer
 
 FOUND = FoundCard(
@@ -66,9 +66,45 @@ def test_partitions_with_one_identity_are_not_taken_for_two_cards(caplog: pytest
     assert "SPX" in caplog.text
 
 
-def test_too_many_tickets_say_what_to_set() -> None:
-    with pytest.raises(TooManyTicketsError, match="memUnitMiB"):
-        resources([card(unit=8)])
+def test_eight_cards_of_256_gib_are_advertised_whole() -> None:
+    cards = [replace(card(replace(FOUND, mem_mib=256 * 1024)), uuid=f"GPU-{i}") for i in range(8)]
+    assert ("hygon.com/dcu-mem", 2048) in [(r.name, r.count) for r in resources(cards)]
+    assert not list(not_advertised(cards))
+
+
+@pytest.mark.parametrize(("unit", "enough"), [(1, 4), (3, 6), (7, 7)])
+def test_what_a_kubelet_does_not_bear_is_left_out_and_said_with_the_unit_that_would_do(
+    unit: int, enough: int
+) -> None:
+    cards = [card(unit=unit)]
+    assert {r.name: r.count for r in resources(cards)}["hygon.com/dcu-mem"] == min(4096, cards[0].units)
+    said = [f"hygon.com/dcu-mem: 4096 of {cards[0].units} are advertised"] if enough > unit else []
+    found = list(not_advertised(cards))
+    assert [text.partition(",")[0] for text in found] == said
+    assert all(f"set memUnitMiB to {enough} on all nodes" in text for text in found)
+    assert not list(not_advertised([card(unit=enough)]))
+
+
+def test_too_many_core_groups_are_left_out_too() -> None:
+    cards = [replace(card(), uuid=f"GPU-{i}", core_groups=100, compute_units=100) for i in range(64)]
+    (said,) = not_advertised(cards)
+    assert said.startswith("hygon.com/dcu-cores: 4096 of 6400 are advertised")
+    assert "excludeCards" in said
+
+
+def test_cards_that_an_inventory_cannot_carry_do_not_take_the_others_down(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    many = [replace(FOUND, uuid=f"GPU-{i:03}") for i in range(70)]
+    long = replace(FOUND, uuid="GPU-" + "x" * 99, model="m" * 250, pci="p" * 250)
+    found = Discovery("n1", {"1d94": "a.com/" + "d" * 240}, 1024, ()).cards(Scan((long, *many[:3])))
+    assert [local.card.uuid for local in found] == ["GPU-000", "GPU-001", "GPU-002"]
+    shared = Discovery("n1", PREFIXES, 1024, ()).cards(Scan(tuple(many)))
+    assert len(Inventory.decode(Inventory(tuple(local.card for local in shared)).encode()).cards) == 64
+    assert "card GPU-069 at 0000:19:00.0 is not shared: a node shares at most 64" in caplog.text
+
+
+def test_a_card_has_tickets_of_each_resource() -> None:
     assert [(r.name, r.count) for r in resources([card()])] == [
         ("hygon.com/dcu", 1),
         ("hygon.com/dcu-mem", 16),
