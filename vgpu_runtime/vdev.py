@@ -10,6 +10,7 @@ value"). The first mask line holds units 0-63, the second 64-127.
 The runtime takes `pipe_id` as unique per card among live slices: `free_pipe` chooses one.
 """
 
+import re
 from collections.abc import Iterable
 
 from vgpu_runtime.config import CardLimit, ConfigError
@@ -47,6 +48,12 @@ def render(card: CardLimit, *, vdev_id: int, pipe_id: int, device_id: int = 0) -
         f"pipe_id: {pipe_id}\n"
         "enable: 1\n"
     )
+
+
+def pipe_of(text: str) -> int | None:
+    """The pipe in what `render` made, or None if it names none."""
+    match = re.search(r"^pipe_id: ([0-9]{1,2})$", text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def free_pipe(live: Iterable[int], last: int | None = None) -> int | None:

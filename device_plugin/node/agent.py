@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.advertise import Advertiser
@@ -14,10 +14,13 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Record
+from device_plugin.node.restore import Restorer
 
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
+# Of the pods on a sick card: an event has room for about as many of the longest names.
+NAMED = 3
 SCAN_SECONDS = 3.0
 PREFLIGHT_SECONDS = 60.0
 # A loop that has not turned for so long hangs: /healthz says so and Kubernetes restarts us.
@@ -27,10 +30,13 @@ HANG_SECONDS = 60.0
 class Inventory:
     """The shared cards as they are now, for every thread."""
 
-    def __init__(self, cards: Cards, discovery: Discovery, api: Api) -> None:
+    def __init__(
+        self, cards: Cards, discovery: Discovery, api: Api, records: Callable[[], Iterable[Record]]
+    ) -> None:
         self._cards = cards
         self._discovery = discovery
         self._api = api
+        self._records = records
         self._now: Mapping[str, LocalCard] = {}
 
     def __call__(self) -> Mapping[str, LocalCard]:
@@ -54,9 +60,23 @@ class Inventory:
         for uuid, local in self._now.items():
             was = before[uuid].card.healthy if uuid in before else True
             if local.card.healthy != was:
-                text = f"card {uuid} at {local.card.pci} is {'healthy again' if not was else 'unhealthy'}"
-                log.warning("%s", text)
-                self._api.node_event("CardHealthy" if not was else "CardUnhealthy", text)
+                self._tell(local.card)
+
+    def _tell(self, card: Card) -> None:
+        if card.healthy:
+            text = f"card {card.uuid} at {card.pci} is healthy again"
+            log.info("%s", text)
+            self._api.node_event("CardHealthy", text, warning=False)
+            return
+        holders = sorted({f"{r.namespace}/{r.pod_name}" for r in self._records() if _holds(r, card)})
+        shown = ", ".join(holders[:NAMED]) + (
+            f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
+        )
+        text = f"card {card.uuid} at {card.pci} is unhealthy; " + (
+            f"pods with a slice on it: {shown}" if holders else "no pod has a slice on it"
+        )
+        log.warning("%s", text)
+        self._api.node_event("CardUnhealthy", text)
 
 
 class Agent:
@@ -67,6 +87,7 @@ class Agent:
         inventory: Inventory,
         advertiser: Advertiser,
         publisher: Publisher,
+        restorer: Restorer,
         reclaimer: Reclaimer,
         covered: CoveredSlices,
         preflight: Callable[[], bool],
@@ -76,6 +97,7 @@ class Agent:
         self._inventory = inventory
         self._advertiser = advertiser
         self._publisher = publisher
+        self._restorer = restorer
         self._reclaimer = reclaimer
         self._covered = covered
         self._preflight = preflight
@@ -84,6 +106,8 @@ class Agent:
         self._due = {"scan": 0.0, "preflight": 0.0}
         self._beat = clock()
         self._draining = False
+        # By stage: how it failed at the last turn.
+        self._failures: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop` is set, then drain."""
@@ -94,21 +118,39 @@ class Agent:
         self._drain()
 
     def turn(self) -> None:
-        """Everything that is due now."""
+        """Everything that is due now. Whatever a stage meets, the others go on."""
         self._beat = self._clock()
         if self._is_due("scan", SCAN_SECONDS):
-            self._inventory.look()
-            self._reclaimer.trim()
-        cards = self._inventory.cards()
-        self._advertiser.step(cards)
-        if self._is_due("preflight", PREFLIGHT_SECONDS) and not self._preflight():
-            self._due["preflight"] = self._clock() + SCAN_SECONDS
-        self._reclaimer.sweep()
-        self._covered.step()
+            self._do("discover", self._inventory.look)
+            self._do("trim", self._reclaimer.trim)
+        self._do("advertise", lambda: self._advertiser.step(self._inventory.cards()))
+        if self._is_due("preflight", PREFLIGHT_SECONDS):
+            self._do("preflight", self._check)
+        self._do("restore", self._restorer.step)
+        self._do("reclaim", self._reclaimer.sweep)
+        self._do("look for covers", self._covered.step)
         # Before that an inventory without the slices that outlive their pods would free them for a moment.
         if self._reclaimer.ready:
-            serving = self._advertiser.serving and not self._draining
-            self._publisher.step(cards, self.reports(), serving=serving)
+            self._do("publish", self._publish)
+
+    def _do(self, stage: str, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception as error:
+            text = f"{stage} failed: {type(error).__name__}: {error}"
+            if self._failures.get(stage) != text:
+                self._failures[stage] = text
+                log.exception("%s", text)
+        else:
+            self._failures.pop(stage, None)
+
+    def _check(self) -> None:
+        if not self._preflight():
+            self._due["preflight"] = self._clock() + SCAN_SECONDS
+
+    def _publish(self) -> None:
+        serving = self._advertiser.serving and not self._draining
+        self._publisher.step(self._inventory.cards(), self.reports(), serving=serving)
 
     def why_dead(self) -> str:
         """Why /healthz says no; empty if it does not."""
@@ -122,6 +164,7 @@ class Agent:
         if not self._inventory():
             yield "no card to share on this node"
         yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
+        yield from tuple(self._failures.values())
 
     def reports(self) -> list[ReportedSlice]:
         """What the cluster must know of containers on this node. One that outlives its pod is nothing else."""
@@ -149,6 +192,10 @@ class Agent:
         if due:
             self._due[name] = now + period
         return due
+
+
+def _holds(record: Record, card: Card) -> bool:
+    return any(slice_.card == card.uuid for slice_ in record.slices)
 
 
 def _report(record: Record, state: SliceState) -> ReportedSlice:

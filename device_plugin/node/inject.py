@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from device_plugin.core.grants import Slice
 from device_plugin.core.masks import unit_mask
 from device_plugin.node.bell import Bell
 from device_plugin.node.discover import LocalCard
@@ -117,6 +118,16 @@ class Injector:
             (folder / "region" / "usage", paths.CONTAINER_REGION),
             *((path, f"{paths.CONTAINER_VDEV_FOLDER}/{path.name}") for path in vdevs),
         ]
+
+    def pipes(self, key: tuple[str, str], slices: Sequence[Slice]) -> Mapping[str, int]:
+        """By card, the vendor's pipes that the files of a container name; none of files that cannot be read."""
+        found: dict[str, int] = {}
+        for number, slice_ in enumerate(slices):
+            with suppress(OSError, UnicodeDecodeError):
+                text = (self._records.folder(*key) / vdev.file_name(number)).read_text(encoding="utf-8")
+                if (pipe := vdev.pipe_of(text)) is not None:
+                    found[slice_.card] = pipe
+        return found
 
     def announce(self) -> None:
         """Return when runtimes have been told to read all that was carried; hold no lock meanwhile. Raises OSError."""

@@ -54,8 +54,8 @@ class Api(Protocol):
     def publish(self, inventory: str) -> bool:
         """Write the inventory annotation; False if the API server does not answer."""
 
-    def node_event(self, reason: str, message: str) -> None:
-        """Post a Warning about this node; does nothing if the API server does not answer."""
+    def node_event(self, reason: str, message: str, *, warning: bool = True) -> None:
+        """Post an event about this node; does nothing if the API server does not answer."""
 
     def pod_event(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning about a pod; does nothing if the API server does not answer."""

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from device_plugin.core.cards import Card, Inventory, ReportedSlice
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.requests import resource_names
 from device_plugin.node.ports import Api
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,8 @@ class Publisher:
         self._looked = 0.0
         self._delay = FIRST_DELAY
         self._not_before = 0.0
+        # Families of which a new memory unit was told.
+        self._told: set[str] = set()
         self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
 
     def step(self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), *, serving: bool) -> None:
@@ -37,6 +41,7 @@ class Publisher:
             if node is None:
                 self._later(now)
                 return
+            self._tell_new_units(node.inventory, cards)
             self._known, self._looked = node.inventory, now
         if self._known != wanted:
             if not self._api.publish(wanted):
@@ -46,6 +51,23 @@ class Publisher:
             log.info("published %d cards, %d reported slices, serving: %s", len(cards), len(reports), serving)
         self._delay = FIRST_DELAY
         self.why_not = ""
+
+    def _tell_new_units(self, before: str, cards: Sequence[Card]) -> None:
+        """Say what a request means now, where an earlier agent of this node had another memory unit."""
+        try:
+            known = {card.family: card.unit_mib for card in Inventory.decode(before).cards} if before else {}
+        except AnnotationError:
+            return
+        for family, unit in sorted({(card.family, card.unit_mib) for card in cards}):
+            was = known.get(family, unit)
+            if was != unit and family not in self._told:
+                self._told.add(family)
+                self._api.node_event(
+                    "MemoryUnitChanged",
+                    f"one {resource_names(family)[1]} is {unit} MiB on this node now, and was {was} MiB: running pods"
+                    " keep what they have, pods that start from now on get another amount. Use one memUnitMiB on all"
+                    " nodes",
+                )
 
     def _later(self, now: float) -> None:
         self.why_not = "the API server does not answer: the inventory is published when it does"

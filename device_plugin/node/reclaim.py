@@ -22,27 +22,33 @@ class ActivePods:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._active: set[str] = set()
+        # By UID: namespace and name.
+        self._active: dict[str, tuple[str, str]] = {}
         self.synced = threading.Event()
 
     def sync(self, pods: Sequence[Pod]) -> None:
         """Take the full list."""
         with self._lock:
-            self._active = {pod.uid for pod in pods if not pod.ended}
+            self._active = {pod.uid: (pod.namespace, pod.name) for pod in pods if not pod.ended}
         self.synced.set()
 
     def change(self, pod: Pod, *, gone: bool) -> None:
         """Take one change."""
         with self._lock:
             if gone or pod.ended:
-                self._active.discard(pod.uid)
+                self._active.pop(pod.uid, None)
             else:
-                self._active.add(pod.uid)
+                self._active[pod.uid] = pod.namespace, pod.name
 
     def active(self, pod: str) -> bool:
         """True if the pod of this UID exists and has not ended, as far as we know."""
         with self._lock:
             return pod in self._active
+
+    def name(self, pod: str) -> tuple[str, str] | None:
+        """Namespace and name of an active pod."""
+        with self._lock:
+            return self._active.get(pod)
 
 
 class Reclaimer:

@@ -9,18 +9,20 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from device_plugin.core.annotations import Fields
+from device_plugin.core.annotations import MAX_CARDS, Fields, checked_int
 from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Slice
+from device_plugin.core.grants import Slice, read_slices, slice_objects
 
 log = logging.getLogger(__name__)
 
 RECORD = "record.json"
+# Damaged records that are kept for people.
+KEPT_RECORDS, KEPT_BYTES = 16, 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +55,34 @@ class Records:
         self._root = state / "slices"
         self._lock = threading.Lock()
         self._records: dict[tuple[str, str], Record] = {}
+        self._aside = state / "damaged"
+        self._damaged: dict[tuple[str, str], str] = {}
         self._stuck: set[Path] = set()
 
     def load(self) -> None:
-        """Read what an earlier agent left; a folder without a readable record was never mounted, and goes."""
+        """Read what an earlier agent left; a folder without a record was never mounted, and goes.
+
+        The container of a damaged record may run: its folder stays, and the record is to be made anew (restore.py).
+        """
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in sorted(self._root.glob("*/*")):
+            key = folder.parent.name, folder.name
             try:
                 record = _decode((folder / RECORD).read_text(encoding="utf-8"), self._node)
-            except (OSError, UnicodeDecodeError, ValueError, AnnotationError) as error:
-                log.warning("removing %s: its record cannot be read (%s)", folder, error)
+                if record.key != key:
+                    raise AnnotationError(f"record: of container {record.container} of pod {record.pod}")
+                self._records[key] = record
+            except FileNotFoundError:
+                log.warning("removing %s: it has no record", folder)
                 self._remove(folder)
-                continue
-            self._records[record.key] = record
+            except (OSError, ValueError, RecursionError, AnnotationError) as error:
+                self._damaged[key] = f"{error}; {self._keep(folder)}"
+                log.warning("the record in %s is damaged: %s", folder, self._damaged[key])
+
+    def damaged(self) -> Mapping[tuple[str, str], str]:
+        """Containers (pod UID and name) whose record could not be read and was not made anew yet, and why."""
+        with self._lock:
+            return dict(self._damaged)
 
     def all(self) -> tuple[Record, ...]:
         """Every record."""
@@ -88,12 +105,28 @@ class Records:
         write_file(folder / RECORD, _encode(record))
         with self._lock:
             self._records[record.key] = record
+            self._damaged.pop(record.key, None)
 
     def forget(self, pod: str, container: str) -> None:
         """Remove a container's files, then its record. If files are left, the record stays: try again later."""
         if self._remove(self.folder(pod, container)):
             with self._lock:
                 self._records.pop((pod, container), None)
+                self._damaged.pop((pod, container), None)
+
+    def _keep(self, folder: Path) -> str:
+        """Copy a damaged record aside for people, beside the last few others; says where it is."""
+        kept = self._aside / f"{folder.parent.name}.{folder.name}.json"
+        try:
+            self._aside.mkdir(exist_ok=True)
+            with (folder / RECORD).open("rb") as file:
+                kept.write_bytes(file.read(KEPT_BYTES))
+            older = sorted(self._aside.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in older[KEPT_RECORDS:]:
+                path.unlink()
+        except OSError as error:
+            return f"no copy could be kept ({error.strerror})"
+        return f"a copy is {kept}"
 
     def _remove(self, folder: Path) -> bool:
         """Remove all that can be; True if nothing is left."""
@@ -137,7 +170,7 @@ def _encode(record: Record) -> str:
         "namespace": record.namespace,
         "podName": record.pod_name,
         "container": record.container,
-        "slices": [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in record.slices],
+        "slices": slice_objects(record.slices),
         "names": dict(record.names),
         "tickets": {name: list(ids) for name, ids in record.tickets.items()},
         "pipes": dict(record.pipes),
@@ -146,22 +179,32 @@ def _encode(record: Record) -> str:
 
 
 def _decode(text: str, node: str) -> Record:
+    """Raises ValueError or AnnotationError, whatever the text holds."""
     fields = Fields(json.loads(text), "record")
+    tickets = fields.mapping("tickets", most=16)
     return Record(
         pod=fields.text("pod"),
         namespace=fields.text("namespace"),
         pod_name=fields.text("podName"),
         container=fields.text("container"),
-        slices=tuple(_slices(fields, node)),
-        names=fields.mapping("names", most=16),
-        tickets={name: tuple(ids) for name, ids in fields.mapping("tickets", most=16).items()},
-        pipes={unique(card, node): pipe for card, pipe in fields.mapping("pipes", most=64).items()},
+        slices=read_slices(fields.items("slices", most=MAX_CARDS), "record", node),
+        names=_texts(fields.mapping("names", most=16), "names"),
+        tickets={name: _ticket_ids(ids) for name, ids in tickets.items()},
+        pipes={
+            unique(card, node): checked_int(pipe, "record: pipes", least=0)
+            for card, pipe in fields.mapping("pipes", most=MAX_CARDS).items()
+        },
     )
 
 
-def _slices(fields: Fields, node: str) -> Iterator[Slice]:
-    for entry in fields.items("slices", most=64):
-        one = Fields(entry, "record: slice")
-        yield Slice(
-            unique(one.text("card"), node), one.integer("memMiB"), tuple(one.items("cores", most=1024))
-        )
+def _texts(values: Mapping[str, object], key: str) -> dict[str, str]:
+    found = {name: value for name, value in values.items() if isinstance(value, str)}
+    if len(found) != len(values):
+        raise AnnotationError(f"record: {key} must be texts")
+    return found
+
+
+def _ticket_ids(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(ticket, str) for ticket in value):
+        raise AnnotationError("record: tickets must be lists of texts")
+    return tuple(value)

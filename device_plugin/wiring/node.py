@@ -32,6 +32,7 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import ActivePods, Reclaimer
 from device_plugin.node.records import Records
+from device_plugin.node.restore import Restorer
 from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.wiring.node_api import NodeApi
 from device_plugin.wiring.settings import NodeSettings, SettingsError
@@ -59,8 +60,8 @@ class Service:
         cards = (
             SimulatedCards(Path(settings.simulated)) if settings.simulated else KfdCards(Path(settings.root))
         )
-        self._inventory = Inventory(cards, _discovery(settings), self._api)
         self._records = Records(state, settings.node_name)
+        self._inventory = Inventory(cards, _discovery(settings), self._api, self._records.all)
         self._injector = Injector(
             self._records, cards, state, Path(settings.cdi_dir), Path(settings.library or LIBRARY)
         )
@@ -76,6 +77,9 @@ class Service:
         self._plugins = kubelet / "device-plugins"
         advertiser = Advertiser(self._plugin, self._plugins / "kubelet.sock", self._records, self._allocator)
         reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator)
+        restorer = Restorer(
+            self._records, self._injector, self._active, processes, self._allocator, self._api
+        )
         host = HostProcesses(Path(settings.proc_root))
         covered = CoveredSlices(self._records, self._injector.files, host, self._api)
         self._preflight = Preflight(
@@ -83,7 +87,7 @@ class Service:
             lambda: self._problems(processes.problem(), "" if settings.process_groups else host.problem()),
         )  # fmt: skip
         self._agent = Agent(
-            self._inventory, advertiser, Publisher(self._api), reclaimer, covered,
+            self._inventory, advertiser, Publisher(self._api), restorer, reclaimer, covered,
             lambda: self._preflight.check(self._api.node()), settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(

@@ -45,9 +45,10 @@ class NodeApi:
             return False
         return True
 
-    def node_event(self, reason: str, message: str) -> None:
-        """Post a Warning about this node. Its uid is its name, as in the kubelet's own events."""
-        self._post(EventSpec("", "Node", self._name, self._name, reason, message))
+    def node_event(self, reason: str, message: str, *, warning: bool = True) -> None:
+        """Post an event about this node. Its uid is its name, as in the kubelet's own events."""
+        kind = "Warning" if warning else "Normal"
+        self._post(EventSpec("", "Node", self._name, self._name, reason, message, kind))
 
     def pod_event(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning about a pod."""

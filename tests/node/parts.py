@@ -17,6 +17,7 @@ from device_plugin.node.inject import Injector, cdi_name
 from device_plugin.node.ports import PodLookupError
 from device_plugin.node.reclaim import ActivePods, Reclaimer
 from device_plugin.node.records import Records
+from device_plugin.node.restore import Restorer
 from vgpu_runtime import sim
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
@@ -45,7 +46,8 @@ class Peer:
     def publish(self, inventory: str) -> bool:
         return bool(inventory)
 
-    def node_event(self, reason: str, message: str) -> None:
+    def node_event(self, reason: str, message: str, *, warning: bool = True) -> None:
+        assert warning or reason == "CardHealthy"
         self.events.append((reason, message))
 
     def pod_event(self, pod: Pod, reason: str, message: str) -> None:
@@ -70,9 +72,9 @@ class Parts:
         library.write_text("the library\n")
         self.peer = peer
         backend = SimulatedCards(self.machine)
-        self.inventory = Inventory(backend, Discovery("n1", PREFIXES, 1024, ()), peer)
-        self.inventory.look()
         self.records = Records(self.state, "n1")
+        self.inventory = Inventory(backend, Discovery("n1", PREFIXES, 1024, ()), peer, self.records.all)
+        self.inventory.look()
         self.injector = Injector(self.records, backend, self.state, self.cdi, library)
         self.active = ActivePods()
         self.allocator = Allocator(
@@ -81,6 +83,9 @@ class Parts:
         # Figures that the cards report in place of their own.
         self.less: Mapping[str, int] = {}
         self.now = 0.0
+        self.restorer = Restorer(
+            self.records, self.injector, self.active, peer, self.allocator, peer, lambda: self.now
+        )
         self.reclaimer = Reclaimer(
             self.records, self.injector, self.active, peer, self.allocator, lambda: self.now
         )

@@ -38,6 +38,15 @@ class Host:
         return "1 0 8:1 / / rw - ext4 sda rw\n"
 
 
+def mountinfo(parts: Parts, *extra: str) -> str:
+    """What is mounted in the node's one container, and `extra` lines."""
+    (record,) = parts.records.all()
+    lines = ["10 1 0:9 / / rw - overlay overlay rw"]
+    for number, (source, path) in enumerate(parts.injector.files(record), 11):
+        lines.append(f"{number} 10 8:1 {source} {path} ro - ext4 sda rw")
+    return "\n".join([*lines, *extra]) + "\n"
+
+
 class Watched:
     """A node with one container prepared, and a clock."""
 
@@ -58,11 +67,7 @@ class Watched:
         self.parts.allocator.pre_start(MEM, TICKETS)
 
     def mountinfo(self, *extra: str) -> str:
-        (record,) = self.parts.records.all()
-        lines = ["10 1 0:9 / / rw - overlay overlay rw"]
-        for number, (source, path) in enumerate(self.parts.injector.files(record), 11):
-            lines.append(f"{number} 10 8:1 {source} {path} ro - ext4 sda rw")
-        return "\n".join([*lines, *extra]) + "\n"
+        return mountinfo(self.parts, *extra)
 
     def turns(self, seconds: float) -> list[str]:
         """Let time pass; returns which pods are covered then."""

@@ -154,11 +154,11 @@ def test_what_cannot_be_side_by_side_waits_for_the_living(
     assert rival("me", [wanted], cards, records, lambda _: False) is None
 
 
-def test_a_record_that_cannot_be_read_takes_its_folder_with_it(tmp_path: Path) -> None:
+def test_a_folder_without_a_record_was_never_mounted_and_goes(tmp_path: Path) -> None:
     records = Records(tmp_path, "n1")
     records.put(record("good", Slice("GPU-1", 1, (0,))))
     records.put(record("bad", Slice("GPU-1", 1, (1,))))
-    (records.folder("bad", "main") / "record.json").write_text("[null]")
+    (records.folder("bad", "main") / "record.json").unlink()
     again = Records(tmp_path, "n1")
     again.load()
     assert [r.pod for r in again.all()] == ["good"]
@@ -204,6 +204,19 @@ def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
     clock[0] += LAST_DELAY
     publisher.step([card()], serving=True)
     assert (publisher.why_not, api.writes) == ("", 1)
+
+
+def test_another_memory_unit_than_before_is_said_once() -> None:
+    api = Peer()
+    before = Inventory((card(unit=1024),)).encode()
+    node = Node("n1", before)
+    api.node = lambda: node  # type: ignore[method-assign]
+    publisher = Publisher(api)
+    publisher.step([card(unit=512)], serving=True)
+    publisher.step([card(unit=512)], serving=False)
+    ((reason, text),) = api.events
+    assert reason == "MemoryUnitChanged"
+    assert "one hygon.com/dcu-mem is 512 MiB on this node now, and was 1024 MiB" in text
 
 
 @pytest.mark.parametrize(

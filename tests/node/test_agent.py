@@ -1,0 +1,174 @@
+"""The agent's loop: whatever a stage meets, the others go on, and what failed is said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from device_plugin.core.cards import Inventory, ReportedSlice
+from device_plugin.core.grants import Slice
+from device_plugin.core.pods import Node
+from device_plugin.node.advertise import Advertiser
+from device_plugin.node.agent import Agent
+from device_plugin.node.covered import CoveredSlices
+from device_plugin.node.publish import Publisher
+from tests.node.parts import MEM, Parts, Peer
+from tests.node.test_advertise import Plugin
+from tests.node.test_covered import COVER, Host, mountinfo
+
+
+class Served(Peer):
+    """An API server that keeps the inventory."""
+
+    inventory = ""
+    writes = 0
+
+    def node(self) -> Node | None:
+        return Node("n1", self.inventory)
+
+    def publish(self, inventory: str) -> bool:
+        self.inventory = inventory
+        self.writes += 1
+        return True
+
+
+class Looping:
+    """An agent whose clock the test moves, on a node with one container running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.api = Served()
+        self.parts = Parts(folder, self.api)
+        self.parts.start()
+        self.host = Host()
+        socket = folder / "kubelet.sock"
+        socket.touch()
+        self.covered = CoveredSlices(
+            self.parts.records, self.parts.injector.files, self.host, self.api, self.clock
+        )
+        self.agent = Agent(
+            self.parts.inventory,
+            Advertiser(lambda _: Plugin(), socket, self.parts.records, self.parts.allocator, self.clock),
+            Publisher(self.api, self.clock),
+            self.parts.restorer,
+            self.parts.reclaimer,
+            self.covered,
+            lambda: True,
+            0,
+            self.clock,
+        )
+        pod = self.parts.bind("a", [Slice(self.parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
+        self.parts.hold(pod, {MEM: ("dcu-mem-0", "dcu-mem-1")})
+        self.parts.allocator.pre_start(MEM, ("dcu-mem-0", "dcu-mem-1"))
+        self.api.living.add(pod.uid)
+        self.turns(2)
+
+    def clock(self) -> float:
+        return self.parts.now
+
+    def turns(self, seconds: float) -> tuple[ReportedSlice, ...]:
+        """Let time pass; returns what the inventory reports then."""
+        for _ in range(int(2 * seconds)):
+            self.parts.now += 0.5
+            self.agent.turn()
+        return Inventory.decode(self.api.inventory).slices
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Looping:
+    return Looping(tmp_path)
+
+
+def test_nothing_is_written_while_nothing_happens(node: Looping) -> None:
+    before = node.api.writes
+    assert node.turns(600) == ()
+    assert (node.api.writes, node.api.events) == (before, [])
+
+
+def test_a_slice_that_outlives_its_pod_is_written_once_and_withdrawn_once(node: Looping) -> None:
+    before = node.api.writes
+    node.parts.end(node.api.pods["default", "a"])
+    node.api.living.add("uid-a")
+    assert node.turns(1.5) == ()
+    (report,) = node.turns(1.5)
+    assert (report.pod, report.state.value, report.namespace, report.pod_name) == (
+        "uid-a",
+        "outliving",
+        "default",
+        "a",
+    )
+    assert node.turns(300) == (report,)
+    node.api.living.clear()
+    assert node.turns(1) == ()
+    assert node.api.writes - before == 2
+
+
+def test_a_pod_that_ends_with_its_processes_costs_no_write(node: Looping) -> None:
+    before = node.api.writes
+    node.parts.end(node.api.pods["default", "a"])
+    assert node.turns(30) == ()
+    assert node.api.writes == before
+
+
+def test_a_covered_slice_is_reported_and_one_that_outlives_its_pod_is_no_longer_called_covered(
+    node: Looping,
+) -> None:
+    node.host.mounted["uid-a"] = {7: mountinfo(node.parts, COVER)}
+    assert [report.state.value for report in node.turns(40)] == ["covered"]
+    node.parts.end(node.api.pods["default", "a"])
+    node.api.living.add("uid-a")
+    assert [report.state.value for report in node.turns(5)] == ["outliving"]
+
+
+def fail() -> None:
+    raise TypeError("nobody thought of this")
+
+
+@pytest.mark.parametrize(
+    ("stage", "part"),
+    [
+        ("discover", lambda node: (node.parts.inventory, "look")),
+        ("reclaim", lambda node: (node.parts.reclaimer, "sweep")),
+        ("restore", lambda node: (node.parts.restorer, "step")),
+        ("look for covers", lambda node: (node.covered, "step")),
+    ],
+)
+def test_a_stage_that_fails_stops_no_other_and_readyz_says_so_until_it_works(
+    node: Looping,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    stage: str,
+    part: Callable[[Looping], tuple[object, str]],
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(*part(node), fail)
+        node.api.inventory = ""
+        node.turns(90)
+        assert f"{stage} failed: TypeError: nobody thought of this" in list(node.agent.reasons())
+        assert Inventory.decode(node.api.inventory).serving
+    assert caplog.text.count("nobody thought of this") < 5, "it is logged once, with where it came from"
+    node.turns(10)
+    assert list(node.agent.reasons()) == []
+
+
+def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
+    node: Looping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid, other = node.parts.uuids
+    inventory = node.parts.inventory
+    scan = inventory._cards.scan
+
+    def sick() -> object:
+        found = scan()
+        cards = tuple(replace(card, healthy=False) for card in found.cards)
+        return SimpleNamespace(cards=cards, problems=())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inventory._cards, "scan", sick)
+        node.turns(5)
+    node.turns(5)
+    texts = {message.split()[1]: message for reason, message in node.api.events if reason == "CardUnhealthy"}
+    assert texts[uuid].endswith("is unhealthy; pods with a slice on it: default/a")
+    assert texts[other].endswith("is unhealthy; no pod has a slice on it")
+    assert [reason for reason, _ in node.api.events].count("CardHealthy") == 2
