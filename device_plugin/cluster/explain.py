@@ -14,6 +14,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState, NodeState
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.placement.refusal import MOVING
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -122,12 +123,17 @@ class Explainer:
             )  # fmt: skip
         answer = answers[key]
         if isinstance(answer, Refusal):
-            return Waiting(pod.namespace, pod.name, answer.text, answer.advice, answer.main.value)
+            text = "; ".join((answer.text, *self._outliving(answer)))
+            return Waiting(pod.namespace, pod.name, text, answer.advice, answer.main.value)
         fits = f"fits on node {answer.node}" if answer else "all of its group exist"
         return Waiting(
             pod.namespace, pod.name, f"{fits}, and kube-scheduler has not asked for it yet",
             "see the events of the pod and the log of kube-scheduler", FITS,
         )  # fmt: skip
+
+    def _outliving(self, refusal: Refusal) -> list[str]:
+        """Which slices are held by what outlives its pod, if that may be why there is no room."""
+        return self._state.reports.summary() if refusal.main in (*MOVING, Reason.GANG_ROOM) else []
 
     def _nominated(self, pod: Pod, grant: Grant) -> Waiting:
         """The lock is held. Those who are leaving are those whose slices overlap with what is held for the pod."""
@@ -189,14 +195,18 @@ class Explainer:
             reservation = self._state.reservations.get(uid)
             pod = reservation.pod if reservation else self._state.pod(uid)
             grant = self._state.ledger.grant(uid)
-            if pod is None or grant is None:
+            left = self._state.reports.outliving(uid) if pod is None or pod.ended else None
+            whose = left or pod
+            if whose is None or grant is None:
                 continue
+            covered = {each.container for each in self._state.reports.covered(node) if each.pod == uid}
             for container, slices in sorted(grant.containers.items()):
                 for s in slices:
                     if s.card == uuid:
                         yield {
-                            "namespace": pod.namespace, "pod": pod.name, "uid": uid, "container": container,
+                            "namespace": whose.namespace, "pod": whose.name, "uid": uid, "container": container,
                             "memMiB": s.mem_mib, "cores": list(s.cores), "bound": reservation is None,
+                            "outliving": left is not None, "covered": container in covered,
                         }  # fmt: skip
 
 
@@ -265,6 +275,10 @@ def _card_lines(card: View) -> Iterator[str]:
     )
     for s in card["slices"]:
         stage = "" if s["bound"] else " (reserved)"
+        if s["outliving"]:
+            stage = " (its pod has ended, its processes have not)"
+        elif s["covered"]:
+            stage = " (something covers the files that limit it)"
         yield (
             f"    {s['namespace']}/{s['pod']} {s['container']}: {s['memMiB']} MiB,"
             f" core groups {ranges(s['cores'])}{stage}"

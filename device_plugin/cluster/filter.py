@@ -66,7 +66,10 @@ class Filter:
         if refusal.main is Reason.GANG:
             # Nobody else's leaving completes a gang: kube-scheduler need not look for victims.
             return Verdict(hopeless=refusal.by_node(nodes))
-        return Verdict(failed=refusal.by_node(nodes))
+        texts = dict(refusal.by_node(nodes))
+        for node, note in self._state.notes(nodes).items():
+            texts[node] = f"{texts[node]} ({note})"
+        return Verdict(failed=texts)
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started, several = self._clock(), len(request.containers) > 1 and request.gang is None

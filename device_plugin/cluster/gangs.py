@@ -122,6 +122,11 @@ class Gangs:
         entry = self._rolls.entry(uid)
         return entry.name if entry is not None else None
 
+    def under_way(self, uid: str) -> bool:
+        """True if a Binding of the pod's gang was sent: from then on its reservations no longer fall together."""
+        entry = self._rolls.entry(uid)
+        return entry is not None and self._rolls.roll(entry.name).under_way
+
     def hope(self) -> None:
         """Something became free: what was refused may fit now."""
         self._frees += 1

@@ -19,7 +19,10 @@ class Known:
     since: float
 
 
-_accounted = attrgetter(*({field.name for field in fields(Pod)} - {"phase", "bound", "deleting"}))
+_accounted = attrgetter(
+    *({field.name for field in fields(Pod)} - {"phase", "bound", "deleting", "nominated", "refused"})
+)
+_waited = attrgetter("deleting", "nominated", "refused")
 
 
 def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
@@ -37,8 +40,22 @@ def later(known: Pod, news: Pod) -> Pod:
 
 def alike(one: Pod, other: Pod) -> bool:
     """True if two views of one pod account alike: most of its news, such as that it runs now, makes no difference."""
-    leaving = not other.node and one.deleting != other.deleting
-    return one.ended == other.ended and not leaving and _accounted(one) == _accounted(other)
+    left = not other.node and _waited(one) != _waited(other)
+    return one.ended == other.ended and not left and _accounted(one) == _accounted(other)
+
+
+def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
+    """True if kube-scheduler has taken an unbound pod back since its slices were reserved: it was preempted or refused.
+
+    It names the node of a pod that waits before its binding, for a volume for instance, and withdraws that name when
+    the pod is preempted or what it waits for failed (1.35 and later). Otherwise the pod shows a refusal that it did not
+    show when it was asked for; that of a gang may be told late, because the gang's last pod reserves for all.
+    """
+    node = reserved.grant.node
+    if before is not None and before.nominated == node != now.nominated:
+        return True
+    told = reserved.pod.refused, 0, before.refused if before is not None else 0
+    return reserved.request.gang is None and now.refused not in told and now.nominated != node
 
 
 def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:

@@ -123,6 +123,9 @@ class Advice:
             return {}
         node, ours = plan.places[0].node, [move.source.pod for move in plan.moves]
         evicted = list(dict.fromkeys((*ours, *(candidates[node] if theirs or not ours else ()))))
+        for uid in evicted:
+            # A pod that is not bound yet is not deleted: kube-scheduler only takes it back.
+            self._state.give_back(uid)
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
 

@@ -1,12 +1,13 @@
 """All that the cluster service knows, under one lock: pods, inventories, the ledger, reservations, faults.
 
-The ledger holds the grant of every bound pod that has not ended, and every reservation. What is known of a pod only
+The ledger holds the grant of every bound pod that has not ended, every reservation, and what containers hold that
+outlive their pod. What is known of a pod only
 moves forward (unbound, bound, ended, gone), so watch events, lists, reads and our own bindings may come in any order.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from device_plugin.cluster.faults import Fault, Faults
@@ -15,8 +16,9 @@ from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.offers import Offers
-from device_plugin.cluster.pods import alike, concerns_us, sound_grant
+from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
 from device_plugin.cluster.refusals import Refusals
+from device_plugin.cluster.reports import Outliving, Reports
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
@@ -53,6 +55,7 @@ class State:
         offers = Offers()
         self.wishes = Wishes(offers)
         self.faults = Faults()
+        self.reports = Reports()
         self.inventories: dict[str, Inventory] = {}
         self.pods_listed = False
         self.nodes_listed = False
@@ -111,13 +114,16 @@ class State:
             self.groups.see(now)
             gang = self.gangs.see(now, self._clock())
             if before is None or not alike(before, now):
-                self._account(now)
+                self._account(now, before)
             self._fall(gang)
 
-    def forget_pod(self, uid: str) -> None:
-        """The pod object is gone: its slices are free."""
+    def forget_pod(self, uid: str, *, ended: bool = False) -> None:
+        """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
         with self.lock:
             self._leave(uid)
+            pod, grant = self._roster.get(uid), self.ledger.grant(uid)
+            if pod is not None and grant is not None and pod.node and not (pod.ended or ended):
+                self.reports.vanish(pod, grant, self._clock())
             self.groups.forget(uid)
             gang = self.gangs.forget(uid)
             if self._roster.get(uid) is None and self.reservations.get(uid) is None:
@@ -275,12 +281,25 @@ class State:
         with self.lock:
             return self.placer.place(request)
 
+    def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
+        """What a refusal says of those nodes where slices outlive their pod."""
+        with self.lock:
+            return self.reports.notes(nodes)
+
     def release(self, uid: str) -> None:
         """End the pod's reservation and grant, and the reservations of its gang as long as nobody of it is bound."""
         with self.lock:
             self.reservations.drop(uid)
             self._free(uid)
             self._fall(self.gangs.name(uid))
+
+    def give_back(self, uid: str) -> None:
+        """The pod was preempted or refused before it was bound: what is reserved for it is free."""
+        with self.lock:
+            found = self.reservations.get(uid)
+            if found is not None and found.stage is Stage.WAITING:
+                log.info("reservation given back pod=%s/%s", found.pod.namespace, found.pod.name)
+                self.release(uid)
 
     def release_unbound(self, uid: str) -> None:
         """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
@@ -295,6 +314,8 @@ class State:
         with self.lock:
             self.measured.expire()
             now = self._clock()
+            for uid in self.reports.expired(now):
+                self._reported(uid)
             for uid in (*self.reservations.expired(now), *self.gangs.expired(now)):
                 log.info("reservation expired pod=%s", uid)
                 self.release(uid)
@@ -339,10 +360,40 @@ class State:
             self._free(uid)
 
     def _free(self, uid: str) -> None:
-        """Whatever the pod had is free."""
+        """Whatever the pod had is free, but for what its containers still hold."""
         self._leave(uid)
-        if self.ledger.release(uid) is not None:
-            self.gangs.hope()
+        left = self.reports.outliving(uid)
+        if left is not None:
+            self._keep(left)
+        elif self.ledger.release(uid) is not None:
+            self._freed()
+
+    def _freed(self) -> None:
+        """Slices have become free."""
+        self.gangs.hope()
+
+    def _keep(self, left: Outliving) -> None:
+        """Hold what outlives a pod. Reservations that are in its way are made anew elsewhere."""
+        before = self.ledger.grant(left.grant.pod)
+        if before == left.grant:
+            return
+        self.ledger.hold(left.grant)
+        if before is not None:
+            self._freed()
+        for conflict in self.ledger.in_the_way(left.grant):
+            reservation = self.reservations.get(conflict.other)
+            if reservation is not None and reservation.stage is Stage.WAITING:
+                self.release(conflict.other)
+
+    def _reported(self, uid: str) -> None:
+        """An agent reports a pod's slices, or does so no more. It makes a difference once the pod has ended."""
+        if not self._lives(uid) and self.reservations.get(uid) is None:
+            self._free(uid)
+
+    def _lives(self, uid: str) -> bool:
+        """True if the pod exists and has not ended, as far as we know."""
+        pod = self._roster.get(uid)
+        return pod is not None and not pod.ended
 
     def _leave(self, uid: str) -> None:
         """The pod takes nothing of its node beside cards any more."""
@@ -357,7 +408,7 @@ class State:
         else:
             self.hosts.hold(pod.uid, pod.node, pod.host)
 
-    def _account(self, pod: Pod) -> None:
+    def _account(self, pod: Pod, before: Pod | None) -> None:
         if pod.ended:
             self.faults.clear("grant", pod.uid)
             self.release(pod.uid)
@@ -366,7 +417,7 @@ class State:
             self._lodge(pod)
             self._account_bound(pod)
         else:
-            self._account_unbound(pod)
+            self._account_unbound(pod, before)
 
     def _account_bound(self, pod: Pod) -> None:
         try:
@@ -381,12 +432,13 @@ class State:
             return
         for conflict in self.ledger.hold(grant):
             other = self.reservations.get(conflict.other)
-            if other is None:
-                self._suspects.add(pod.node)
-            elif other.stage is Stage.WAITING:
+            if other is not None and other.stage is Stage.WAITING:
                 self.release(conflict.other)
+            elif other is None and self._lives(conflict.other):
+                # Nobody is judged for what outlives its pod: the agent keeps the later one waiting.
+                self._suspects.add(pod.node)
 
-    def _account_unbound(self, pod: Pod) -> None:
+    def _account_unbound(self, pod: Pod, before: Pod | None) -> None:
         reservation = self.reservations.get(pod.uid)
         if reservation is None or reservation.under_way:
             return
@@ -398,6 +450,9 @@ class State:
         if pod.deleting or request != reservation.request:
             log.info("reservation released: deleted or changed pod=%s/%s", pod.namespace, pod.name)
             self.release(pod.uid)
+        elif taken_back(before, pod, reservation) and not self.gangs.under_way(pod.uid):
+            # Once somebody of a gang is bound the rest keep their places: a Binding that failed is tried again.
+            self.give_back(pod.uid)
 
     def _set_inventory(self, name: str, inventory: Inventory | None) -> None:
         if inventory == self.inventories.get(name):
@@ -409,3 +464,5 @@ class State:
         else:
             self.inventories[name] = inventory
             self.ledger.set_node(name, inventory)
+        for uid in self.reports.report(name, inventory):
+            self._reported(uid)

@@ -36,7 +36,8 @@ class Pod:
     `host` is what it requests of its node beside cards. `priority` is that of its PriorityClass; it `preempts` unless
     its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nobody would make it
     again. Pods with equal `constraints`, a fingerprint of node selector, affinity and tolerations, may go to the same
-    nodes. Of `labels`, `annotations` and `containers` only those are kept that may concern us.
+    nodes. `nominated` is the node that kube-scheduler means it for, and `refused` a fingerprint of why it last took the
+    pod back, 0 if it never did. Of `labels`, `annotations` and `containers` only those are kept that may concern us.
     """
 
     namespace: str
@@ -57,6 +58,8 @@ class Pod:
     owner: str = ""
     owner_uid: str = ""
     constraints: int = 0
+    nominated: str = ""
+    refused: int = 0
 
     @property
     def ended(self) -> bool:

@@ -147,7 +147,7 @@ class Service:
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         if change is Change.DELETED:
-            self._state.forget_pod(pod.uid)
+            self._state.forget_pod(pod.uid, ended=pod.ended)
         else:
             self._state.see_pod(pod, watched=True)
 

@@ -61,6 +61,8 @@ def test_only_the_pod_of_that_uid_is_deleted(
     monkeypatch.setattr(world.api, "delete", raced)
     one.upkeep.step()
     assert world.api.by_name["default", "late"].uid == "uid-namesake"
+    one.wait(5)
+    one.upkeep.step()
     assert set(one.state.ledger.grants()) == {early.uid}
 
 

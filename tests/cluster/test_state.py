@@ -12,6 +12,7 @@ import pytest
 from device_plugin.cluster.explain import as_text
 from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
+from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Node, Pod
@@ -40,8 +41,8 @@ def altered(made: Pod, **fields: object) -> Pod:
     return with_grant(made, json.dumps({**json.loads(grant(made).encode()), **fields}))
 
 
-def state_of(*nodes: Node) -> State:
-    made = State((FAMILY,), 60, Clock())
+def state_of(*nodes: Node, clock: Clock | None = None) -> State:
+    made = State((FAMILY,), 60, clock or Clock())
     made.sync_nodes(nodes or (node(),))
     made.sync_pods(())
     return made
@@ -100,17 +101,20 @@ def test_a_pod_that_is_gone_stays_gone() -> None:
     a = pod("a")
     state = state_of()
     state.see_pod(bound(a, grant(a)), watched=True)
-    state.forget_pod(a.uid)
+    state.forget_pod(a.uid, ended=True)
     state.see_pod(bound(a, grant(a)), watched=False)
     assert free(state) == ALL
 
 
 def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it() -> None:
     a, b = pod("a"), pod("b")
-    state = state_of()
+    clock = Clock()
+    state = state_of(clock=clock)
     state.see_pod(bound(a, grant(a)), watched=True)
     state.see_pod(bound(b, grant(b, cores=(1,))), watched=False)
     state.sync_pods(())
+    clock.now += REPORT_SECONDS
+    state.expire()
     assert set(state.ledger.grants()) == {b.uid}, "b was bound after the list was made"
 
 
@@ -205,31 +209,69 @@ def test_overlapping_grants_make_their_node_suspect_once() -> None:
     assert state.suspects() == set()
 
 
+def reports(rng: random.Random, pods: Sequence[Pod], name: str) -> tuple[ReportedSlice, ...]:
+    """What an agent may say of some pods of its node, whether they live or not."""
+    found = []
+    for each in pods:
+        held = each.grant()
+        if held is not None and held.node == name and rng.random() < 0.3:
+            state = rng.choice(list(SliceState))
+            found.append(
+                ReportedSlice(each.uid, "default", each.name, "main", state, held.containers["main"])
+            )
+    return tuple(found)
+
+
+def smaller(rng: random.Random, known: Card) -> Card:
+    """The card with less of something, or as it is."""
+    return replace(
+        known, mem_mib=known.mem_mib - rng.choice((0, 16, 8000)), core_groups=rng.choice((60, 56, 20)),
+        max_slices=rng.randint(1, 4),
+    )  # fmt: skip
+
+
 def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random) -> None:
-    live = state_of(node("n1", 2), node("n2", 2))
+    """Pods come and end, cards shrink and grow, agents report slices that outlive their pods."""
+    names, clock = ("n1", "n2"), Clock()
+    live = state_of(*(node(name, 2) for name in names), clock=clock)
     existing: dict[str, Pod] = {}
-    for turn in range(300):
-        if existing and rng.random() < 0.4:
+    ever: list[Pod] = []
+    nodes = {name: node(name, 2) for name in names}
+    held = short = 0
+    for turn in range(600):
+        event = rng.random()
+        if event < 0.2:
+            name = rng.choice(names)
+            cards = tuple(smaller(rng, each) for each in inventory(name, 2).cards)
+            nodes[name] = Node(name, Inventory(cards, slices=reports(rng, ever[-20:], name)).encode())
+            live.see_node(nodes[name])
+        elif existing and event < 0.5:
             name = rng.choice(sorted(existing))
             if rng.random() < 0.5:
                 existing[name] = replace(existing[name], phase="Succeeded")
                 live.see_pod(existing[name], watched=True)
             else:
                 live.forget_pod(existing.pop(name).uid)
-            continue
-        new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
-        request = live.request_of(new)
-        assert request is not None
-        placed = live.reserve(new, request, ("n1", "n2"))
-        if hasattr(placed, "grant"):
-            existing[new.name] = bound(new, placed.grant)
-            live.see_pod(existing[new.name], watched=rng.random() < 0.5)
-    rebuilt = state_of(node("n1", 2), node("n2", 2))
-    shuffled = list(existing.values())
-    rng.shuffle(shuffled)
-    rebuilt.sync_pods(shuffled)
-    assert live.ledger.grants()
-    assert rebuilt.ledger == live.ledger
+        else:
+            new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
+            request = live.request_of(new)
+            assert request is not None
+            placed = live.reserve(new, request, names)
+            if isinstance(placed, Reservation):
+                existing[new.name] = bound(new, placed.grant)
+                ever.append(existing[new.name])
+                live.see_pod(existing[new.name], watched=rng.random() < 0.5)
+        clock.now += REPORT_SECONDS
+        live.expire()
+        rebuilt = state_of(*rng.sample(list(nodes.values()), 2))
+        rebuilt.sync_pods(rng.sample(list(existing.values()), len(existing)))
+        assert rebuilt.ledger == live.ledger
+        assert not live.suspects(), "nobody is to blame"
+        assert not rebuilt.suspects()
+        held += any(uid not in {each.uid for each in existing.values()} for uid in live.ledger.grants())
+        short += any(c.short for name in names if (n := live.ledger.node(name)) for c in n.cards)
+    assert held > 50, held
+    assert short > 50, short
 
 
 def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: World) -> None:

@@ -132,7 +132,13 @@ class FakeApi:
         return pod
 
     def remove(self, pod: Pod) -> None:
-        """The pod object is gone."""
+        """The pod has ended, as its kubelet says, and then its object is gone."""
+        if pod.node and not pod.ended:
+            self.put(replace(pod, phase="Succeeded"))
+        self.vanish(pod)
+
+    def vanish(self, pod: Pod) -> None:
+        """The pod object is gone, and nobody has heard of an end."""
         del self.by_name[pod.namespace, pod.name]
         for watcher in self.watchers:
             watcher.lose(pod)

@@ -69,11 +69,14 @@ class _Condition(_Struct):
     type: str
     status: str
     last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
 
 
 class _PodStatus(_Struct):
     phase: str = "Pending"
     conditions: list[_Condition] | None = None
+    nominated_node_name: str = ""
 
 
 class _Pod(_Struct):
@@ -214,6 +217,8 @@ def pod(text: Text) -> Pod:
         owner=owner.kind[:_OWNER],
         owner_uid=owner.uid[:_OWNER],
         constraints=_constraints(raw.spec),
+        nominated=raw.status.nominated_node_name,
+        refused=_refused(raw.status),
     )
 
 
@@ -305,6 +310,18 @@ def _host(spec: _PodSpec) -> Room:
 
 def _asked(raw: _Resources | None) -> Mapping[str, str | int]:
     return (raw.requests if raw else None) or {}
+
+
+def _refused(raw: _PodStatus) -> int:
+    """A fingerprint of why kube-scheduler last took the pod back; 0 if it never did."""
+    return next(
+        (
+            hash((c.reason, c.message)) or 1
+            for c in raw.conditions or ()
+            if (c.type, c.status) == ("PodScheduled", "False")
+        ),
+        0,
+    )
 
 
 def _scheduled(raw: _PodStatus) -> str:

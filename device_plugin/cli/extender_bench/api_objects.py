@@ -17,12 +17,12 @@ class PodTexts:
     def __init__(self, workload: Workload) -> None:
         self._parts = [_pod(request) for request in workload.requests()]
 
-    def pod(self, number: int, version: int, bound: tuple[str, str] | None) -> bytes:
+    def pod(self, number: int, version: int, bound: tuple[str, str] | None, phase: str = "Pending") -> bytes:
         """The Pod object; `bound` is the node and the annotation with the grant, or None while it is pending."""
         node, grant = bound or ("", "")
         text = self._parts[number % len(self._parts)] % (
             number, uid(number), version, json.dumps({annotations.GRANT: grant}) if bound else "{}",
-            f'"nodeName":"{node}",' if bound else "", _SCHEDULED if bound else "",
+            f'"nodeName":"{node}",' if bound else "", phase, _SCHEDULED if bound else "",
         )  # fmt: skip
         return text.encode()
 
@@ -77,7 +77,7 @@ _MOUNT = {
 
 
 def _pod(request: Request) -> str:
-    """A template with the pod's number, uid, version, annotations, node and condition left open."""
+    """A template with the pod's number, uid, version, annotations, node, phase and condition left open."""
     amounts = {f"{request.family}-mem": request.mem, f"{request.family}-cores": request.cores}
     limits = {"cpu": "4", "memory": "16Gi"} | {k: str(v) for k, v in amounts.items() if v is not None}
     container = {
@@ -97,5 +97,5 @@ def _pod(request: Request) -> str:
         f'"resourceVersion":"%d","creationTimestamp":"{_NOW}",'
         '"labels":{"app":"train","team":"research","job-name":"train"},"annotations":%s},"spec":{%s'
         + json.dumps(spec)[1:]
-        + ',"status":{"phase":"Pending","qosClass":"Burstable","conditions":[%s]}}'
+        + ',"status":{"phase":"%s","qosClass":"Burstable","conditions":[%s]}}'
     )

@@ -113,7 +113,9 @@ class Store:
 
     def _tell(self, kind: str, number: int, bound: Bound | None) -> None:
         self._version += 1
-        pod = self._texts.pod(number, self._version, bound)
+        # A kubelet says that a pod has ended before its object goes.
+        phase = "Succeeded" if kind == "DELETED" else "Pending"
+        pod = self._texts.pod(number, self._version, bound, phase)
         for tell in self._watches:
             with suppress(OSError):  # a watch that ends just now
                 tell(b'{"type":"%b","object":%b}\n' % (kind.encode(), pod))

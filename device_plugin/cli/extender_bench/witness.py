@@ -26,9 +26,10 @@ def overlaps(
             continue
         if grant.pod != uid(number):
             found.append(f"pod-{number} has the grant of {grant.pod}")
+        ledger.hold(grant)
         found += [
             f"pod-{number} and {clash.other} hold {clash.clash.value} of card {clash.card}"
-            for clash in ledger.hold(grant)
+            for clash in ledger.in_the_way(grant)
         ]
         if ended is not None:
             ledger.release(uid(ended))

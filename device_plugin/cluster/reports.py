@@ -1,0 +1,127 @@
+"""Slices that are held though their pod's object no longer holds them, and pods whose mounted files are covered.
+
+Both are learnt from the agents, which report them in their node's inventory. A pod that is force-deleted leaves no word
+on whether its containers have ended. Its agent looks, and reports those that still run; so what it was granted stays
+held for REPORT_SECONDS, and after that for as long as a report names it. If the agent or the API server are down in
+that time the slices are free here, and the agent's PreStartContainer keeps a successor waiting.
+
+Reports can be read again after a restart. What vanished less than REPORT_SECONDS before one is not known then, but no
+replica places in its first seconds: its term begins 5 s after it took the Lease.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.pods import Pod
+
+# Slices are free within REPORT_SECONDS, and somebody looks once a second.
+VANISHED_SECONDS = REPORT_SECONDS - 1.0
+# Nodes and pods of a node that a text names; a tenant may leave any number behind.
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outliving:
+    """What containers of a pod hold that has ended or is gone. `reported` is false as long as no agent has named it."""
+
+    namespace: str
+    name: str
+    grant: Grant
+    reported: bool
+
+
+class Reports:
+    """What the agents' inventories report, and pods that vanished just now. Callers hold the state's lock."""
+
+    def __init__(self) -> None:
+        self._reported: dict[str, Outliving] = {}
+        self._on_node: dict[str, frozenset[str]] = {}
+        self._covered: dict[str, Sequence[ReportedSlice]] = {}
+        self._vanished: dict[str, tuple[Outliving, float]] = {}
+
+    def outliving(self, uid: str) -> Outliving | None:
+        """What outlives the pod of this uid, if it has ended."""
+        found = self._reported.get(uid)
+        if found is None and uid in self._vanished:
+            found, _ = self._vanished[uid]
+        return found
+
+    def covered(self, node: str) -> Sequence[ReportedSlice]:
+        """The containers on a node whose files are covered."""
+        return self._covered.get(node, ())
+
+    def nodes_with_covered(self) -> list[str]:
+        """The nodes that report such containers, in order."""
+        return sorted(self._covered)
+
+    def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
+        """The bound pod is gone, and nobody has seen it end."""
+        if pod.uid not in self._reported:
+            found = Outliving(pod.namespace, pod.name, grant, reported=False)
+            self._vanished[pod.uid] = found, now + VANISHED_SECONDS
+
+    def expired(self, now: float) -> list[str]:
+        """Pods that vanished and that no agent has named in time; they are forgotten here."""
+        expired = [uid for uid, (_, until) in self._vanished.items() if until <= now]
+        for uid in expired:
+            del self._vanished[uid]
+        return expired
+
+    def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
+        """Take a node's reports in place of those of before; returns the uids of the pods that they may concern."""
+        reports = inventory.slices if inventory is not None else ()
+        covered = tuple(each for each in reports if each.state is SliceState.COVERED)
+        self._covered.pop(node, None)
+        if covered:
+            self._covered[node] = covered
+        before = self._on_node.pop(node, frozenset())
+        for uid in before:
+            del self._reported[uid]
+        # Two nodes cannot hold one pod: the first that says so counts.
+        named = {uid: left for uid, left in _outliving(node, reports).items() if uid not in self._reported}
+        if named:
+            self._on_node[node] = frozenset(named)
+        for uid in named:
+            self._vanished.pop(uid, None)
+        self._reported.update(named)
+        return before.union(named)
+
+    def notes(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Of those `nodes` that report pods whose slices outlive them, a text that names the pods; it never counts."""
+        if not self._on_node:
+            return {}
+        return {node: _text(self._names(node)) for node in nodes if node in self._on_node}
+
+    def summary(self) -> list[str]:
+        """The same of the first nodes that report such pods, for people."""
+        nodes = islice(sorted(self._on_node), MOST_NAMED)
+        return [f"on node {node} {_text(self._names(node))}" for node in nodes]
+
+    def _names(self, node: str) -> list[str]:
+        found = (self._reported[uid] for uid in self._on_node[node])
+        return sorted({f"{left.namespace}/{left.name}" for left in found})
+
+
+def _outliving(node: str, reports: Iterable[ReportedSlice]) -> dict[str, Outliving]:
+    containers: dict[str, dict[str, tuple[Slice, ...]]] = defaultdict(dict)
+    names: dict[str, tuple[str, str]] = {}
+    for report in reports:
+        if report.state is SliceState.OUTLIVING:
+            containers[report.pod][report.container] = report.slices
+            names[report.pod] = report.namespace, report.pod_name
+    return {
+        uid: Outliving(*names[uid], Grant(uid, node, held), reported=True) for uid, held in containers.items()
+    }
+
+
+def _text(names: Sequence[str]) -> str:
+    more = ", and others" if len(names) > MOST_NAMED else ""
+    one = len(names) == 1
+    return (
+        f"slices of ended {'pod' if one else 'pods'} {', '.join(names[:MOST_NAMED])}{more} still run:"
+        f" {'its' if one else 'their'} processes have not ended"
+    )

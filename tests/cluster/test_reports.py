@@ -1,0 +1,177 @@
+"""Slices outlive their pod: whoever was force-deleted keeps what its processes hold, and nobody is placed there."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster.explain import as_text
+from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
+from device_plugin.core.pods import Pod
+from tests.cluster.world import HALF, Replica, World
+from tests.core.clusters import inventory
+
+ALL = 16368
+
+
+def report(pod: Pod, state: SliceState = SliceState.OUTLIVING) -> ReportedSlice:
+    grant = pod.grant()
+    assert grant is not None
+    return ReportedSlice(pod.uid, pod.namespace, pod.name, "main", state, grant.containers["main"])
+
+
+def says(world: World, reports: Sequence[ReportedSlice], cards: int = 2) -> None:
+    """The agent of n1 publishes these reports."""
+    world.node("n1", Inventory(inventory("n1", cards).cards, slices=tuple(reports)))
+    for replica in world.api.watchers:
+        assert isinstance(replica, Replica)
+        replica.state.sync_nodes(world.api.nodes())
+
+
+def card_of(world: World, name: str) -> str:
+    grant = world.api.by_name["default", name].grant()
+    assert grant is not None
+    (slice_,) = grant.slices()
+    return slice_.card
+
+
+def test_a_plain_end_frees_at_once(world: World, one: Replica) -> None:
+    world.api.remove(world.placed("a"))
+    assert one.free() == [ALL, ALL]
+
+
+def test_a_vanished_pod_stays_held_until_its_agent_could_have_spoken(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    world.api.vanish(old)
+    assert one.free() == [ALL - HALF, ALL]
+    one.wait(REPORT_SECONDS - 1.5)
+    one.turn()
+    assert one.free() == [ALL - HALF, ALL]
+    one.wait(1.0)
+    one.turn()
+    assert one.free() == [ALL, ALL], "it is free within 5 s, and somebody looks once a second"
+
+
+def test_nobody_is_placed_where_an_ended_pods_processes_run(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    world.api.vanish(old)
+    says(world, [report(old)])
+    one.wait(3600)
+    one.turn()
+    assert one.free() == [ALL - HALF, ALL]
+    whole = world.pod("whole", 16, 60)
+    assert one.bind(whole, one.ask(whole)) == ""
+    assert card_of(world, "whole") != card_of_old(old)
+    waiting = world.pod("waiting", 16, 60)
+    answer = one.filter(waiting, ["n1"])
+    assert answer.failed["n1"].endswith(
+        "(slices of ended pod default/old still run: its processes have not ended)"
+    )
+    (entry,) = one.explainer.waiting()
+    assert "on node n1 slices of ended pod default/old still run" in entry.text
+    assert (
+        "default/old main: 8184 MiB, core groups 0-29 (its pod has ended, its processes have not)"
+        in as_text(one.explainer.view())
+    )
+    says(world, [])
+    assert one.free() == [ALL, 0], "the agent names it no more: it is free at once"
+    assert one.ask(waiting) == "n1"
+
+
+def card_of_old(pod: Pod) -> str:
+    return report(pod).slices[0].card
+
+
+def test_what_the_text_says_does_not_depend_on_how_many_there_are(world: World, one: Replica) -> None:
+    """A tenant may leave any number behind."""
+    pods = [world.pod(f"old-{i}", 1, 1) for i in range(8)]
+    for pod in pods:
+        assert one.bind(pod, one.ask(pod)) == ""
+    bound = [world.api.by_name["default", pod.name] for pod in pods]
+    for pod in bound:
+        world.api.vanish(pod)
+    says(world, [report(pod) for pod in bound])
+    text = one.filter(world.pod("w", 16, 60), ["n1"]).failed["n1"]
+    assert "ended pods default/old-0, default/old-1, default/old-2, and others still run" in text
+
+
+def test_an_ended_pod_whose_process_runs_is_held_too(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    ended = world.api.put(replace(old, phase="Failed"))
+    assert one.free() == [ALL, ALL]
+    says(world, [report(old)])
+    assert one.free() == [ALL - HALF, ALL]
+    world.api.vanish(ended)
+    assert one.free() == [ALL - HALF, ALL]
+    says(world, [])
+    assert one.free() == [ALL, ALL]
+
+
+def test_a_report_of_a_pod_that_lives_changes_nothing_until_it_ends(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    says(world, [replace(report(old), slices=(replace(report(old).slices[0], mem_mib=1000),))])
+    assert one.free() == [ALL - HALF, ALL]
+    world.api.remove(old)
+    assert one.free() == [ALL - 1000, ALL]
+
+
+def test_slices_that_are_reported_again_are_held_again_and_nobody_is_deleted(
+    world: World, one: Replica
+) -> None:
+    old = world.placed("old")
+    world.api.vanish(old)
+    says(world, [report(old)])
+    says(world, [])
+    new = world.placed("new")
+    assert card_of(world, "new") == card_of_old(old)
+    says(world, [report(old)])
+    one.wait(10)
+    one.turn()
+    assert set(one.state.ledger.grants()) == {old.uid, new.uid}
+    assert [write for write in world.api.written if write[0] != "bind"] == []
+
+
+def test_a_reservation_in_the_way_is_made_anew_on_another_card(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    world.api.remove(old)
+    waiting = world.pod("waiting", 16, 60)
+    assert one.ask(waiting) == "n1"
+    held = one.state.ledger.grant(waiting.uid)
+    assert held is not None
+    assert next(held.slices()).card == card_of_old(old)
+    says(world, [report(old)])
+    assert one.bind(waiting) == ""
+    assert card_of(world, "waiting") != card_of_old(old)
+
+
+def test_a_replica_that_starts_anew_holds_what_is_reported(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    world.api.vanish(old)
+    says(world, [report(old)])
+    fresh = Replica(world.api, world.clock, "vgpu-1")
+    fresh.follow()
+    assert fresh.free() == [ALL - HALF, ALL]
+    assert fresh.state.ledger == one.state.ledger
+
+
+def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    world.api.vanish(old)
+    says(world, [report(old)])
+    one.state.forget_node("n1")
+    assert one.state.ledger.grants() == {}
+    one.state.sync_nodes(world.api.nodes())
+    assert one.free() == [ALL - HALF, ALL]
+
+
+@pytest.mark.parametrize("spoken", [True, False])
+def test_an_agent_that_is_down_holds_up_nobody_for_long(world: World, one: Replica, *, spoken: bool) -> None:
+    """What it had reported is held until it is back; what it has not, for some seconds."""
+    old = world.placed("old")
+    world.api.vanish(old)
+    reports = [report(old)] if spoken else []
+    world.node("n1", Inventory(inventory("n1").cards, serving=False, slices=tuple(reports)))
+    one.state.sync_nodes(world.api.nodes())
+    one.wait(REPORT_SECONDS)
+    one.turn()
+    assert one.free()[0] == (ALL - HALF if spoken else ALL)
