@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.conflicts import Arbiter
+from device_plugin.cluster.covered import CoveredPods
 from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.state import State
 
@@ -15,7 +16,7 @@ CONFIRM_SECONDS = 10.0
 
 
 class Upkeep:
-    """Call `step` about once a second. It only reads, unless two grants overlap."""
+    """Call `step` about once a second. It only reads, unless two grants overlap or covered pods are to be deleted."""
 
     def __init__(
         self,
@@ -23,12 +24,14 @@ class Upkeep:
         state: State,
         binder: Binder,
         arbiter: Arbiter,
+        covered: CoveredPods,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._state = state
         self._binder = binder
         self._arbiter = arbiter
+        self._covered = covered
         self._clock = clock
 
     def step(self) -> None:
@@ -38,6 +41,7 @@ class Upkeep:
         self._binder.settle()
         self._confirm()
         self._arbiter.sweep()
+        self._covered.sweep()
 
     def _learn(self) -> None:
         with self._state.lock:

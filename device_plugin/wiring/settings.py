@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 import yaml
@@ -125,6 +125,10 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     )
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9402"
     reservation_seconds: Annotated[float, Meta(description="an unbound reservation ends then", gt=0)] = 60.0
+    covered_pods: Annotated[
+        Literal["report", "delete"],
+        Meta(description="pods in which a mount hides the files that limit them: only report, or delete"),
+    ] = "report"
     node_score: NodeScoreSettings = msgspec.field(default_factory=NodeScoreSettings)
     kube: KubeSettings = KubeSettings()
 

@@ -175,3 +175,37 @@ def test_an_agent_that_is_down_holds_up_nobody_for_long(world: World, one: Repli
     one.wait(REPORT_SECONDS)
     one.turn()
     assert one.free()[0] == (ALL - HALF if spoken else ALL)
+
+
+@pytest.mark.parametrize("setting", ["report", "delete"])
+def test_a_pod_whose_files_are_covered_is_deleted_if_so_set(world: World, one: Replica, setting: str) -> None:
+    covered, other = world.placed("covered"), world.placed("other")
+    leader = Replica(world.api, world.clock, "vgpu-1", setting)
+    leader.follow()
+    says(world, [report(covered, SliceState.COVERED)])
+    one.upkeep.step()
+    assert world.api.warnings == [], "it does not lead any more"
+    leader.lead()
+    for _ in range(3):
+        leader.upkeep.step()
+    deleted = [name for verb, name in world.api.written if verb == "delete"]
+    if setting == "report":
+        assert (deleted, world.api.warnings) == ([], [])
+        assert "(something covers the files that limit it)" in as_text(leader.explainer.view())
+        return
+    assert deleted == ["covered"]
+    ((about, text),) = world.api.warnings
+    assert about == "covered CoveredPodDeleted"
+    assert text.startswith("something covers the files that limit container main on n1")
+    assert set(leader.state.ledger.grants()) == {other.uid}
+
+
+def test_a_node_accuses_only_pods_of_its_own(world: World) -> None:
+    """Whatever a node writes into its inventory, no other node's pods are deleted for it."""
+    covered = world.placed("covered")
+    world.node("n2", Inventory((), slices=(report(covered, SliceState.COVERED),)))
+    leader = Replica(world.api, world.clock, "vgpu-1", "delete")
+    leader.follow()
+    leader.lead()
+    leader.upkeep.step()
+    assert ("delete", "covered") not in world.api.written

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.conflicts import Arbiter
+from device_plugin.cluster.covered import CoveredPods
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
@@ -172,7 +173,9 @@ class Counted:
 class Replica:
     """The allocator of one replica, as `wiring.cluster` puts it together."""
 
-    def __init__(self, api: FakeApi, clock: Clock, name: str = "vgpu-0") -> None:
+    def __init__(
+        self, api: FakeApi, clock: Clock, name: str = "vgpu-0", covered_pods: str = "report"
+    ) -> None:
         self.api, self.clock, self.name = api, clock, name
         self.counts = Counted()
         self.state = State(DEFAULT_PREFIXES, RESERVATION_SECONDS, clock)
@@ -182,7 +185,9 @@ class Replica:
         self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
         victims = Victims(self.state, self.leader, clock, lambda: self.pause())
         self.advice = Advice(self.state, self.leader, victims)
-        self.upkeep = Upkeep(api, self.state, self.binder, Arbiter(api, self.state, self.leader), clock)
+        arbiter = Arbiter(api, self.state, self.leader)
+        covered = CoveredPods(api, self.state, self.leader, delete=covered_pods == "delete")
+        self.upkeep = Upkeep(api, self.state, self.binder, arbiter, covered, clock)
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
 
