@@ -19,9 +19,11 @@ COUNTS = {"cgroup.events": "populated 0", "pids.current": "0"}
 
 
 # A container runtime moves a new process into its cgroup within this time.
-SETTLED_SECONDS = 10.0
+SETTLED_SECONDS = 5.0
 # A usual container has some tens of mounts of 150 bytes; a tenant can have tens of thousands.
 MOUNT_BYTES = 1 << 20
+# cgroup v1 has a line for each of a dozen trees.
+CGROUP_BYTES = 1 << 14
 # Of a container: its first process is among them, unless the numbers of processes have wrapped round.
 PROCESSES = 4
 _CONTAINER = re.compile(r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})(?:\.slice)?/([^/\n]+)")
@@ -47,7 +49,7 @@ class HostProcesses:
         before, self._known, self._by_pod = self._known, {}, {}
         for process in sorted(int(name) for name in os.listdir(self._proc) if name.isdigit()):  # noqa: PTH208
             since, container = before.get(process, (now, None))
-            if now - since < SETTLED_SECONDS:
+            if container is None and now - since < SETTLED_SECONDS:
                 container = self._container(process)
             self._known[process] = since, container
             if container is not None:
@@ -87,10 +89,16 @@ class HostProcesses:
     def _container(self, process: int) -> tuple[str, str] | None:
         """UID of the pod and cgroup of the container that a process is in."""
         try:
-            text = (self._proc / str(process) / "cgroup").read_text(encoding="utf-8", errors="replace")
+            file = os.open(f"{self._proc}/{process}/cgroup", os.O_RDONLY)
         except OSError:
             return None
-        match = _CONTAINER.search(text)
+        try:
+            text = os.read(file, CGROUP_BYTES)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        match = _CONTAINER.search(text.decode(errors="replace"))
         return (match[1].replace("_", "-"), match[2]) if match else None
 
 

@@ -9,6 +9,7 @@ from device_plugin.cluster.openings import opening
 from device_plugin.cluster.reservations import Stage
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
+from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState, NodeState
@@ -17,7 +18,7 @@ from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.placement.refusal import MOVING
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import PodRequest, resource_names
 
 View = Mapping[str, Any]
 FITS, PREEMPTING = "fits", "preempting"
@@ -59,10 +60,11 @@ class Explainer:
         with self._state.lock:
             gangs = [asdict(gang) for gang in self._state.gangs.standings()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
+            inventories = dict(self._state.inventories)
         waiting = [asdict(entry) for entry in self.waiting()]
         view = {
             "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
-            "faults": faults,
+            "faults": faults, "units": list(_mixed_units(inventories)),
         }  # fmt: skip
         return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
 
@@ -178,6 +180,7 @@ class Explainer:
             "family": card.family,
             "memMiB": card.mem_mib,
             "units": card.units,
+            "memUnitMiB": card.unit_mib,
             "coreGroups": card.core_groups,
             "freeMiB": state.free_mib,
             "freeCoreGroups": state.free_cores.bit_count(),
@@ -237,6 +240,18 @@ def _only(view: View, wanted: str) -> View:
     return {**view, "nodes": nodes, "waiting": waiting, "gangs": gangs, "faults": faults}
 
 
+def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
+    """Families of which a request means another amount by node."""
+    for family, units in memory_units(inventories).items():
+        if len(units) > 1:
+            amounts = (
+                f"{unit} MiB on {', '.join(nodes[:NODES])}"
+                + (f" and {len(nodes) - NODES} more" if len(nodes) > NODES else "")
+                for unit, nodes in units.items()
+            )
+            yield f"one {resource_names(family)[1]} is {'; '.join(amounts)}: use one memUnitMiB on all nodes"
+
+
 def as_text(view: View) -> str:
     """A view as a person reads it."""
     lines = ["this replica leads" if view["leader"] else "this replica does not lead"]
@@ -251,6 +266,7 @@ def as_text(view: View) -> str:
     lines += _section("gangs", map(_gang_line, view["gangs"]))
     lines += _section("moves", view.get("moves", ()))
     lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
+    lines += _section("memory units differ", view["units"])
     if not (view["nodes"] or view["waiting"] or view["faults"]):
         lines.append("nothing asks for a slice here, and nothing holds one")
     return "\n".join(lines) + "\n"

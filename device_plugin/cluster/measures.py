@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from device_plugin.cluster.explain import FITS, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
+from device_plugin.core.cards import memory_units
 from device_plugin.core.ledger import CardState
 from device_plugin.core.metrics import CARD, Exporter, Metric, Reading
 from device_plugin.core.reasons import Reason
@@ -26,6 +27,11 @@ GRANTED_MEMORY = Metric(
 )
 GRANTED_CORE_GROUPS = Metric(
     "vgpu_card_granted_core_groups", Exporter.LEADER, "Core groups of the card that are granted or reserved.", CARD
+)  # fmt: skip
+MEMORY_UNITS = Metric(
+    "vgpu_memory_unit_nodes", Exporter.LEADER,
+    "Nodes with cards of the family on which a memory unit is this many MiB. Two series of one family: the same request"
+    " gets another amount of memory by node.", ("family", "unit_mib"),
 )  # fmt: skip
 FAULTS = Metric(
     "vgpu_faulty_annotations", Exporter.LEADER,
@@ -71,12 +77,21 @@ class Measures:
 
     def _cluster(self) -> Iterator[Reading]:
         with self._state.lock:
-            names = list(self._state.inventories)
+            inventories = dict(self._state.inventories)
             faults = self._state.faults.counts()
             ratio = self._state.placer.fragmentation()
-        names.sort()
+        names = sorted(inventories)
         for metric, value in _CARDS:
             yield Reading(metric, self._cards(names, value))
+        units = memory_units(inventories)
+        yield Reading(
+            MEMORY_UNITS,
+            [
+                ((family, str(unit)), float(len(nodes)))
+                for family, found in units.items()
+                for unit, nodes in found.items()
+            ],
+        )
         yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])
         if ratio is not None:
             yield Reading(FRAGMENTATION, [((), ratio)])

@@ -1,6 +1,6 @@
 """Cards, and the inventory of a node's cards as the Node annotation `vgpu.io/cards` carries it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -164,6 +164,18 @@ class Inventory:
         if len({(report.pod, report.container) for report in known}) != len(known):
             raise AnnotationError("inventory: two reports of one container")
         return cls(cards, fields.flag("serving"), known)
+
+
+def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[int, Sequence[str]]]:
+    """For each card family the MiB of a memory unit on its nodes: unit to names of nodes, both in order.
+
+    A unit is a setting of each node; where a family has two, the same request gets another amount by node.
+    """
+    found: dict[str, dict[int, list[str]]] = {}
+    for name, inventory in sorted(inventories.items()):
+        for family, unit in {(card.family, card.unit_mib) for card in inventory.cards}:
+            found.setdefault(family, {}).setdefault(unit, []).append(name)
+    return {family: dict(sorted(units.items())) for family, units in sorted(found.items())}
 
 
 def card_list(text: str) -> frozenset[str]:

@@ -133,8 +133,12 @@ def test_a_new_process_is_followed_into_its_cgroup_and_an_old_one_is_not_read_ag
     assert proc.look() == []
     proc.run(40, f"0::/kubepods/pod{UID}/1\n")
     assert proc.look(SETTLED_SECONDS / 2) == [40]
-    (proc.root / "40" / "cgroup").unlink()
+    proc.run(41, "0::/system.slice/sshd.service\n")
+    assert proc.look() == [40]
     assert proc.look(SETTLED_SECONDS) == [40]
+    proc.run(41, f"0::/kubepods/pod{UID}/1\n")
+    (proc.root / "40" / "cgroup").unlink()
+    assert proc.look() == [40]
     assert proc.host.mounts(40) is None, "it may be another by now"
 
 

@@ -1,6 +1,9 @@
 """Who waits and why, found out while others are placed."""
 
-from device_plugin.cluster.explain import NODES, Explainer
+from dataclasses import replace
+
+from device_plugin.cluster.explain import NODES, Explainer, as_text
+from device_plugin.core.cards import Inventory
 from tests.cluster.world import Apart, Replica, World
 from tests.core.clusters import inventory
 
@@ -60,3 +63,16 @@ def test_pods_of_one_group_are_tried_once_whatever_their_rank(world: World, one:
         "2 cards: 2 too small for the request (at most hygon.com/dcu-mem: 16, hygon.com/dcu-cores: 60)"
     }
     assert len(pauses) == 2
+
+
+def test_families_of_which_a_request_means_another_amount_by_node_are_said(
+    world: World, one: Replica
+) -> None:
+    assert one.explainer.view()["units"] == []
+    assert "memory units" not in as_text(one.explainer.view())
+    world.node("n2", Inventory((replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),)))
+    one.state.sync_nodes(world.api.nodes())
+    said = "one hygon.com/dcu-mem is 512 MiB on n2; 1024 MiB on n1: use one memUnitMiB on all nodes"
+    assert one.explainer.view()["units"] == [said]
+    assert f"memory units differ\n  {said}\n" in as_text(one.explainer.view())
+    assert [one.ask(world.pod(f"on-{node}", 4, None), node) for node in ("n1", "n2")] == ["n1", "n2"]

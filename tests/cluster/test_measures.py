@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from device_plugin.cluster.measures import GRANTED_MEMORY, MIB, NODES, Measures
+from device_plugin.core.cards import Inventory
 from device_plugin.core.ledger import Ledger
 from tests.cluster.world import HALF, Apart, Replica, World
 from tests.core.clusters import inventory
@@ -27,6 +29,14 @@ def test_cards_and_who_waits(world: World, one: Replica) -> None:
     assert sorted(found["vgpu_card_granted_core_groups"].values()) == [0.0, 30.0]
     assert {reason for (reason,), count in found["vgpu_unplaced_pods"].items() if count} == {"too-large"}
     assert "vgpu_fragmentation_ratio" not in found, "nothing was learnt yet"
+
+
+def test_nodes_are_counted_by_their_memory_unit(world: World, one: Replica) -> None:
+    assert read(one)["vgpu_memory_unit_nodes"] == {("hygon.com/dcu", "1024"): 1.0}
+    world.node("n2", Inventory((replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),)))
+    one.state.sync_nodes(world.api.nodes())
+    found = read(one)["vgpu_memory_unit_nodes"]
+    assert found == {("hygon.com/dcu", "512"): 1.0, ("hygon.com/dcu", "1024"): 1.0}
 
 
 def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: World, one: Replica) -> None:
