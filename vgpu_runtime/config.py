@@ -33,6 +33,8 @@ MAX_CARDS = 16
 MAX_COMPUTE_UNITS = 1024
 MAX_XCC = 16
 MAX_MEM_BYTES = 1 << 50
+UNITS_VARIABLE = "ROC_GLOBAL_CU_MASK"
+"""What HIP takes for the units that it may use, and so for how many there are."""
 
 _LINE = re.compile(r"([a-z_]+) = ([!-~]{1,256})")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -98,6 +100,19 @@ class SliceConfig:
         _in_range("number of cards", len(self.cards), 1, MAX_CARDS)
         if len({card.gpu_id for card in self.cards}) != len(self.cards):
             raise ConfigError("two cards have the same gpu_id")
+
+
+def environment(config: SliceConfig) -> dict[str, str]:
+    """Variables that tell programs of their slice: to HIP, the number of its units.
+
+    HIP has one value for all cards, so only a slice of one card has it; several are whole cards, and need none. It is
+    a hint: the masks of queues are what holds a program to its units. src/units.c says the same.
+    """
+    card = config.cards[0]
+    units = card.mask.bit_count()
+    if len(config.cards) > 1 or units == card.compute_units:
+        return {}
+    return {UNITS_VARIABLE: f"{(1 << units) - 1:#x}"}
 
 
 def render(config: SliceConfig) -> str:

@@ -29,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--cards", type=Path, required=True, metavar="FILE", help="YAML file of cards (version: v1)"
     )
+    build.add_argument(
+        "--kernel", type=sim.Kernel, default=sim.Kernel.EQUAL, metavar="LINUX",
+        help="the Linux whose driver is simulated: 6.1, 6.12 (default) or 6.18.4, which check queues differently",
+    )  # fmt: skip
     build.add_argument("--machine", required=True, help="name of the node: each has cards of its own")
     build.set_defaults(act=_build)
     for verb, text in (("sick", "make a card unhealthy"), ("well", "make it healthy again")):
@@ -50,13 +54,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _build(args: argparse.Namespace) -> None:
     cards = sim.load(args.cards, zlib.crc32(args.machine.encode()) % MACHINES)
-    wanted, stamp = repr(cards), args.folder / BUILT_OF
+    wanted = f"{sim.CONF_VERSION} {args.kernel.value} {cards!r}"
+    stamp = args.folder / BUILT_OF
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         stamp.unlink(missing_ok=True)
         for name in ("sys", "dev", "state"):
             shutil.rmtree(args.folder / name, ignore_errors=True)
         args.folder.mkdir(parents=True, exist_ok=True)
-        sim.build(cards, args.folder)
+        sim.build(cards, args.folder, args.kernel)
         stamp.write_text(wanted, encoding="utf-8")
     sim.add_driver(args.folder)
     for card in cards:

@@ -79,10 +79,8 @@ class Injector:
         """
         folder = self._records.folder(*record.key)
         limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
-        write_file(
-            folder / CONFIG,
-            config.render(config.SliceConfig(record.pod, record.container, tuple(limits))),
-        )
+        contents = config.SliceConfig(record.pod, record.container, tuple(limits))
+        write_file(folder / CONFIG, config.render(contents))
         preloads = (paths.CONTAINER_LIBRARY, *self._cards.preloads())
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
         self._link(folder / self._library.name)
@@ -104,7 +102,11 @@ class Injector:
             record.names[resource]: self._guarded(record, resource)
             for resource in record.names.keys() - {carrier}
         }
-        edits[record.names[carrier]] = {"mounts": mounts, **self._guarded(record, carrier, nodes)}
+        edits[record.names[carrier]] = {
+            **_variables(contents),
+            "mounts": mounts,
+            **self._guarded(record, carrier, nodes),
+        }
         self._publish(record.names[carrier], edits)
 
     def files(self, record: Record) -> list[tuple[Path, str]]:
@@ -186,6 +188,12 @@ class Injector:
         if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
             write_file(self._spec(name), text, self._aside)
             self._bell.changed()
+
+
+def _variables(contents: config.SliceConfig) -> dict[str, object]:
+    """The runtime sets these last, whatever the image, Allocate or the pod's own spec says."""
+    variables = [f"{name}={value}" for name, value in config.environment(contents).items()]
+    return {"env": variables} if variables else {}
 
 
 def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:

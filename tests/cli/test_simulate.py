@@ -15,9 +15,9 @@ def machine(tmp_path: Path, native: Path) -> Path:
     return tmp_path / "machine"
 
 
-def build(machine: Path, name: str = "n1") -> int:
-    file = machine.parent / "cards.yaml"
-    return main(["simulate", "build", "--cards", str(file), "--folder", str(machine), "--machine", name])
+def build(machine: Path, *options: str, name: str = "n1") -> int:
+    where = ["--cards", str(machine.parent / "cards.yaml"), "--folder", str(machine), "--machine", name]
+    return main(["simulate", "build", *where, *options])
 
 
 def cards(machine: Path) -> dict[str, bool]:
@@ -58,6 +58,20 @@ def test_other_cards_replace_them(machine: Path) -> None:
     (machine.parent / "cards.yaml").write_text(CARDS.replace("count: 2", "count: 3"))
     assert build(machine) == 0
     assert len(cards(machine)) == 3
+
+
+def test_another_kernel_makes_the_machine_anew(machine: Path) -> None:
+    build(machine)
+    properties = machine / "sys/devices/virtual/kfd/kfd/topology/nodes/1/properties"
+    assert "cwsr_size" not in properties.read_text()
+    assert build(machine, "--kernel", "6.18.4") == 0
+    assert "cwsr_size" in properties.read_text()
+
+
+def test_a_kernel_that_is_not_simulated(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build(machine, "--kernel", "5.4")
+    assert "invalid" in capsys.readouterr().err
 
 
 def test_a_card_gets_sick_and_well(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,15 +7,18 @@ import pytest
 
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.slices import held
-from tests.e2e.workloads import slice_pod
+from tests.e2e.workloads import container, pod, slice_of
+from vgpu_runtime.config import UNITS_VARIABLE
 
 PROBE = "vgpu-probe"
 
 
 @pytest.fixture
 def pair(kubectl: Kubectl) -> tuple[str, str]:
-    """Two pods, 4 GiB and 15 core groups each, on one card."""
-    kubectl.create(slice_pod("a", mem=4, cores=15), slice_pod("b", mem=4, cores=15))
+    """Two pods, 4 GiB and 15 core groups each, on one card. One of them says itself how many units HIP may use."""
+    own = [{"name": UNITS_VARIABLE, "value": "0x1"}]
+    for name, env in (("a", []), ("b", own)):
+        kubectl.create(pod(name, container(env=env, resources=slice_of(mem=4, cores=15))))
     kubectl.running("a", "b")
     first, second = held(kubectl, "a") + held(kubectl, "b")
     assert first.card == second.card, "the default policy packs"
@@ -34,9 +37,16 @@ def probe(kubectl: Kubectl, pod: str, *arguments: str) -> dict[str, Any]:
 
 
 def test_each_sees_its_own_total_and_units_through_hip(kubectl: Kubectl, pair: tuple[str, str]) -> None:
-    for pod in pair:
-        seen = probe(kubectl, pod, "info")
+    for name in pair:
+        seen = probe(kubectl, name, "info")
         assert (seen["devices"], seen["total_mib"], seen["units"]) == (1, 4092, 15)
+        cleared = kubectl.inside(name, "env", "-u", UNITS_VARIABLE, PROBE, "info")
+        assert json.loads(cleared)["units"] == 15
+
+
+def test_each_runs_kernels_on_a_queue(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    for name in pair:
+        assert probe(kubectl, name, "run", "2")["error"] == "hipSuccess"
 
 
 def test_beyond_the_limit_is_out_of_memory_while_the_other_allocates(

@@ -15,6 +15,7 @@ from vgpu_runtime import config
 T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]
 C3 = ["dcu-cores-5", "dcu-cores-6", "dcu-cores-7"]
 BOTH = {MEM: "4", CORES: "3"}
+WHOLE = "hygon.com/dcu"
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,27 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     *cards, (_, guard) = parts.spec(MEM, T4).devices
     assert [target for _, target in cards] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
     assert guard.startswith("/dev/vgpu/")
+
+
+def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_override(
+    parts: Parts,
+) -> None:
+    parts.hold(parts.bind("a", [Slice(parts.uuids[1], 4092, (5, 6, 7))], BOTH), {MEM: T4, CORES: C3})
+    parts.allocator.pre_start(MEM, T4)
+    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7"}
+    assert parts.spec(CORES, C3).env == {}
+
+
+def test_who_has_whole_cards_keeps_its_own_value_of_that_variable(parts: Parts) -> None:
+    whole = [Slice(uuid, 16368, tuple(range(60))) for uuid in parts.uuids]
+    for name, slices in (("one", whole[:1]), ("two", whole)):
+        tickets = [f"dcu-{name}-{number}" for number in range(len(slices))]
+        pod = parts.bind(name, slices, {WHOLE: str(len(slices))})
+        parts.hold(pod, {WHOLE: tickets})
+        parts.allocator.pre_start(WHOLE, tickets)
+        edits = parts.spec(WHOLE, tickets)
+        assert (len(config.parse(config_of(edits)).cards), edits.env) == (len(slices), {})
+        parts.end(pod)
 
 
 @pytest.mark.parametrize(

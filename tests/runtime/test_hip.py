@@ -1,54 +1,24 @@
 """The real HIP and HSA runtimes on the simulated driver, held to a slice."""
 
-import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.conftest import HERE, MIB
-from vgpu_runtime import config, region
-from vgpu_runtime.config import CardLimit, SliceConfig
-from vgpu_runtime.sim import cards, tree
+from tests.runtime import slices
+from tests.runtime.conftest import HERE
+from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
+from vgpu_runtime import region
+from vgpu_runtime.config import UNITS_VARIABLE
 
 OUT_OF_MEMORY = 2  # hipErrorOutOfMemory
 HSA_OUT_OF_RESOURCES = 4104
 HSA_INVALID_ALLOCATION = 4099
-LIMIT_MIB = 2048
-SHAPES = ["hygon-60cu-16gib", "hygon-120cu-64gib", "amd-304cu-192gib", "amd-rdna-80cu-16gib"]
+ONE = "hygon-60cu-16gib"
 WAYS = ["hipMalloc", "hipMallocPitch", "hipMalloc3D", "hipExtMallocWithFlags", "hsa_amd_memory_pool_allocate"]
 
-
-@dataclass
-class Machine:
-    """One simulated card, and a slice of a quarter of its units that does not begin at unit 0."""
-
-    folder: Path
-    card: cards.SimCard
-    grant: int
-    environment: dict[str, str]
-    program: Path
-
-    def run(self, mib: int) -> dict[str, int]:
-        """What `hipcalls MIB` prints."""
-        command = [self.program, str(mib)]
-        done = subprocess.run(
-            command, env=self.environment, text=True, capture_output=True, timeout=120, check=True
-        )
-        return {name: int(value) for name, value in map(str.split, done.stdout.splitlines())}
-
-    def queue_masks(self) -> dict[int, list[int]]:
-        """Per queue, in order, the masks that reached the driver; the first entry is None until one did."""
-        masks: dict[int, list[int]] = {}
-        for line in (self.folder / "driver.log").read_text().splitlines():
-            words = dict(word.split("=") for word in line.split() if "=" in word)
-            if " queue-create " in line:
-                masks[int(words["queue"])] = []
-            elif " queue-mask " in line:
-                masks[int(words["queue"])].append(int(words["mask"], 16))
-        return masks
+Machine = Callable[[str], SimSlice]
 
 
 @pytest.fixture(scope="session")
@@ -60,49 +30,39 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def machine(native: Path, hip_libraries: Path, program: Path, tmp_path: Path) -> Callable[[str], Machine]:
-    def build(shape: str) -> Machine:
-        (card,) = cards.number([cards.PRESETS[shape]])
-        tree.build([card], tmp_path / "sim")
-        group = card.xcc * (2 if card.paired else 1)
-        units = card.compute_units // 4 // group * group
-        grant = ((1 << units) - 1) << group
-        limit = CardLimit(
-            "D", card.gpu_id, card.pci, 128, LIMIT_MIB * MIB, card.compute_units, card.xcc, card.paired, grant
-        )
-        (tmp_path / "vgpu.conf").write_text(config.render(SliceConfig("pod", "main", (limit,))))
-        region.create(tmp_path / "usage")
-        environment = os.environ | {
-            "LD_LIBRARY_PATH": str(hip_libraries),
-            "LD_PRELOAD": f"{native / 'libvgpu-test.so'}:{native / 'libsimkfd.so'}",
-            "SIMKFD_DIR": str(tmp_path / "sim"),
-            "SIMKFD_LOG": str(tmp_path / "driver.log"),
-            "VGPU_TEST_FOLDER": str(tmp_path),
-        }
-        return Machine(tmp_path, card, grant, environment, program)
+def machine(native: Path, hip_libraries: Path, tmp_path: Path) -> Machine:
+    """A quarter of the units of a card."""
+    return lambda shape: slices.make(
+        tmp_path, native, hip_libraries, SHAPES[shape], slices.sizes(SHAPES[shape])[1]
+    )
 
-    return build
+
+def calls(slice_: SimSlice, program: Path, mib: int, **extra: str) -> dict[str, int]:
+    """What `hipcalls MIB` prints."""
+    done = slice_.run(program, str(mib), **extra)
+    assert done.returncode == 0, done.stderr
+    return {name: int(value) for name, value in map(str.split, done.stdout.splitlines())}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_totals_and_units_are_the_slices(machine: Callable[[str], Machine], shape: str) -> None:
+def test_hip_sees_the_slice_and_hsa_the_slices_memory_on_the_whole_cards_units(
+    machine: Machine, program: Path, shape: str
+) -> None:
     slice_ = machine(shape)
-    units = slice_.grant.bit_count()
-    seen = slice_.run(1)
-    assert (seen["total"], seen["hsa-pool"], seen["hsa-units"]) == (LIMIT_MIB, LIMIT_MIB, units)
-    # HIP counts RDNA's pairs (workgroup processors) as multiprocessors.
-    assert seen["units"] == (units // 2 if slice_.card.paired else units)
+    seen = calls(slice_, program, 1)
+    assert (seen["total"], seen["hsa-pool"]) == (LIMIT_MIB, LIMIT_MIB)
+    assert (seen["units"], seen["hsa-units"]) == (slice_.hip_units, slice_.card.compute_units)
 
 
-def test_within_the_limit_every_way_of_allocating_works(machine: Callable[[str], Machine]) -> None:
-    seen = machine(SHAPES[0]).run(1024)
+def test_within_the_limit_every_way_of_allocating_works(machine: Machine, program: Path) -> None:
+    seen = calls(machine(ONE), program, 1024)
     assert {way: seen[way] for way in WAYS} == dict.fromkeys(WAYS, 0)
 
 
-def test_over_the_limit_every_way_of_allocating_is_refused(machine: Callable[[str], Machine]) -> None:
-    slice_ = machine(SHAPES[0])
+def test_over_the_limit_every_way_of_allocating_is_refused(machine: Machine, program: Path) -> None:
+    slice_ = machine(ONE)
     # Below the total that the runtime knows, so that it asks the driver; above what the first 2 MiB leave.
-    seen = slice_.run(LIMIT_MIB)
+    seen = calls(slice_, program, LIMIT_MIB)
     assert {way: seen[way] for way in WAYS[:4]} == dict.fromkeys(WAYS[:4], OUT_OF_MEMORY)
     assert seen[WAYS[4]] in (HSA_OUT_OF_RESOURCES, HSA_INVALID_ALLOCATION)
     assert region.read(slice_.folder / "usage").denied[0] >= len(WAYS), "the runtime refused by itself"
@@ -111,11 +71,10 @@ def test_over_the_limit_every_way_of_allocating_is_refused(machine: Callable[[st
 @pytest.mark.parametrize("skip", ["0", "1"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_queues_carry_the_grant_whatever_the_program_sets(
-    machine: Callable[[str], Machine], shape: str, skip: str
+    machine: Machine, program: Path, shape: str, skip: str
 ) -> None:
     slice_ = machine(shape)
-    slice_.environment["HSA_CU_MASK_SKIP_INIT"] = skip
-    seen = slice_.run(1)
+    seen = calls(slice_, program, 1, HSA_CU_MASK_SKIP_INIT=skip)
     assert (seen["stream"], seen["memset"], seen["queue"], seen["queue-mask"]) == (0, 0, 0, 0)
     queues = slice_.queue_masks()
     assert all(masks[0] == slice_.grant for masks in queues.values())
@@ -123,3 +82,47 @@ def test_queues_carry_the_grant_whatever_the_program_sets(
     assert slice_.grant in own, "the mask of all units, which the program gave its HSA queue"
     assert any(mask != slice_.grant for mask in own), "the mask of two units, which it gave its stream"
     assert all(mask and not mask & ~slice_.grant for mask in own)
+
+
+# Counted in units of the grant: how HIP reads the variable that a program sets itself.
+VALUES: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "short": lambda granted, _: (min(granted, 4), 1),
+    "padded to the card": lambda granted, card: (granted, card // 4),
+    "padded beyond the card": lambda granted, card: (granted, card // 4 + 32),
+    "longer than the card": lambda _, card: (card + 32, card // 4 + 8),
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_program_that_sets_hips_mask_itself_neither_dies_nor_leaves_its_units(
+    machine: Machine, shape: str, value: str
+) -> None:
+    slice_ = machine(shape)
+    whole = slice_.card.compute_units
+    ones, digits = VALUES[value](slice_.units, whole)
+    extra = {UNITS_VARIABLE: f"{(1 << ones) - 1:#0{digits + 2}x}"}
+    seen = slice_.probe("info", **extra)
+    assert seen["units"] * (2 if slice_.card.paired else 1) == min(ones, whole)
+    assert slice_.probe("queue", **extra)["error"] == "hipSuccess"
+    masks = [mask for queue in slice_.queue_masks().values() for mask in queue]
+    assert masks
+    assert all(mask and not mask & ~slice_.grant for mask in masks)
+
+
+def test_a_program_that_is_linked_with_hip_and_has_no_environment(machine: Machine, tmp_path: Path) -> None:
+    """HIP's own constructors run before the library's."""
+    slice_ = machine(ONE)
+    source = tmp_path / "linked.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <unistd.h>\nint hipDeviceGetAttribute(int *, int, int);\n"
+        'int main(void) { int units = -1; hipDeviceGetAttribute(&units, 63, 0); printf("%d\\n", units);'
+        " fflush(stdout); _exit(0); }\n"
+    )
+    libraries = slice_.environment["LD_LIBRARY_PATH"]
+    command = ["cc", source, "-o", tmp_path / "linked", f"-L{libraries}", "-l:libamdhip64.so.5"]
+    subprocess.run([*command, "-Wl,--allow-shlib-undefined"], check=True)
+    done = slice_.run("env", "-i", *(f"{name}={slice_.environment[name]}" for name in (
+        "LD_LIBRARY_PATH", "LD_PRELOAD", "SIMKFD_DIR", "VGPU_TEST_FOLDER",
+    )), tmp_path / "linked")  # fmt: skip
+    assert (done.stdout, done.stderr) == (f"{slice_.hip_units}\n", "")

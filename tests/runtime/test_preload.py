@@ -12,6 +12,7 @@ from tests.requirement import require
 from tests.runtime.conftest import GPU, PRELUDE, Slice
 from tests.runtime.test_memory import REFUSED, TRY
 from vgpu_runtime import paths
+from vgpu_runtime.config import UNITS_VARIABLE
 
 # Private /etc and /run; then the program, as an ordinary member of the container.
 ENTER = """
@@ -52,6 +53,7 @@ def inside(production: Slice, script: str) -> "subprocess.CompletedProcess[str]"
         "STUB": str(production.stub),
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "PROGRAM": PRELUDE + TRY + script,
+        UNITS_VARIABLE: "0x7fff",  # as the runtime sets it; without it the config is read before main
     }
     command = ["unshare", "-Urm", "bash", "-c", enter]
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60, check=False)
@@ -87,6 +89,19 @@ def test_a_config_whose_folder_was_renamed_refuses_the_card(production: Slice) -
     done = inside(production, "os.rename('/etc/vgpu', '/etc/away')\nprint(attempt(MIB))")
     assert done.stdout == f"{REFUSED}\n"
     assert "the card is refused" in done.stderr
+
+
+def test_a_program_with_a_cleared_environment_has_read_its_config_before(production: Slice) -> None:
+    program = (
+        PRELUDE + TRY + "os.rename('/etc/vgpu', '/etc/away')\n"
+        f"print(attempt(1025 * MIB), attempt(MIB) > 0, os.environ['{UNITS_VARIABLE}'])"
+    )
+    done = inside(
+        production,
+        f"import sys; os.execve(sys.executable, ['python', '-c', {program!r}],"
+        " {'PYTHONPATH': os.environ['PYTHONPATH']})",
+    )
+    assert (done.stdout, done.stderr) == (f"{REFUSED} True 0x7fff\n", "")
 
 
 def test_without_any_config_the_library_does_nothing(production: Slice) -> None:

@@ -2,11 +2,14 @@
 
 from vgpu_runtime.sim.cards import PRESETS, SimCard, SpecError, load, number, parse
 from vgpu_runtime.sim.drm import set_health
-from vgpu_runtime.sim.tree import DRIVER, add_driver, build
+from vgpu_runtime.sim.save_area import Kernel
+from vgpu_runtime.sim.tree import CONF_VERSION, DRIVER, add_driver, build
 
 __all__ = [
+    "CONF_VERSION",
     "DRIVER",
     "PRESETS",
+    "Kernel",
     "SimCard",
     "SpecError",
     "add_driver",

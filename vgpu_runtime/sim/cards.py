@@ -35,6 +35,9 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _GFX = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})")
 
 
+Gfx = tuple[int, int, int]
+
+
 class SpecError(ValueError):
     """A description of cards that makes no machine; the message names the card and the key."""
 
@@ -56,7 +59,7 @@ class SimCard:
     unique_id: int = 0
 
     @property
-    def gfx_version(self) -> tuple[int, int, int]:
+    def gfx_version(self) -> Gfx:
         """Major, minor and stepping of the instruction set."""
         major, minor, step = self.gfx.split(".")
         return int(major), int(minor), int(step)
@@ -67,16 +70,39 @@ class SimCard:
         return self.gfx_version[0] >= 10
 
     @property
+    def arrays(self) -> int:
+        """Shader arrays of the whole card: as many as models of this size have."""
+        large = self.paired or (self.xcc == 1 and self.compute_units > 64)
+        return (8 if large else 4) * self.xcc
+
+    @property
+    def arrays_per_engine(self) -> int:
+        """Shader arrays that share a shader engine."""
+        return 2 if self.paired else 1
+
+    @property
+    def engines(self) -> int:
+        """Shader engines of the whole card."""
+        return self.arrays // self.arrays_per_engine
+
+    @property
+    def save_area_xccs(self) -> int:
+        """XCCs that a queue's save area is divided by: only gfx 9.4 and 9.5 have several. See PRESETS."""
+        return self.xcc if self.gfx_version[:2] in ((9, 4), (9, 5)) else 1
+
+    @property
     def gpu_id(self) -> int:
         """The 16-bit id that KFD makes from what does not change about a card (kfd_generate_gpu_id)."""
         return zlib.crc32(f"{self.pci} {self.device} {self.unique_id}".encode()) % 0xFFFF + 1
 
 
-# Debian's HIP 5.2.3 knows gfx up to 9.0.10 and 10.3.x, so the 8-XCC card says gfx90a where hardware says 9.4.2.
+# Debian's HIP 5.2.3 knows gfx up to 9.0.10 and 10.3.x, so the 8-XCC card says gfx90a where hardware says 9.4.2. It is
+# an 8-XCC card by the rules of masks; for a queue's save area it is one card of 304 units, as gfx90a has no XCCs.
 PRESETS: Mapping[str, SimCard] = {
     "hygon-60cu-16gib": SimCard("Z100", 0x1D94, 0x54B7, 16368, 60),
     "hygon-120cu-64gib": SimCard("K100-AI", 0x1D94, 0x6210, 65520, 120, gfx="9.0.8"),
     "amd-60cu-16gib": SimCard("vega20", 0x1002, 0x66A1, 16368, 60),
+    "amd-104cu-64gib": SimCard("mi210", 0x1002, 0x740F, 65520, 104, gfx="9.0.10"),
     "amd-304cu-192gib": SimCard("mi300x", 0x1002, 0x74A1, 196592, 304, xcc=8, gfx="9.0.10"),
     "amd-rdna-80cu-16gib": SimCard("navi21", 0x1002, 0x73BF, 16368, 80, gfx="10.3.0"),
     "nvidia": SimCard("GA102", 0x10DE, 0x2235, 46068, 84, kfd=False),

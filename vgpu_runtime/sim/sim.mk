@@ -4,7 +4,7 @@ SIM_SOURCES := $(wildcard sim/driver/*.c)
 SIM_HEADERS := $(wildcard sim/driver/*.h) include/vgpu_kfd.h
 PROBE := sim/probe/command.c
 PROBE_HIP := $(PROBE) sim/probe/hip.c sim/probe/hsa.c
-PROBE_KFD := $(PROBE) sim/probe/kfd.c
+PROBE_KFD := $(PROBE) sim/probe/kfd.c sim/probe/save_area.c
 PROBE_HEADERS := $(wildcard sim/probe/*.h) $(SIM_HEADERS)
 
 TARGETS += $(BUILD)/libsimkfd.so $(BUILD)/vgpu-probe $(BUILD)/vgpu-kfd-probe

@@ -12,10 +12,13 @@ from pathlib import Path
 from vgpu_runtime.paths import BUILD
 from vgpu_runtime.sim import drm, vram
 from vgpu_runtime.sim.cards import SimCard, number
+from vgpu_runtime.sim.save_area import Kernel, save_area
 
 TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology")
-CONF_VERSION = 1
+CONF_VERSION = 2
 DRIVER = "libsimkfd.so"
+
+_CHECKS = {Kernel.UNCHECKED: "none", Kernel.EQUAL: "equal", Kernel.EXPORTED: "at-least"}
 
 _HEAP_SYSTEM, _HEAP_VRAM_PUBLIC = 0, 1
 _LINK_PCIE = 2
@@ -25,7 +28,7 @@ _SYSTEM_MEMORY = 64 << 30
 _SIMD_ID_BASE = 1 << 31
 
 
-def build(cards: Sequence[SimCard], folder: Path) -> None:
+def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL) -> None:
     """Write the machine under `folder`: sys/, dev/, state/ and driver.conf. `folder` must hold no other machine.
 
     Cards without PCI address and unique id are given them, as `cards.number` does. Raises SpecError.
@@ -46,7 +49,7 @@ def build(cards: Sequence[SimCard], folder: Path) -> None:
         node = nodes.index(card) + 1 if card.kfd else 0
         drm.build(card, index, folder, vram.account(folder, node - 1) if node else None)
         if node:
-            _gpu_node(topology / f"nodes/{node}", node, card, drm.minor(index))
+            _gpu_node(topology / f"nodes/{node}", node, card, drm.minor(index), kernel)
     _write(folder / "dev/kfd", "")
     _write(
         folder / "sys/amdgpu.ids",
@@ -54,7 +57,7 @@ def build(cards: Sequence[SimCard], folder: Path) -> None:
     )
     vram.create(folder, len(nodes))
     minors = {card.pci: drm.minor(index) for index, card in enumerate(cards)}
-    _write(folder / "driver.conf", _conf(nodes, minors))
+    _write(folder / "driver.conf", _conf(nodes, minors, kernel))
 
 
 def add_driver(folder: Path) -> None:
@@ -67,12 +70,14 @@ def add_driver(folder: Path) -> None:
         new.replace(target)  # programs that have the old one loaded keep it
 
 
-def _conf(nodes: Sequence[SimCard], minors: Mapping[str, int]) -> str:
-    lines = [f"version {CONF_VERSION}"]
+def _conf(nodes: Sequence[SimCard], minors: Mapping[str, int], kernel: Kernel) -> str:
+    lines = [f"version {CONF_VERSION}", f"save_area_check {_CHECKS[kernel]}"]
     for node, card in enumerate(nodes, start=1):
+        area = save_area(card)
         lines.append(
             f"card gpu_id={card.gpu_id} node={node} minor={minors[card.pci]} device={card.device}"
             f" units={card.compute_units} xcc={card.xcc} paired={int(card.paired)} vram={card.memory_mib << 20}"
+            f" stack={area.stack} area={area.size} debug={area.debug} xccs={area.xccs}"
         )
     return "\n".join(lines) + "\n"
 
@@ -86,17 +91,24 @@ def _cpu_node(node: Path, gpu_nodes: int) -> None:
         _link(node / f"io_links/{gpu - 1}", 0, gpu)
 
 
-def _gpu_node(node: Path, index: int, card: SimCard, minor: int) -> None:
+def _gpu_node(node: Path, index: int, card: SimCard, minor: int, kernel: Kernel) -> None:
     _write(node / "gpu_id", f"{card.gpu_id}\n")
     _write(node / "name", f"{card.name}\n")
     _write(
         node / "properties",
-        _lines(_properties(io_links_count=1, caches_count=2) | _shape(card) | _identity(card, minor)),
+        _lines(_gpu_properties(card, minor, kernel)),
     )
     _memory(node, _HEAP_VRAM_PUBLIC, card.memory_mib << 20, width=2048, clock=945)
     _link(node / "io_links/0", index, 0)
     _cache(node / "caches/0", level=1, kib=16)
     _cache(node / "caches/1", level=2, kib=4096 * card.xcc)
+
+
+def _gpu_properties(card: SimCard, minor: int, kernel: Kernel) -> dict[str, int]:
+    area = save_area(card)
+    exported = {"cwsr_size": area.size, "ctl_stack_size": area.stack} if kernel is Kernel.EXPORTED else {}
+    counts = _properties(io_links_count=1, caches_count=2)
+    return counts | _shape(card) | _identity(card, minor) | exported
 
 
 def _properties(**known: int) -> dict[str, int]:
@@ -112,9 +124,8 @@ def _properties(**known: int) -> dict[str, int]:
 
 
 def _shape(card: SimCard) -> dict[str, int]:
-    """Shader arrays hold at most 16 units, two arrays to an engine on RDNA; a card's numbers cover all its XCCs."""
+    """The numbers of the whole card, over all its XCCs."""
     rdna = card.paired
-    arrays = (8 if rdna else 4) * card.xcc
     simd_per_cu = 2 if rdna else 4
     major, minor, step = card.gfx_version
     return {
@@ -123,9 +134,9 @@ def _shape(card: SimCard) -> dict[str, int]:
         "max_waves_per_simd": 16 if rdna else 10,
         "lds_size_in_kb": 64,
         "wave_front_size": 32 if rdna else 64,
-        "array_count": arrays,
-        "simd_arrays_per_engine": 2 if rdna else 1,
-        "cu_per_simd_array": -(-card.compute_units // arrays),
+        "array_count": card.arrays,
+        "simd_arrays_per_engine": card.arrays_per_engine,
+        "cu_per_simd_array": -(-card.compute_units // card.arrays),
         "simd_per_cu": simd_per_cu,
         "max_slots_scratch_cu": 32,
         "gfx_target_version": major * 10000 + minor * 100 + step,

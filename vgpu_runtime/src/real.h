@@ -9,6 +9,7 @@ typedef int open_fn(const char *path, int flags, ...);
 typedef int openat_fn(int folder, const char *path, int flags, ...);
 typedef int open_2_fn(const char *path, int flags);
 typedef int openat_2_fn(int folder, const char *path, int flags);
+typedef int setenv_fn(const char *name, const char *value, int overwrite);
 typedef FILE *fopen_fn(const char *path, const char *mode);
 
 /* Looks `name` up behind this library once and keeps it in `*slot`; ends the process where there is none. */

@@ -14,6 +14,7 @@
 struct slice slice;
 
 static enum enforcement enforcement;
+static const char *closed_because; /* constant once CLOSED */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int complained;
 
@@ -36,11 +37,13 @@ void slice_complain(const char *text, const char *detail)
 		{(void *)(uintptr_t)end, sizeof end - 1},
 	};
 	ssize_t ignored;
+	int saved = errno;
 
 	if (__atomic_exchange_n(&complained, 1, __ATOMIC_RELAXED))
 		return;
 	ignored = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts);
 	(void)ignored;
+	errno = saved;
 }
 
 /*
@@ -117,14 +120,13 @@ static enum enforcement read_config(void)
 	if (length < 0 && (errno == ENOENT || errno == ENOTDIR) && !config_is_mounted())
 		return NONE;
 	wrong = length < 0 ? "it cannot be read" : config_parse(text, (size_t)length, &slice.config);
-	if (wrong || pthread_atfork(NULL, NULL, start_afresh_in_child)) {
-		slice_complain("the card is refused, because of " VGPU_CONFIG_PATH, wrong ? wrong : "out of memory");
-		return CLOSED;
-	}
-	return ENFORCED;
+	if (!wrong && pthread_atfork(NULL, NULL, start_afresh_in_child))
+		wrong = "out of memory";
+	closed_because = wrong;
+	return wrong ? CLOSED : ENFORCED;
 }
 
-enum enforcement slice_enforcement(void)
+enum enforcement slice_look(void)
 {
 	enum enforcement known = __atomic_load_n(&enforcement, __ATOMIC_ACQUIRE);
 	int saved = errno;
@@ -137,6 +139,15 @@ enum enforcement slice_enforcement(void)
 	known = enforcement;
 	slice_unlock();
 	errno = saved;
+	return known;
+}
+
+enum enforcement slice_enforcement(void)
+{
+	enum enforcement known = slice_look();
+
+	if (known == CLOSED)
+		slice_complain("the card is refused, because of " VGPU_CONFIG_PATH, closed_because);
 	return known;
 }
 

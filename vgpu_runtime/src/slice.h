@@ -1,6 +1,6 @@
 /*
- * What this process is held to. Nothing is read before the process touches a card for the first time: the
- * library is loaded into every process of the container.
+ * What this process is held to. The library is loaded into every process of the container, so the config is read
+ * when the process touches a card for the first time; before main only where units.c needs it.
  */
 #ifndef VGPU_SLICE_H
 #define VGPU_SLICE_H
@@ -26,6 +26,9 @@ struct slice {
 extern struct slice slice;
 
 /* Reads the config on the first call; never UNKNOWN. Keeps errno. */
+enum enforcement slice_look(void);
+
+/* For a process that touches a card: if that is CLOSED, says so on stderr. Keeps errno. */
 enum enforcement slice_enforcement(void);
 
 /* Index of the card in the config, or -1. */
@@ -34,7 +37,7 @@ int slice_card(uint32_t gpu_id);
 void slice_lock(void);
 void slice_unlock(void);
 
-/* One line on stderr, the first time in this process; later ones are dropped. */
+/* One line on stderr, the first time in this process; later ones are dropped. Keeps errno. */
 void slice_complain(const char *text, const char *detail);
 
 #endif

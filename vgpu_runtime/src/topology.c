@@ -99,15 +99,12 @@ static void rewrite_bank(char *text, size_t size, const char *node, unsigned ban
 }
 
 /*
- * simd_count is the number that runtimes divide by simd_per_cu to get the units. libhsakmt also sizes a queue's
- * context-save area by it, and Linux from 6.12 on refuses a queue whose area is not the whole card's size
- * (kfd_queue_acquire_buffers): there the unit count has to be told another way. Untried on hardware.
+ * `simd_count`, of which runtimes make the number of units, stays the whole card's: libhsakmt also sizes a queue's
+ * save area by it, and Linux from 6.12 on refuses a queue whose save area is not the whole card's
+ * (kfd_queue_acquire_buffers). What tells HIP how many units there are is in units.c.
  */
 static void rewrite_node(char *text, size_t size, const struct card *card)
 {
-	uint64_t simds = property(text, "simd_count");
-
-	replace(text, size, "simd_count", simds * card->granted_units / card->compute_units);
 	replace(text, size, "local_mem_size", at_most(property(text, "local_mem_size"), card->mem_bytes));
 }
 

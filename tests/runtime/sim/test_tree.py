@@ -45,6 +45,15 @@ def test_rdna_counts_units_by_two_simds(tmp_path: Path) -> None:
     assert shown["gfx_target_version"] == 100300
 
 
+@pytest.mark.parametrize("kernel", sim.Kernel)
+def test_only_the_newest_kernel_shows_how_large_a_save_area_is(tmp_path: Path, kernel: sim.Kernel) -> None:
+    sim.build(sim.parse("version: v1\ncards: [{preset: amd-104cu-64gib}]"), tmp_path, kernel)
+    shown = properties(tmp_path / NODES / "1/properties")
+    shows = {name: shown[name] for name in ("cwsr_size", "ctl_stack_size") if name in shown}
+    expected = {"cwsr_size": 0x3C91000, "ctl_stack_size": 0x9000}
+    assert shows == (expected if kernel is sim.Kernel.EXPORTED else {})
+
+
 def test_links_go_both_ways_between_the_cpu_and_each_card(tmp_path: Path) -> None:
     built(tmp_path, "[{preset: hygon-60cu-16gib, count: 3}]")
     links = [properties(path) for path in (tmp_path / NODES).glob("*/io_links/*/properties")]

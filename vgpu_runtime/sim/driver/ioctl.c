@@ -111,7 +111,7 @@ int sim_ioctl(unsigned long request, void *args)
 		return sim_memory_free(args);
 	case KFD_NR_MAP_MEMORY:
 	case KFD_NR_UNMAP_MEMORY:
-		return sim_memory_map(args);
+		return sim_memory_map(args, _IOC_NR(request) == KFD_NR_MAP_MEMORY);
 	case KFD_NR_SET_CU_MASK:
 		return sim_queue_set_mask(args);
 	case KFD_NR_SET_XNACK_MODE:

@@ -28,6 +28,7 @@
 #define KFD_NR_UNMAP_MEMORY 0x19
 #define KFD_NR_SET_XNACK_MODE 0x21
 
+#define KFD_MEM_GTT (UINT32_C(1) << 1)
 #define KFD_MEM_USERPTR (UINT32_C(1) << 2)
 #define KFD_MEM_DOORBELL (UINT32_C(1) << 3)
 #define KFD_MEM_MMIO_REMAP (UINT32_C(1) << 4)

@@ -13,6 +13,7 @@ static struct buffer {
 	bool live;
 	int card;
 	uint32_t flags;
+	uint32_t mapped; /* bit i: card i sees it */
 	uint64_t bytes;
 	uint64_t offset; /* in the card's device file; not of USERPTR */
 	uint64_t va; /* where the card sees it */
@@ -129,20 +130,40 @@ int sim_memory_free(const struct kfd_free_memory *args)
 	return 0;
 }
 
-int sim_memory_map(struct kfd_map_memory *args)
+int sim_memory_map(struct kfd_map_memory *args, bool mapped)
 {
 	const uint32_t *ids = (const uint32_t *)(uintptr_t)args->device_ids_ptr;
-	bool known;
+	struct buffer *buffer;
+	int error = -EINVAL;
 
 	pthread_mutex_lock(&lock);
-	known = find(args->handle) != NULL;
+	buffer = find(args->handle);
+	if (buffer && args->n_devices > 0 && args->n_success <= args->n_devices)
+		error = 0;
+	for (; error == 0 && args->n_success < args->n_devices; args->n_success++) {
+		int card = sim_card_index(ids[args->n_success]);
+
+		if (card < 0) {
+			error = -EINVAL;
+			break;
+		}
+		buffer->mapped &= ~(UINT32_C(1) << card);
+		buffer->mapped |= (uint32_t)mapped << card;
+	}
 	pthread_mutex_unlock(&lock);
-	if (!known || args->n_devices == 0 || args->n_success > args->n_devices)
-		return -EINVAL;
-	for (; args->n_success < args->n_devices; args->n_success++)
-		if (sim_card_index(ids[args->n_success]) < 0)
-			return -EINVAL;
-	return 0;
+	return error;
+}
+
+uint64_t sim_memory_mapped(int card, uint64_t va)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < buffer_count; i++)
+		if (buffers[i].live && buffers[i].va == va && buffers[i].mapped >> card & 1)
+			bytes = buffers[i].bytes;
+	pthread_mutex_unlock(&lock);
+	return bytes;
 }
 
 void *sim_memory_cpu(uint64_t va)

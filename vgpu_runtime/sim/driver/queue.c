@@ -82,7 +82,7 @@ int sim_queue_create(struct kfd_create_queue *args)
 {
 	int card = sim_card_index(args->gpu_id);
 	struct sim_queue queue;
-	int id;
+	int id, error;
 
 	if (card < 0 || !valid_ring(args->ring_size, args->queue_percentage, args->queue_priority))
 		return -EINVAL;
@@ -90,6 +90,9 @@ int sim_queue_create(struct kfd_create_queue *args)
 		return -EFAULT;
 	if (!sim_memory_vm_acquired(card))
 		return -ESRCH;
+	error = sim_save_area_check(card, args);
+	if (error)
+		return error;
 	queue = (struct sim_queue){
 		.live = true, .card = card, .type = args->queue_type, .ring = args->ring_base_address,
 		.ring_bytes = args->ring_size, .read_index = args->read_pointer_address,

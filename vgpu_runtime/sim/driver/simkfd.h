@@ -21,6 +21,16 @@
 #define SIM_MASK_WORDS (SIM_MAX_UNITS / 32)
 #define SIM_EXPORT __attribute__((visibility("default")))
 
+/* What the kernel expects of a compute queue, for each XCC: see ../save_area.py. */
+struct sim_save_area {
+	uint32_t stack;
+	uint32_t bytes; /* with the stack */
+	uint32_t debug; /* behind them */
+	uint32_t xccs;
+};
+
+enum sim_save_area_check { SIM_SAVE_AREA_NONE, SIM_SAVE_AREA_EQUAL, SIM_SAVE_AREA_AT_LEAST };
+
 struct sim_card {
 	uint32_t gpu_id;
 	uint32_t node; /* its number under topology/nodes */
@@ -30,6 +40,7 @@ struct sim_card {
 	uint32_t xcc;
 	bool paired; /* RDNA: compute units come in pairs that are masked together */
 	uint64_t vram_bytes;
+	struct sim_save_area save_area;
 };
 
 /* What driver.conf says, and where things are. Read once; never changes. */
@@ -37,6 +48,7 @@ struct sim_world {
 	bool present; /* false: no simulation here, pass every call on */
 	char dir[256]; /* holds sys/, state/ and driver.conf */
 	char dev[260]; /* stands for /dev */
+	enum sim_save_area_check save_area_check;
 	int card_count;
 	struct sim_card cards[SIM_MAX_CARDS];
 };
@@ -69,7 +81,8 @@ int sim_memory_acquire_vm(const struct kfd_acquire_vm *args);
 bool sim_memory_vm_acquired(int card);
 int sim_memory_alloc(struct kfd_alloc_memory *args);
 int sim_memory_free(const struct kfd_free_memory *args);
-int sim_memory_map(struct kfd_map_memory *args);
+int sim_memory_map(struct kfd_map_memory *args, bool mapped);
+uint64_t sim_memory_mapped(int card, uint64_t va); /* bytes of the buffer that begins there for this card, or 0 */
 int sim_memory_available(struct kfd_available_memory *args);
 void *sim_memory_cpu(uint64_t va); /* the process's address for a card's */
 void sim_memory_forget(void);
@@ -80,6 +93,9 @@ int sim_queue_update(const struct kfd_update_queue *args);
 int sim_queue_set_mask(const struct kfd_set_cu_mask *args);
 int sim_queue_destroy(const struct kfd_destroy_queue *args);
 void sim_queue_forget(void);
+
+/* save_area.c */
+int sim_save_area_check(int card, const struct kfd_create_queue *args); /* 0, or -EINVAL */
 
 /* packets.c */
 struct sim_queue {

@@ -9,31 +9,53 @@
 #include "simkfd.h"
 
 #define CONTAINER_DIR "/opt/vgpu-sim"
-#define CONF_VERSION 1
+#define CONF_VERSION 2
 
 static struct sim_world world;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static bool read_check(const char *name)
+{
+	static const char *const names[] = {"none", "equal", "at-least"};
+
+	for (int check = SIM_SAVE_AREA_NONE; check <= SIM_SAVE_AREA_AT_LEAST; check++)
+		if (strcmp(name, names[check]) == 0) {
+			world.save_area_check = check;
+			return true;
+		}
+	return false;
+}
+
+static bool read_card(const char *line)
+{
+	struct sim_card *card = &world.cards[world.card_count];
+	struct sim_save_area *area = &card->save_area;
+	unsigned paired;
+
+	if (world.card_count == SIM_MAX_CARDS ||
+	    sscanf(line,
+		   "card gpu_id=%u node=%u minor=%u device=%u units=%u xcc=%u paired=%u vram=%lu stack=%u area=%u"
+		   " debug=%u xccs=%u",
+		   &card->gpu_id, &card->node, &card->render_minor, &card->device, &card->units, &card->xcc, &paired,
+		   &card->vram_bytes, &area->stack, &area->bytes, &area->debug, &area->xccs) != 12)
+		return false;
+	card->paired = paired;
+	world.card_count++;
+	return true;
+}
+
 static bool read_conf(FILE *file)
 {
-	char line[256];
+	char line[256], check[16] = "";
 	int version = 0;
 
 	while (fgets(line, sizeof(line), file)) {
-		struct sim_card *card = &world.cards[world.card_count];
-		unsigned paired;
-
-		if (sscanf(line, "version %d", &version) == 1)
+		if (sscanf(line, "version %d", &version) == 1 || sscanf(line, "save_area_check %15s", check) == 1)
 			continue;
-		if (world.card_count == SIM_MAX_CARDS || sscanf(line,
-				"card gpu_id=%u node=%u minor=%u device=%u units=%u xcc=%u paired=%u vram=%lu", &card->gpu_id,
-				&card->node, &card->render_minor, &card->device, &card->units, &card->xcc,
-				&paired, &card->vram_bytes) != 8)
+		if (!read_card(line))
 			return false;
-		card->paired = paired;
-		world.card_count++;
 	}
-	return version == CONF_VERSION;
+	return version == CONF_VERSION && read_check(check);
 }
 
 /* False: there is no simulation in `dir`. */

@@ -13,16 +13,19 @@
 
 #include "../driver/kfd_abi.h"
 #include "probe.h"
+#include "save_area.h"
 
 #define NODES "/sys/devices/virtual/kfd/kfd/topology/nodes"
 #define MAX_NODES 64
 #define RING_BYTES 4096
-#define MEMORY_FLAGS (KFD_MEM_VRAM | UINT32_C(1) << 31) /* writable */
+#define WRITABLE (UINT32_C(1) << 31)
+#define MEMORY_FLAGS (KFD_MEM_VRAM | WRITABLE)
 
 #define REQUEST(number, type) _IOWR(KFD_IOC_TYPE, number, type)
 
 static int kfd = -1;
-static uint32_t gpu_id; /* of the card in use */
+static int node_used; /* of the card in use */
+static uint32_t gpu_id;
 static struct ring {
 	uint64_t packets[RING_BYTES / 8];
 	uint64_t read_index;
@@ -107,9 +110,24 @@ static int use(int device)
 	render = open(path, O_RDWR | O_CLOEXEC);
 	if (render < 0)
 		return errno;
+	node_used = node;
 	gpu_id = (uint32_t)topology(node, "gpu_id", NULL);
 	args = (struct kfd_acquire_vm){.drm_fd = (uint32_t)render, .gpu_id = gpu_id};
 	return call(_IOW(KFD_IOC_TYPE, KFD_NR_ACQUIRE_VM, struct kfd_acquire_vm), &args);
+}
+
+/* HIP counts no unit that the variable leaves out, and all of them where it leaves out all. */
+static int masked(const char *mask, int units)
+{
+	size_t digits = strlen(mask);
+	int count = 0;
+
+	for (int unit = 0; unit < units && (size_t)unit / 4 < digits; unit++) {
+		const char digit[2] = {mask[digits - 1 - (size_t)unit / 4], 0};
+
+		count += (int)strtol(digit, NULL, 16) >> unit % 4 & 1;
+	}
+	return count ? count : units;
 }
 
 const char *probe_info(int device, struct probe_card *card)
@@ -126,6 +144,8 @@ const char *probe_info(int device, struct probe_card *card)
 	simds_per_unit = topology(node, "properties", "simd_per_cu");
 	card->total_bytes = topology(node, "mem_banks/0/properties", "size_in_bytes");
 	card->units = simds_per_unit ? (int)(topology(node, "properties", "simd_count") / simds_per_unit) : 0;
+	if (getenv("ROC_GLOBAL_CU_MASK"))
+		card->units = masked(getenv("ROC_GLOBAL_CU_MASK"), card->units);
 	snprintf(path, sizeof(path), NODES "/%d/name", node);
 	name = fopen(path, "r");
 	if (name) {
@@ -157,6 +177,36 @@ const char *probe_copy(int device, uint64_t bytes, bool *intact)
 	return "hipErrorNotSupported";
 }
 
+static uint32_t shape(const char *key)
+{
+	return (uint32_t)topology(node_used, "properties", key);
+}
+
+/* Memory for the queue's waves when it is preempted: as much as the kernel demands. */
+static int add_save_area(struct kfd_create_queue *args)
+{
+	const struct shape card = {
+		.gfx_target_version = shape("gfx_target_version"), .simd_count = shape("simd_count"),
+		.simd_per_cu = shape("simd_per_cu"), .array_count = shape("array_count"),
+		.simd_arrays_per_engine = shape("simd_arrays_per_engine"), .num_xcc = shape("num_xcc"),
+		.cwsr_size = shape("cwsr_size"), .ctl_stack_size = shape("ctl_stack_size"),
+	};
+	struct save_area area = save_area_of(&card);
+	struct kfd_alloc_memory memory = {.size = area.mapping, .gpu_id = gpu_id, .flags = KFD_MEM_GTT | WRITABLE};
+	struct kfd_map_memory map = {.device_ids_ptr = (uintptr_t)&gpu_id, .n_devices = 1};
+	void *place = mmap(NULL, area.mapping, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int error;
+
+	if (place == MAP_FAILED)
+		return errno;
+	memory.va_addr = args->ctx_save_restore_address = (uintptr_t)place;
+	args->ctx_save_restore_size = area.bytes;
+	args->ctl_stack_size = area.stack;
+	error = call(REQUEST(KFD_NR_ALLOC_MEMORY, struct kfd_alloc_memory), &memory);
+	map.handle = memory.handle;
+	return error ? error : call(REQUEST(KFD_NR_MAP_MEMORY, struct kfd_map_memory), &map);
+}
+
 const char *probe_queue(int device, const uint32_t *mask, unsigned words)
 {
 	struct kfd_create_queue args = {.ring_size = RING_BYTES, .queue_type = KFD_QUEUE_COMPUTE_AQL, .queue_percentage = 100};
@@ -172,7 +222,9 @@ const char *probe_queue(int device, const uint32_t *mask, unsigned words)
 	args.ring_base_address = (uintptr_t)ring->packets;
 	args.read_pointer_address = (uintptr_t)&ring->read_index;
 	args.write_pointer_address = (uintptr_t)&ring->write_index;
-	error = call(REQUEST(KFD_NR_CREATE_QUEUE, struct kfd_create_queue), &args);
+	error = add_save_area(&args);
+	if (!error)
+		error = call(REQUEST(KFD_NR_CREATE_QUEUE, struct kfd_create_queue), &args);
 	mask_args.queue_id = args.queue_id;
 	if (!error && words)
 		error = call(KFD_SET_CU_MASK, &mask_args);

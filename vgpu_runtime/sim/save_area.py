@@ -1,0 +1,75 @@
+"""The save area of a compute queue: what each Linux demands of it.
+
+When a queue is preempted, the waves that run are saved to memory that the process gave with the queue. Linux works out
+from the whole card how much that is (drivers/gpu/drm/amd/amdkfd/kfd_queue.c, kfd_queue_ctx_save_restore_size); the
+runtime in the process works out the same from `simd_count` in the topology. From 6.12 on CREATE_QUEUE compares the two
+(kfd_queue_acquire_buffers) and answers EINVAL where they differ, so a topology with fewer units leaves no queue.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from vgpu_runtime.sim.cards import Gfx, SimCard
+
+_PAGE = 4096
+_HEADER = 40
+_STACK_LIMIT_GFX10 = 0x7000
+_REST_OF_A_UNIT = 0x4000 + 0x10000 + 0x1000  # scalar registers, local data share, hardware registers
+
+
+_LARGE = {(9, 0, 8), (9, 0, 10), (9, 4, 0), (9, 4, 1), (9, 4, 2), (9, 5, 0)}
+_MIDDLE = {(11, 0, 0), (11, 0, 1), (12, 0, 0), (12, 0, 1)}
+
+
+class Kernel(enum.Enum):
+    """A Linux, named by the first version that does so."""
+
+    UNCHECKED = "6.1"
+    """Takes what it is given. Not the first version: any before 6.12."""
+    EQUAL = "6.12"
+    """The save area must have exactly the card's size."""
+    EXPORTED = "6.18.4"
+    """It may be larger, and the topology shows `cwsr_size` and `ctl_stack_size`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveArea:
+    """Bytes for each XCC: `stack` is a part of `size`; `debug` comes behind and is never shown in the topology."""
+
+    stack: int
+    size: int
+    debug: int
+    xccs: int
+
+    @property
+    def mapping(self) -> int:
+        """The bytes that must be mapped for all XCCs."""
+        return _up((self.size + self.debug) * self.xccs, _PAGE)
+
+
+def save_area(card: SimCard) -> SaveArea:
+    """What the kernel expects of a queue on this card."""
+    return sizes(card.gfx_version, card.compute_units, card.engines, card.save_area_xccs)
+
+
+def sizes(gfx: Gfx, units: int, engines: int, xccs: int = 1) -> SaveArea:
+    """The formulae, of the numbers of the whole card. A runtime that is told fewer `units` gets other sizes."""
+    navi = gfx >= (10, 1, 0)
+    units //= xccs
+    waves = units * 32 if navi else min(units * 40, engines * 512)
+    stack = _up(_HEADER + waves * (12 if navi else 8) + 8, _PAGE)
+    if gfx[0] == 10:
+        stack = min(stack, _STACK_LIMIT_GFX10)
+    rest = _up(units * (_vector_registers(gfx) + _REST_OF_A_UNIT), _PAGE)
+    return SaveArea(stack, stack + rest, _up(waves * 32, 64), xccs)
+
+
+def _vector_registers(gfx: Gfx) -> int:
+    """Bytes of one unit's vector registers."""
+    if gfx in _LARGE:
+        return 0x80000
+    return 0x60000 if gfx in _MIDDLE else 0x40000
+
+
+def _up(size: int, to: int) -> int:
+    return -(-size // to) * to

@@ -1,0 +1,45 @@
+/*
+ * HIP takes ROC_GLOBAL_CU_MASK for the units that it may use, and so for how many there are; HSA does not look at it.
+ * The container's CDI spec sets it (device_plugin/node/inject.py). A program that is started with a cleared environment
+ * gets it here. It is a hint: what holds a queue to its units is its mask.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+#include <unistd.h>
+
+#include "real.h"
+#include "slice.h"
+
+#define NAME "ROC_GLOBAL_CU_MASK"
+
+static bool is_set(void)
+{
+	for (char **entry = environ; entry && *entry; entry++)
+		if (!strncmp(*entry, NAME "=", sizeof NAME))
+			return true;
+	return false;
+}
+
+/* The lowest `units` bits in hexadecimal; config.py has the same. */
+static void write_bits(char *text, unsigned units)
+{
+	size_t digits = (units + 3) / 4;
+
+	memcpy(text, "0x", 2);
+	memset(text + 2, 'f', digits);
+	text[2] = "f137"[units % 4];
+	text[2 + digits] = '\0';
+}
+
+/* HIP has one value for all cards: several are whole cards, and need none. */
+__attribute__((constructor)) static void tell_units(void)
+{
+	const struct card *card = &slice.config.cards[0];
+	char value[2 + CONFIG_MAX_UNITS / 4 + 1];
+
+	if (is_set() || slice_look() != ENFORCED || slice.config.card_count != 1 ||
+	    card->granted_units == card->compute_units)
+		return;
+	write_bits(value, card->granted_units);
+	REAL(setenv, setenv_fn)(NAME, value, 0); /* libc's: a shell has one of its own, for its variables */
+}
