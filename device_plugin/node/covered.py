@@ -138,7 +138,9 @@ class CoveredSlices:
             self._tell(record, why)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
-        files = ((mountinfo.origin(own, str(source)), path) for source, path in self._files(record))
+        """What the container was started with: an older agent may have given it fewer files than we would."""
+        written = ((source, path) for source, path in self._files(record) if source.exists())
+        files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
         return [(origin, path) for origin, path in files if origin is not None]
 
     def _own_mounts(self) -> Sequence[Mounted]:

@@ -135,6 +135,15 @@ def test_a_container_that_starts_again_is_looked_at_soon_again(node: Watched) ->
     assert node.host.looks > before
 
 
+def test_a_container_that_an_older_agent_gave_fewer_files_is_sound(node: Watched) -> None:
+    (record,) = node.parts.records.all()
+    ((config, path), *_) = node.parts.injector.files(record)
+    lines = [line for line in node.mountinfo().splitlines(keepends=True) if path not in line]
+    config.unlink()
+    node.host.mounted["uid-a"] = {101: "".join(lines)}
+    assert node.turns(60) == []
+
+
 def test_a_list_of_mounts_too_long_to_read_is_no_way_round(node: Watched) -> None:
     node.host.mounted["uid-a"] = {101: "10 1 0:9 / / rw - overlay overlay rw\n"}
     node.host.whole = False
