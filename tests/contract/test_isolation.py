@@ -11,31 +11,52 @@ from tests.contract.cluster import PODS, Answer, Cluster, binding, pod
 GRANT = "vgpu.io/grant"
 
 
+# Every spelling of a path at, above or below one of ours.
 OVER = [
     "/etc/vgpu", "/etc/vgpu/", "/etc/vgpu/vgpu.conf", "/etc", "/", "/.", "//etc//vgpu", "/./etc/./vgpu", "etc/vgpu",
     "./etc", "/etc/vdev", "/etc/vdev/docker/vdev0.conf", "/etc/ld.so.preload", "/etc/ld.so.preload/", "/usr",
     "/usr/local", "/usr/local/vgpu", "/usr/local/vgpu/libvgpu.so", "/var", "/var/run", "/var/run/vgpu", "/run",
     "/run/vgpu", "/run/vgpu/usage", "/var//run/./vgpu/", "/data/../etc/vgpu", "/data/..", "..", "../etc", "/dev",
-    "/dev/kfd", "/dev/dri", "/dev/dri/renderD128",
+    "/dev/kfd", "/dev/dri", "/dev/dri/renderD128", "/dev/mkfd",
+]  # fmt: skip
+# And of one that leads to ours by a link, as the runtime resolves it when it mounts.
+ELSEWHERE = [
+    "/proc/self/root/usr/local/vgpu", "/proc/1/root/usr/local/vgpu", "/proc/thread-self/root/usr/local/vgpu",
+    "/proc/self/task/1/root/usr/local/vgpu", "/proc/1/task/1/root/etc/vgpu/vgpu.conf",
+    "/proc/self/root/etc/ld.so.preload", "/proc/self/root/proc/self/root/usr/local/vgpu", "/proc/self/root/dev/kfd",
+    "/proc/self/root", "/proc/self/root/", "proc/self/root/usr/local", "//proc/./self//root/etc", "/proc/self/cwd",
+    "/proc/self/cwd/usr/local/vgpu", "/proc/self/exe", "/proc/self/fd/3", "/proc/self/fd/6/usr",
+    "/proc/self/map_files", "/proc/self/ns/mnt", "/proc/mounts", "/proc", "/proc/", "/proc/sys/kernel",
+    "/proc/2/root/etc", "/sys", "/sys/class/kfd", "/sys/class/kfd/kfd/topology",
+    "/sys/devices/virtual/kfd", "/sys/fs/cgroup", "/sys/dev/char", "/dev/fd", "/dev/fd/3", "/dev/stdin", "/dev/stdout",
+    "/dev/stderr", "/dev/fd/../kfd", "/usr/../proc/self/root",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("where", OVER)
+def refused_at(answer: Answer, where: str) -> None:
+    refused(answer, "vgpu-isolation", f"volume mount at {where}:", "mount it elsewhere")
+
+
+@pytest.mark.parametrize("where", OVER + ELSEWHERE)
 def test_nothing_is_mounted_over_our_paths(cluster: Cluster, name: str, where: str) -> None:
     body = asking(name, containers=[container(volumeMounts=[{"name": "v", "mountPath": where}])])
     body["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
-    answer = cluster.post(PODS, body, "tenant")
-    refused(answer, "vgpu-isolation", f"volume mount at {where}:", "mount it elsewhere")
+    refused_at(cluster.post(PODS, body, "tenant"), where)
 
 
 @pytest.mark.parametrize(
-    "where", ["/etc/vgpu/vgpu.conf", "/etc/ld.so.preload", "/dev//kfd", "/dev/dri/renderD128"]
-)
-def test_no_block_device_stands_where_ours_does(cluster: Cluster, name: str, where: str) -> None:
-    body = asking(name, containers=[container(volumeDevices=[{"name": "v", "devicePath": where}])])
-    body["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
-    answer = cluster.post(PODS, body, "tenant")
-    refused(answer, "vgpu-isolation", f"volume mount at {where}:", "mount it elsewhere")
+    "where",
+    ["/etc/vgpu/vgpu.conf", "/etc/ld.so.preload", "/dev//kfd", "/dev/dri/renderD128", "/dev/mkfd",
+     "/proc/self/root/dev/kfd", "/proc/1/root/etc/ld.so.preload", "/sys/class/kfd", "/dev/fd/3", "/dev/stdout"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["devicePath", "terminationMessagePath"])
+def test_no_block_device_nor_last_word_stands_where_ours_does(
+    cluster: Cluster, name: str, where: str, kind: str
+) -> None:
+    more = {kind: where} if kind[0] == "t" else {"volumeDevices": [{"name": "b", kind: where}]}
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "c"}}]
+    body = asking(name, containers=[mounts("/data", **more)], volumes=volumes)
+    refused_at(cluster.post(PODS, body, "tenant"), where)
 
 
 @pytest.mark.parametrize("sub", [{"subPath": "a"}, {"subPathExpr": "$(A)"}, {"readOnly": True}])
@@ -45,23 +66,14 @@ def test_a_part_of_a_volume_hides_our_files_as_well(cluster: Cluster, name: str,
     refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", "mount it elsewhere")
 
 
+# The last are links in usual images, which lead to nothing of ours.
 BESIDE = [
-    "/data",
-    "/etcetera",
-    "/etc/vgpux",
-    "/etc/app",
-    "/usr/local/lib",
-    "/var/run/secrets/x",
-    "/dev/shm",  # noqa: S108 - a path inside a pod
-    "/a..b",
-]
-
-
-@pytest.mark.parametrize("where", BESIDE)
-def test_mounts_beside_our_paths_are_fine(name: str, accepted: Any, where: str) -> None:
-    body = asking(name, containers=[container(volumeMounts=[{"name": "v", "mountPath": where}])])
-    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
-    accepted(body)
+    "/data", "/data/", "data2", "//data3//x/./y", "/etcetera", "/etc/vgpux", "/etc/app", "/usr/local/lib",
+    "/var/run/secrets/x", "/dev/shm", "/dev/hugepages", "/dev/mqueue", "/a..b", "/home/u/.cache/x",  # noqa: S108
+    "/process/self/root", "/procfs", "/system", "/home/jovyan", "/home/jovyan/proc/self/root", "/var/run/foo",
+    "/mnt/dev/fd", "/opt/sys", "/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/lib", "/usr/tmp", "/var/lock",
+    "/etc/mtab", "/srv/" + 300 * "long/",
+]  # fmt: skip
 
 
 def mounts(*paths: str, **more: Any) -> dict[str, Any]:
@@ -69,20 +81,8 @@ def mounts(*paths: str, **more: Any) -> dict[str, Any]:
     return container(volumeMounts=[{"name": "v", "mountPath": path} for path in paths], **more)
 
 
-def test_no_block_device_nor_last_word_covers_our_files(cluster: Cluster, name: str) -> None:
-    volumes = [{"name": "v", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "c"}}]
-    for more, words in (
-        ({"volumeDevices": [{"name": "b", "devicePath": "/etc/vgpu/vgpu.conf"}]}, "/etc/vgpu/vgpu.conf:"),
-        ({"terminationMessagePath": "/etc/ld.so.preload"}, "/etc/ld.so.preload:"),
-    ):
-        body = asking(name, containers=[mounts("/data", **more)], volumes=volumes)
-        refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", f"volume mount at {words}")
-
-
 @pytest.mark.parametrize(
-    "paths",
-    [[], ["/home/jovyan", "/home/jovyan/data"], ["/var/run/foo"], [f"/mnt/{n}" for n in range(64)]],
-    ids=lambda paths: f"{len(paths)}: {' '.join(paths[:4])}",
+    "paths", [[], BESIDE, [f"/mnt/{n}" for n in range(64)]], ids=["none", "beside", "many"]
 )
 def test_mounts_elsewhere_are_fine(name: str, accepted: Any, paths: list[str]) -> None:
     accepted(asking(name, containers=[mounts(*paths)], volumes=[{"name": "v", "emptyDir": {}}]))
@@ -90,7 +90,8 @@ def test_mounts_elsewhere_are_fine(name: str, accepted: Any, paths: list[str]) -
 
 @pytest.mark.parametrize(
     "folder",
-    ["/", "/dev", "/dev/", "//dev/.", "/dev/kfd", "/dev/dri", "/dev/char", "/proc", "/proc/1/root", "/run", "/var/lib",
+    ["/", "/dev", "/dev/", "//dev/.", "/dev/kfd", "/dev/mkfd", "/dev/dri", "/dev/char", "/dev/vfio/1", "/dev/nvme0n1",
+     "/proc", "/proc/1/root", "/run", "/var/lib",
      "/var/lib/vgpu", "/var/lib/kubelet/pods", "/etc/cdi", "/var/run/cdi", "/run/cdi", "/sys", "/run/docker.sock",
      "/var/lib/containerd", "/var/lib/docker/overlay2", "/var/lib/rancher", "/run/k3s", "/var/run/k3s/containerd",
      "/run/nri", "/var/run/nri/nri.sock", "/var/lib/crio",
@@ -109,8 +110,10 @@ def test_a_host_path_that_climbs_is_refused_by_kubernetes_itself(cluster: Cluste
 
 
 @pytest.mark.parametrize(
-    "folder", ["/data", "/dev/infiniband", "/var/lib/vgpux", "/var/lib/dockers", "/mnt/dev"]
-)
+    "folder",
+    ["/data", "/dev/infiniband", "/dev/log", "/dev/hugepages-2Mi", "/var/lib/vgpux", "/var/lib/dockers",
+     "/mnt/dev"],
+)  # fmt: skip
 def test_other_host_paths_are_fine(name: str, accepted: Any, folder: str) -> None:
     accepted(asking(name, volumes=[{"name": "v", "hostPath": {"path": folder}}]))
 
@@ -140,7 +143,8 @@ def test_no_container_of_the_pod_may_reach_other_cards(
 
 @pytest.mark.parametrize(
     "added",
-    ["cap_sys_rawio", "SYS_BOOT", "BPF", "PERFMON", "CAP_MKNOD", "MKNOD", "DAC_READ_SEARCH", "NET_ADMIN", "CHOWN ",
+    ["cap_sys_rawio", "SYS_CHROOT", "CAP_SYS_CHROOT", "SYS_BOOT", "BPF",
+     "PERFMON", "CAP_MKNOD", "MKNOD", "DAC_READ_SEARCH", "NET_ADMIN", "CHOWN ",
      " CHOWN", "CHOWN,KILL", "CAP_CAP_CHOWN", "CHOWNS", ""],
 )  # fmt: skip
 def test_no_capability_is_added_that_could_undo_limits(cluster: Cluster, name: str, added: str) -> None:
@@ -152,27 +156,10 @@ def test_no_capability_is_added_that_could_undo_limits(cluster: Cluster, name: s
 
 @pytest.mark.parametrize(
     "added",
-    [[], ["IPC_LOCK", "SYS_PTRACE"], ["CAP_NET_BIND_SERVICE"], ["chown"], ["SETUID", "SETGID", "SYS_CHROOT"]],
+    [[], ["IPC_LOCK", "SYS_PTRACE"], ["CAP_NET_BIND_SERVICE"], ["chown"], ["SETUID", "SETGID", "SYS_NICE"]],
 )
 def test_other_capabilities_are_fine(name: str, accepted: Any, added: list[str]) -> None:
     accepted(asking(name, containers=[container(securityContext={"capabilities": {"add": added}})]))
-
-
-DEVICES = {"cdi.k8s.io/all": "vendor.com/gpu=all"}
-
-
-def test_no_annotation_adds_devices(cluster: Cluster, name: str, accepted: Any) -> None:
-    body = asking(name)
-    body["metadata"]["annotations"] = DEVICES
-    refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", "annotations cdi.k8s.io/", "remove them")
-    body["metadata"]["annotations"] = {"example.com/cdi.k8s.io": "x"}
-    accepted(body)
-
-
-def test_a_pod_that_does_not_ask_may_have_any_annotation(name: str, accepted: Any) -> None:
-    body = pod(name)
-    body["metadata"]["annotations"] = DEVICES
-    accepted(body)
 
 
 def test_harmless_contexts_are_fine(name: str, accepted: Any) -> None:
@@ -185,16 +172,97 @@ def test_the_hosts_processes_stay_out_of_sight(cluster: Cluster, name: str) -> N
     refused(answer, "vgpu-isolation", "cannot use hostPID", "remove it")
 
 
-def test_an_ephemeral_container_cannot_be_privileged_either(
+UNCONFINED = {"seccompProfile": {"type": "Unconfined"}}
+
+
+@pytest.mark.parametrize("kind", ["pod", "containers", "initContainers"])
+def test_nothing_runs_without_a_seccomp_profile(cluster: Cluster, name: str, kind: str) -> None:
+    body = asking(name, initContainers=[container("first", {})])
+    place = body["spec"] if kind == "pod" else body["spec"][kind][0]
+    place["securityContext"] = UNCONFINED
+    answer = cluster.post(PODS, body, "tenant")
+    refused(answer, "vgpu-isolation", "seccomp profile Unconfined", "write type: RuntimeDefault")
+
+
+def test_proc_is_masked_as_usual(cluster: Cluster, name: str, accepted: Any) -> None:
+    body = asking(name, hostUsers=False, containers=[container(securityContext={"procMount": "Unmasked"})])
+    refused(
+        cluster.post(PODS, body, "tenant"), "vgpu-isolation", "cannot change procMount", "leave procMount out"
+    )
+    accepted(asking(name, containers=[container(securityContext={"procMount": "Default"})]))
+
+
+def test_no_runtime_gives_cards_by_environment(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(PODS, asking(name, runtimeClassName="amd"), "tenant")
+    if answer.refusal[0] != 403:  # where there is no such class, Kubernetes says so first
+        refused(answer, "vgpu-isolation", "runtimeClassName amd:", "leave runtimeClassName out")
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [{"name": "AMD_VISIBLE_DEVICES", "value": "all"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"},
+     {"name": "DCU_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
+    ids=lambda variable: variable["name"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_no_variable_asks_the_runtime_for_cards(
+    cluster: Cluster, name: str, variable: dict[str, Any], kind: str
+) -> None:
+    body = asking(name, initContainers=[container("first", {})])
+    body["spec"][kind][0]["env"] = [{"name": "A", "value": "all"}, variable]
+    refused(
+        cluster.post(PODS, body, "tenant"), "vgpu-isolation", f"variable {variable['name']}:", "or write none"
+    )
+
+
+def test_a_program_may_choose_among_its_cards(name: str, accepted: Any) -> None:
+    variables = [
+        {"name": "HIP_VISIBLE_DEVICES", "value": "0"}, {"name": "ROCR_VISIBLE_DEVICES", "value": "0"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}, {"name": "AMD_VISIBLE_DEVICES", "value": ""},
+    ]  # fmt: skip
+    accepted(asking(name, containers=[container(env=variables)]))
+
+
+@pytest.mark.parametrize("priority", ["system-node-critical", "system-cluster-critical"])
+def test_no_pod_with_a_slice_ranks_as_a_part_of_the_system(
+    cluster: Cluster, name: str, accepted: Any, priority: str
+) -> None:
+    body = asking(name, priorityClassName=priority)
+    words = f"priorityClassName {priority}:", "only namespace kube-system", "choose another priority class"
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", *words)
+    theirs = "/api/v1/namespaces/kube-system/pods"
+    assert cluster.post(theirs, body, "tenant").code == 201
+    cluster.delete(f"{theirs}/{name}?gracePeriodSeconds=0")
+    accepted(pod(name, priorityClassName=priority))
+
+
+DEBUG = {"name": "d", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"securityContext": {"privileged": True}}, "remove privileged: true"),
+        ({"securityContext": {"capabilities": {"add": ["SYS_CHROOT"]}}}, "can add only the capabilities"),
+        ({"securityContext": UNCONFINED}, "seccomp profile Unconfined"),
+        ({"env": [{"name": "AMD_VISIBLE_DEVICES", "value": "all"}]}, "variable AMD_VISIBLE_DEVICES"),
+    ],
+    ids=["privileged", "capabilities", "unconfined", "variable"],
+)
+def test_an_ephemeral_container_may_not_do_more(
+    cluster: Cluster, name: str, path: str, accepted: Any, more: dict[str, Any], words: str
+) -> None:
+    accepted(asking(name))
+    change = {"spec": {"ephemeralContainers": [{**DEBUG, **more}]}}
+    answer = cluster.patch(f"{path}/ephemeralcontainers", change, "tenant")
+    refused(answer, "vgpu-isolation", words)
+
+
+def test_an_ephemeral_container_that_does_no_more_is_fine(
     cluster: Cluster, name: str, path: str, accepted: Any
 ) -> None:
     accepted(asking(name))
-    debug = {"name": "d", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}
-    privileged = {**debug, "securityContext": {"privileged": True}}
-    change = {"spec": {"ephemeralContainers": [privileged]}}
-    answer = cluster.patch(f"{path}/ephemeralcontainers", change, "tenant")
-    refused(answer, "vgpu-isolation", "remove privileged: true")
-    change = {"spec": {"ephemeralContainers": [debug]}}
+    change = {"spec": {"ephemeralContainers": [DEBUG]}}
     assert cluster.patch(f"{path}/ephemeralcontainers", change, "tenant").code == 200
 
 

@@ -40,7 +40,8 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     policies = specs(made.objects)
     known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
     assert known.pop("vgpu-scheduler-name", {",".join(prefixes)}) == {",".join(prefixes)}
-    assert known == {name: {",".join(prefixes)} for name in ("vgpu-requests", "vgpu-isolation")}
+    asked = ("vgpu-requests", "vgpu-isolation", "vgpu-cdi-annotations")
+    assert known == {name: {",".join(prefixes)} for name in asked}
     names = [
         v for spec in policies.values() for v in spec.get("variables", ()) if v["name"] == "schedulerName"
     ]
@@ -100,6 +101,22 @@ def test_nothing_that_only_kustomize_reads_is_applied(manifests: Path) -> None:
     assert [name.rpartition("-")[0] for name in names] == ["vgpu-scheduler-config"]
 
 
+def test_settings_of_isolation_reach_its_policies(manifests: Path) -> None:
+    file = manifests / "admission/parameters.yaml"
+    text = file.read_text()
+    for before, after in (
+        ('runtimeClasses: ""', 'runtimeClasses: "kata,gvisor"'),
+        ('systemNamespaces: "kube-system"', 'systemNamespaces: "kube-system,gpu-system"'),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    file.write_text(text)
+    policies = specs(overlay(manifests, "default").objects)
+    found = {item["name"]: item["expression"] for item in policies["vgpu-isolation"]["variables"]}
+    assert found["runtimeClasses"] == '"kata,gvisor".split(",")'
+    assert found["systemNamespaces"] == '"kube-system,gpu-system".split(",")'
+
+
 def test_no_policy_reads_an_object_that_may_be_gone() -> None:
     assert not [
         name
@@ -114,7 +131,7 @@ def test_prefixes_are_written_as_the_services_read_them() -> None:
 
 def _prefixes(spec: Object) -> list[str]:
     """The lists of prefixes in a policy's expressions."""
-    return re.findall(r'\\"([^"\\]+)\\"[.]split\(\\",\\"\)', json.dumps(spec))
+    return re.findall(r'\\"([^"\\]+/[^"\\]+)\\"[.]split\(\\",\\"\)', json.dumps(spec))
 
 
 def _unfolded(value: object) -> str:

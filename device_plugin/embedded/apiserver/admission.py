@@ -26,15 +26,16 @@ class PolicyAdmission:
         self._validating = [policy for policy in policies if policy.validations]
 
     def mutate(self, write: Write) -> Object:
-        """Apply the patches of the policies that match."""
-        for policy, base in self._matching(self._mutating, write):
-            with _failure(policy, write):
-                scope = self._scope(policy, base)
-                if scope is None:
-                    continue
-                for expression in policy.patches:
-                    for operation in scope.evaluate(expression):
-                        _patch(write.new, operation)
+        """Apply the patches of the policies that match; each policy sees what those before it made."""
+        for policy in self._mutating:
+            for _, base in self._matching([policy], write):
+                with _failure(policy, write):
+                    scope = self._scope(policy, base)
+                    if scope is None:
+                        continue
+                    for expression in policy.patches:
+                        for operation in scope.evaluate(expression):
+                            _patch(write.new, operation)
         return write.new
 
     def validate(self, write: Write) -> None:
@@ -128,10 +129,17 @@ def _denied(write: Write, policy: Policy, message: str, reason: str) -> errors.A
 
 
 def _patch(value: Object, operation: Mapping[str, Any]) -> None:
+    """Carry out one operation of a JSON patch (RFC 6902): a member of an object, or the end of a list ("-")."""
+    if operation["op"] != "add":
+        raise ValueError(f"JSON patch {operation['op']} is not served here: write add")
     *parents, last = str(operation["path"]).lstrip("/").split("/")
     place: Any = value
     for key in parents:
-        place = place[key]
-    if operation["op"] not in ("add", "replace") or not isinstance(place, dict):
-        raise ValueError(f"JSON patch {operation['op']} {operation['path']} is not served here")
-    place[last] = str(operation["value"])
+        place = place[int(key) if isinstance(place, list) else key]
+    new = cel.to_json(operation["value"])
+    if not isinstance(place, list):
+        place[last] = new
+    elif last == "-":
+        place.append(new)
+    else:
+        raise ValueError(f"JSON patch {operation['path']} is not served here: only the end of a list")

@@ -1,8 +1,9 @@
 """CEL as Kubernetes evaluates it: cel-python, and the library functions that the policies use.
 
-The functions follow k8s.io/apiserver pkg/cel/library (quantity) and cel-go ext (strings).
+The functions follow k8s.io/apiserver pkg/cel/library (quantity, lists) and cel-go ext (strings).
 """
 
+import json
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 import celpy
 import lark
 from celpy import celtypes
-from celpy.adapter import json_to_cel
+from celpy.adapter import CELJSONEncoder, json_to_cel
 from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError
 
@@ -22,6 +23,11 @@ EvaluationError = CELEvalError
 def to_cel(value: Mapping[str, Any]) -> celtypes.MapType:
     """A JSON object as expressions see it."""
     return cast(celtypes.MapType, json_to_cel(cast(Any, value)))
+
+
+def to_json(value: Any) -> Any:
+    """What an expression made of texts, lists and maps, as JSON has it."""
+    return json.loads(CELJSONEncoder().encode(value))
 
 
 class Quantity(Fraction):
@@ -43,8 +49,13 @@ _FUNCTIONS: Mapping[str, Any] = {
     "quantity": _quantity,
     "isInteger": lambda amount: celtypes.BoolType(amount.denominator == 1),
     "isGreaterThan": lambda amount, other: celtypes.BoolType(amount > other),
+    # Built in, but not for what "+" makes of two texts.
+    "contains": lambda text, part: celtypes.BoolType(part in text),
+    "startsWith": lambda text, start: celtypes.BoolType(text.startswith(start)),
     "split": _split,
+    "substring": lambda text, start, end: celtypes.StringType(text[start:end]),
     "join": lambda parts, separator: celtypes.StringType(str(separator).join(parts)),
+    "indexOf": lambda parts, item: celtypes.IntType(parts.index(item) if item in parts else -1),
     "upperAscii": lambda text: celtypes.StringType(text.upper()),
 }
 _LEVELS = ("expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary")
@@ -55,6 +66,11 @@ _ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType}
 def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
     """The same expression without the levels of precedence that it does not use: they cost half of the time."""
     tree.children = [_flattened(child) if isinstance(child, lark.Tree) else child for child in tree.children]
+    if tree.data == "fieldinits":
+        # cel-python looks one level below a field's value, which is wrong for a condition: this is the level.
+        tree.children = [
+            lark.Tree("expr", [child]) if isinstance(child, lark.Tree) else child for child in tree.children
+        ]
     only = tree.children[0] if len(tree.children) == 1 else None
     return only if tree.data in _LEVELS and isinstance(only, lark.Tree) else tree
 
