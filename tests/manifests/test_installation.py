@@ -38,6 +38,14 @@ def test_every_policy_is_bound(each: Installation) -> None:
     }
 
 
+def test_only_confinement_warns_and_only_where_nothing_writes_it(each: Installation) -> None:
+    bindings = each.of("ValidatingAdmissionPolicyBinding")
+    actions = {item["metadata"]["name"]: item["spec"]["validationActions"] for item in bindings}
+    written = bool(each.of("MutatingAdmissionPolicy"))
+    assert actions.pop("vgpu-confinement") == (["Deny"] if written else ["Warn"])
+    assert set(map(tuple, actions.values())) == {("Deny",)}
+
+
 def test_no_permission_is_a_wildcard_or_a_way_to_more(each: Installation) -> None:
     for role in each.of("Role", "ClusterRole"):
         for rule in role["rules"]:

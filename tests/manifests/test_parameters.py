@@ -39,8 +39,9 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     """All who know of prefixes and the scheduler's name know these."""
     policies = specs(made.objects)
     known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
-    assert known.pop("vgpu-scheduler-name", {",".join(prefixes)}) == {",".join(prefixes)}
-    asked = ("vgpu-requests", "vgpu-isolation", "vgpu-cdi-annotations")
+    for name in ("vgpu-scheduler-name", "vgpu-confinement-defaults"):  # which Kubernetes 1.31 does not have
+        assert known.pop(name, {",".join(prefixes)}) == {",".join(prefixes)}
+    asked = ("vgpu-requests", "vgpu-isolation", "vgpu-confinement", "vgpu-cdi-annotations")
     assert known == {name: {",".join(prefixes)} for name in asked}
     names = [
         v for spec in policies.values() for v in spec.get("variables", ()) if v["name"] == "schedulerName"
@@ -107,14 +108,20 @@ def test_settings_of_isolation_reach_its_policies(manifests: Path) -> None:
     for before, after in (
         ('runtimeClasses: ""', 'runtimeClasses: "kata,gvisor"'),
         ('systemNamespaces: "kube-system"', 'systemNamespaces: "kube-system,gpu-system"'),
+        ('seccompDefault: "false"', 'seccompDefault: "true"'),
     ):
         assert before in text
         text = text.replace(before, after)
     file.write_text(text)
     policies = specs(overlay(manifests, "default").objects)
-    found = {item["name"]: item["expression"] for item in policies["vgpu-isolation"]["variables"]}
+    found = {
+        variable["name"]: variable["expression"]
+        for name in ("vgpu-isolation", "vgpu-confinement")
+        for variable in policies[name]["variables"]
+    }
     assert found["runtimeClasses"] == '"kata,gvisor".split(",")'
     assert found["systemNamespaces"] == '"kube-system,gpu-system".split(",")'
+    assert found["seccompDefault"] == '"true" == "true"'
 
 
 def test_no_policy_reads_an_object_that_may_be_gone() -> None:
