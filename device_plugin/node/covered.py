@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 # All containers are looked at this often. Only a privileged process could cover files later, or a volume that gets
 # mounts from the host.
 LOOK_SECONDS = 30.0
-# A container that is about to start is looked at each turn, for the first time at least and, until its processes are
-# seen, for the second.
-SOON_SECONDS, START_SECONDS = 5.0, 30.0
+# A container that is about to start is looked at each turn for the first time, and then, until its processes are seen,
+# every SEEK_SECONDS for the second.
+SOON_SECONDS, START_SECONDS, SEEK_SECONDS = 5.0, 30.0, 3.0
 # A runtime that is still mounting shows a part of our files: what is wrong must be so for this long.
 SURE_SECONDS = 2.0
 Files = Sequence[tuple[Path, str]]
@@ -45,7 +45,7 @@ class CoveredSlices:
         self._processes = processes
         self._api = api
         self._clock = clock
-        self._next = clock()
+        self._next = self._looked = clock()
         # By container: its record of the last start, and when we first saw that.
         self._started: dict[tuple[str, str], tuple[Record, float]] = {}
         self._identified: set[tuple[str, str]] = set()
@@ -70,6 +70,7 @@ class CoveredSlices:
             self._next = now + LOOK_SECONDS
         if not due:
             return
+        self._looked = now
         self._processes.look()
         own = self._own_mounts()
         sound: dict[int, int] = {}
@@ -98,7 +99,8 @@ class CoveredSlices:
         age = now - self._started[record.key][1]
         if record.key in self._suspected:
             return True
-        return age < SOON_SECONDS or (age < START_SECONDS and record.key not in self._identified)
+        seeking = age < START_SECONDS and record.key not in self._identified
+        return age < SOON_SECONDS or (seeking and now - self._looked >= SEEK_SECONDS)
 
     def _look(self, records: Sequence[Record], own: Sequence[Mounted], sound: dict[int, int]) -> None:
         """Look at a few processes of each container of one pod."""
