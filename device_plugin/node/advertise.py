@@ -7,12 +7,13 @@ listens to our tickets.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from device_plugin.core.cards import Card
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.allocate import Allocator
+from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.ports import Plugin
 from device_plugin.node.records import Records, ticket_use
 from device_plugin.node.tickets import Resource, resources, unhealthy
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 PULL_SECONDS = 1800.0
 # So long a registered kubelet may take to open its stream before we register again.
 STREAM_SECONDS = 3.0
+# How often the kubelet is asked whose devices it has.
+OTHERS_SECONDS = 3.0
 
 
 class Advertiser:
@@ -35,12 +38,15 @@ class Advertiser:
         socket: Path,
         records: Records,
         allocator: Allocator,
+        others: OtherPlugins,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = make
         self._socket = socket
         self._records = records
         self._allocator = allocator
+        self._others = others
+        self._looked = -OTHERS_SECONDS
         self._clock = clock
         self._plugins: dict[Resource, Plugin] = {}
         self._registered: tuple[int, int] | None = None
@@ -56,7 +62,10 @@ class Advertiser:
     def step(self, cards: Sequence[Card]) -> None:
         """Serve, register and update as needed. What stands in the way is `why_not`, and logged once."""
         try:
-            self._resize(resources(cards))
+            wanted = resources(cards)
+            if self._clock() - self._looked >= OTHERS_SECONDS:
+                self._look(wanted)
+            self._resize(wanted)
             self._update(cards)
             self._connect()
             self.why_not = ""
@@ -76,6 +85,21 @@ class Advertiser:
             plugin.stop()
         self._plugins.clear()
 
+    def _look(self, ours: Iterable[Resource]) -> None:
+        """See what other plugins serve, and end our own plugins of these; what is ours again gets a new one.
+
+        A plugin of ours whose stream is open when another one replaces it stays, and says nothing more: a stream that
+        ends takes the successor along, because the kubelet knows plugins by their resource alone.
+        """
+        before = {resource.name for resource in self._plugins if self._others.serve(resource.name)}
+        self._others.look(ours)
+        self._looked = self._clock()
+        for resource, plugin in list(self._plugins.items()):
+            returned = resource.name in before and not self._others.serve(resource.name)
+            if returned or (self._others.serve(resource.name) and not plugin.streaming):
+                del self._plugins[resource]
+                plugin.stop()
+
     def _resize(self, wanted: Iterable[Resource]) -> None:
         """One plugin for each resource; one that vanished with its last card is stopped, a new one is to register."""
         names = {resource.name: resource for resource in wanted}
@@ -84,6 +108,8 @@ class Advertiser:
         have = {resource.name: resource for resource in self._plugins}
         for name, resource in names.items():
             if name not in have:
+                if self._others.serve(name):
+                    continue
                 self._plugins[resource] = self._make(name)
                 self._registered = None
             elif have[name] != resource:
@@ -91,26 +117,37 @@ class Advertiser:
 
     def _update(self, cards: Sequence[Card]) -> None:
         sick = [card for card in cards if not card.healthy]
-        for resource, plugin in self._plugins.items():
-            bad: Iterable[str] = ()
-            if sick:
+        for resource, plugin in self._ours().items():
+            bad: Collection[str] = ()
+            tickets: Iterable[str] = resource.tickets()
+            withdrawn = self._others.withdrawn(resource.family)
+            if sick or withdrawn:
                 granted = ticket_use(self._records.all(), resource.name)
                 held = self._allocator.given(resource.name, PULL_SECONDS).union(*granted.values())
                 bad = unhealthy(resource, sick, granted, held)
-            plugin.update({ticket: ticket not in bad for ticket in resource.tickets()})
+                # Without its tickets a container could not be started again.
+                tickets = sorted(held) if withdrawn else tickets
+            plugin.update({ticket: ticket not in bad for ticket in tickets})
+
+    def _ours(self) -> dict[Resource, Plugin]:
+        """The plugins of the resources that no other plugin serves."""
+        return {r: plugin for r, plugin in self._plugins.items() if not self._others.serve(r.name)}
 
     def _connect(self) -> None:
         kubelet = _identity(self._socket)
         if kubelet is None:
             self._registered = None
             raise KubeletError(f"no kubelet at {self._socket}: waiting for it (is kubeletDir right?)")
-        missing = [plugin for plugin in self._plugins.values() if not plugin.serving]
+        plugins = self._ours().values()
+        missing = [plugin for plugin in plugins if not plugin.serving]
         for plugin in missing:
             plugin.start()
-        silent = not all(plugin.streaming for plugin in self._plugins.values())
+        silent = not all(plugin.streaming for plugin in plugins)
         late = self._clock() - self._since > STREAM_SECONDS
         if missing or self._registered != kubelet or (silent and late):
-            for plugin in self._plugins.values():
+            # To register is to take the resource from whoever has it.
+            self._look(self._plugins)
+            for plugin in self._ours().values():
                 plugin.register()
             self._registered = kubelet
             self._since = self._clock()

@@ -4,11 +4,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, LocalCard
+from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.ports import Api, Cards
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
@@ -91,6 +93,7 @@ class Agent:
         reclaimer: Reclaimer,
         covered: CoveredSlices,
         preflight: Callable[[], bool],
+        others: OtherPlugins,
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -101,6 +104,8 @@ class Agent:
         self._reclaimer = reclaimer
         self._covered = covered
         self._preflight = preflight
+        self._others = others
+        self._known_others: list[str] = []
         self._drain_seconds = drain_seconds
         self._clock = clock
         self._due = {"scan": 0.0, "preflight": 0.0}
@@ -124,6 +129,9 @@ class Agent:
             self._do("discover", self._inventory.look)
             self._do("trim", self._reclaimer.trim)
         self._do("advertise", lambda: self._advertiser.step(self._inventory.cards()))
+        if self._known_others != (known := self._others.problems()):
+            self._known_others = known
+            self._due["preflight"] = 0.0  # which says so
         if self._is_due("preflight", PREFLIGHT_SECONDS):
             self._do("preflight", self._check)
         self._do("restore", self._restorer.step)
@@ -150,7 +158,7 @@ class Agent:
 
     def _publish(self) -> None:
         serving = self._advertiser.serving and not self._draining
-        self._publisher.step(self._inventory.cards(), self.reports(), serving=serving)
+        self._publisher.step(self._offered(), self.reports(), serving=serving)
 
     def why_dead(self) -> str:
         """Why /healthz says no; empty if it does not."""
@@ -165,6 +173,13 @@ class Agent:
             yield "no card to share on this node"
         yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
         yield from tuple(self._failures.values())
+
+    def _offered(self) -> list[Card]:
+        """The cards as the cluster may use them: those of a withdrawn family get no new slices."""
+        return [
+            replace(card, healthy=card.healthy and not self._others.withdrawn(card.family))
+            for card in self._inventory.cards()
+        ]
 
     def reports(self) -> list[ReportedSlice]:
         """What the cluster must know of containers on this node. One that outlives its pod is nothing else."""

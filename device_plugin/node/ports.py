@@ -33,6 +33,12 @@ class PodResources(Protocol):
     def list(self) -> Sequence[Holder]:
         """Every container that holds tickets. Never call it during Allocate. Raises KubeletError."""
 
+    def devices(self) -> Mapping[str, frozenset[str]]:
+        """The IDs of the healthy devices of every resource, whichever plugin's. May be called at any time.
+
+        Raises KubeletError.
+        """
+
 
 class PodLookupError(VgpuError):
     """The pod cannot be had from the API server now."""

@@ -1,4 +1,4 @@
-"""Preflight: what the machine must offer, and another plugin on our resource names. Said loudly, each once."""
+"""Preflight: what the machine must offer, and other plugins on our resource names. Said loudly, each once."""
 
 import logging
 import os
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from device_plugin.core.pods import Node
 from device_plugin.node.ports import Api
-from device_plugin.node.tickets import Resource
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +26,15 @@ class Preflight:
         self._problems = problems
         self._said: set[str] = set()
         self._posted: set[str] = set()
-        self._foreign: dict[str, str] = {}
         self.problems: tuple[str, ...] = ()
 
     def check(self, node: Node | None) -> bool:
         """Look at folders, sockets and what the node (None: it cannot be asked) says of itself; True if all is well."""
-        found = [*self._local(), *(_versions(node) if node else ()), *self._foreign.values()]
+        found = [*self._local(), *(_versions(node) if node else ())]
         self.problems = tuple(found)
+        if node is not None:  # what has gone is said again when it comes back
+            self._said &= set(found)
+            self._posted &= set(found)
         for problem in found:
             if problem not in self._said:
                 self._said.add(problem)
@@ -42,28 +43,6 @@ class Preflight:
                 self._posted.add(problem)
                 self._api.node_event("Preflight", problem)
         return not found
-
-    def look_for_others(self, node: Node, ours: Iterable[Resource], sockets: Iterable[Path]) -> None:
-        """Before the first registration: resources of ours that the node has already, though we never served them.
-
-        Their number tells nothing: a vendor's plugin counts as many cards as we do, and an earlier agent of ours may
-        have had other settings. But ours come as three, and the kubelet remembers all three when we are gone.
-        """
-        if any(path.exists() for path in sockets):
-            return  # an earlier agent of ours was here
-        capacity = node.capacity or {}
-        families: dict[str, list[str]] = {}
-        for resource in ours:
-            families.setdefault(resource.family, []).append(resource.name)
-        for names in families.values():
-            if all(name in capacity for name in names):
-                continue
-            for name in names:
-                if (known := capacity.get(name, "0")) != "0":
-                    self._foreign[name] = (
-                        f"another device plugin advertises {name} on this node ({known} of them):"
-                        " remove it and restart this agent, or set another prefix in `prefixes`"
-                    )
 
     def _local(self) -> Iterator[str]:
         for setting, folder in self._folders.items():

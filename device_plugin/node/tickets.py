@@ -36,6 +36,11 @@ class Resource:
         """All its tickets, in order."""
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
+    def is_ticket(self, device: str) -> bool:
+        """True if an agent of ours, with these settings or others, may have named the device."""
+        tail, _, number = device.rpartition("-")
+        return tail == self.tail and number.isdecimal()
+
 
 def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
     """What these cards are advertised as: at most MOST_TICKETS of each resource."""

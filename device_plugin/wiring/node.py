@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.adapters.kubelet import server
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, HostProcesses, ProcessGroups
-from device_plugin.core.pods import Pod
+from device_plugin.core.pods import Node, Pod
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import Agent, Inventory, why_not_ready
 from device_plugin.node.allocate import Allocator, Peers
@@ -27,6 +28,7 @@ from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery
 from device_plugin.node.inject import Injector
 from device_plugin.node.meter import Meter
+from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.ports import Plugin
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
@@ -75,7 +77,15 @@ class Service:
         peers = Peers(self._api, self._pod_resources, processes, self._active.active)
         self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
         self._plugins = kubelet / "device-plugins"
-        advertiser = Advertiser(self._plugin, self._plugins / "kubelet.sock", self._records, self._allocator)
+        self._others = OtherPlugins(
+            self._pod_resources,
+            server.PluginFolder(self._plugins),
+            lambda: _capacity(self._api.node()),
+            state / "other-plugins.json",
+        )
+        advertiser = Advertiser(
+            self._plugin, self._plugins / server.KUBELET, self._records, self._allocator, self._others
+        )
         reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator)
         restorer = Restorer(
             self._records, self._injector, self._active, processes, self._allocator, self._api
@@ -88,7 +98,7 @@ class Service:
         )  # fmt: skip
         self._agent = Agent(
             self._inventory, advertiser, Publisher(self._api), restorer, reclaimer, covered,
-            lambda: self._preflight.check(self._api.node()), settings.drain_seconds,
+            lambda: self._preflight.check(self._api.node()), self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
             settings.node_name, self._records, self._inventory, cards.used_bytes, cards.busy_ratio,
@@ -117,6 +127,7 @@ class Service:
     def _prepare(self) -> None:
         try:
             self._records.load()
+            self._others.load()
             self._injector.prepare()
         except OSError as error:
             raise SettingsError(
@@ -126,11 +137,13 @@ class Service:
         node = self._api.node()
         if node is not None:
             ours = resources(self._inventory.cards())
-            self._preflight.look_for_others(node, ours, [self._server(r.name).path for r in ours])
+            if not any(self._server(resource.name).path.exists() for resource in ours):
+                self._others.expect(node.capacity or {}, ours)
 
     def _problems(self, *found: str) -> Iterator[str]:
         yield from filter(None, found)
         yield from not_advertised(self._inventory.cards())
+        yield from self._others.problems()
 
     def _listen(self, stack: ExitStack) -> None:
         app = probes(
@@ -138,10 +151,10 @@ class Service:
         )
         try:
             host, port = http.address(self._settings.http_listen)
-            server = stack.enter_context(http.serve(app, host, port, HTTP_THREADS, http.STRANGERS_SECONDS))
+            probing = stack.enter_context(http.serve(app, host, port, HTTP_THREADS, http.STRANGERS_SECONDS))
         except (OSError, ValueError) as error:
             raise SettingsError(f"cannot listen on {self._settings.http_listen}: {error}") from error
-        print(f"listening http={host}:{server.port}", flush=True)  # noqa: T201 - part of the contract
+        print(f"listening http={host}:{probing.port}", flush=True)  # noqa: T201 - part of the contract
 
     def _server(self, resource: str) -> PluginServer:
         return PluginServer(resource, self._plugins, self._allocator)
@@ -151,6 +164,10 @@ class Service:
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._active.change(pod, gone=change is Change.DELETED)
+
+
+def _capacity(node: Node | None) -> Mapping[str, str] | None:
+    return None if node is None else node.capacity or {}
 
 
 def _discovery(settings: NodeSettings) -> Discovery:

@@ -130,6 +130,11 @@ class OneNode:
         slices = [path for path in found(self.state / "slices", "**/*") if path.is_file()]
         return [*slices, *self.kubelet.cdi_dir.glob("*.json")]
 
+    def events(self) -> list[str]:
+        """The messages of all events of the node."""
+        listed = self.call("GET", "/api/v1/namespaces/default/events")["items"]
+        return [event["message"] for event in listed if event["involvedObject"]["kind"] == "Node"]
+
     def allocatable(self) -> dict[str, str]:
         return dict(self.call("GET", "/api/v1/nodes/n1").get("status", {}).get("allocatable", {}))
 

@@ -31,6 +31,7 @@ class Peer:
 
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
     holders: list[Holder] = field(default_factory=list)
+    healthy: dict[str, frozenset[str]] = field(default_factory=dict)
     living: set[str] = field(default_factory=set)
     events: list[tuple[str, str]] = field(default_factory=list)
 
@@ -52,6 +53,9 @@ class Peer:
 
     def pod_event(self, pod: Pod, reason: str, message: str) -> None:
         self.events.append((f"{reason} {pod.name}", message))
+
+    def devices(self) -> Mapping[str, frozenset[str]]:
+        return dict(self.healthy)
 
     def list(self) -> Sequence[Holder]:
         return list(self.holders)

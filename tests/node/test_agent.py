@@ -13,10 +13,12 @@ from device_plugin.core.pods import Node
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import Agent
 from device_plugin.node.covered import CoveredSlices
+from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.publish import Publisher
 from tests.node.parts import MEM, Parts, Peer
 from tests.node.test_advertise import Plugin
 from tests.node.test_covered import COVER, Host, mountinfo
+from tests.node.test_other_plugins import Folder
 
 
 class Served(Peer):
@@ -47,14 +49,20 @@ class Looping:
         self.covered = CoveredSlices(
             self.parts.records, self.parts.injector.files, self.host, self.api, self.clock
         )
+        self.others = OtherPlugins(
+            self.api, Folder(), lambda: None, folder / "other-plugins.json", self.clock
+        )
         self.agent = Agent(
             self.parts.inventory,
-            Advertiser(lambda _: Plugin(), socket, self.parts.records, self.parts.allocator, self.clock),
+            Advertiser(
+                lambda _: Plugin(), socket, self.parts.records, self.parts.allocator, self.others, self.clock
+            ),
             Publisher(self.api, self.clock),
             self.parts.restorer,
             self.parts.reclaimer,
             self.covered,
             lambda: True,
+            self.others,
             0,
             self.clock,
         )

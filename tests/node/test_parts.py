@@ -239,38 +239,18 @@ def test_preflight_names_what_is_too_old_once(tmp_path: Path, kubelet: str, runt
     assert [says in message for _, message in api.events] == ([True] if says else [])
 
 
-@pytest.mark.parametrize(
-    ("capacity", "foreign"),
-    [
-        ({"hygon.com/dcu": "7"}, True),
-        ({"hygon.com/dcu": "1"}, True),  # as many as we: the vendor's plugin sees the same cards
-        ({"hygon.com/dcu": "0", "cpu": "8"}, False),
-        (
-            {"hygon.com/dcu": "1", "hygon.com/dcu-mem": "32", "hygon.com/dcu-cores": "60"},
-            False,
-        ),  # another memUnitMiB
-        ({}, False),
-    ],
-)
-def test_preflight_names_another_plugin_on_our_resource(
-    tmp_path: Path, capacity: dict[str, str], foreign: bool
-) -> None:
+def test_preflight_says_again_what_had_gone(tmp_path: Path) -> None:
     (tmp_path / "pod-resources").mkdir()
-    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: ())
-    node = Node("n1", capacity=capacity)
-    preflight.look_for_others(node, resources([card()]), [])
-    assert preflight.check(node) != foreign
-    assert [p for p in preflight.problems if "another device plugin advertises hygon.com/dcu " in p] == list(
-        preflight.problems
-    )
-
-
-def test_preflight_takes_the_sockets_of_an_agent_that_crashed_for_its_own(tmp_path: Path) -> None:
-    (tmp_path / "pod-resources").mkdir()
-    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: ())
-    node = Node("n1", capacity={"hygon.com/dcu": "1"})
-    preflight.look_for_others(node, resources([card()]), [tmp_path / "pod-resources"])
+    api, others = Peer(), ["another plugin"]
+    preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: others)
+    node = Node("n1")
+    assert [preflight.check(node) for _ in range(2)] == [False, False]
+    others.clear()
     assert preflight.check(node)
+    others.append("another plugin")
+    assert not preflight.check(node)
+    assert api.events == [("Preflight", "another plugin")] * 2
+    assert preflight.problems == ("another plugin",)
 
 
 def test_preflight_says_that_pods_cannot_be_watched(tmp_path: Path) -> None:

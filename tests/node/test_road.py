@@ -7,6 +7,7 @@ import pytest
 from device_plugin.core.grants import Slice
 from tests.files import found
 from tests.node.one_node import OneNode, until
+from tests.other_plugin import OtherPlugin
 from vgpu_runtime import config, sim
 
 Make = Callable[..., OneNode]
@@ -153,3 +154,70 @@ def test_a_broken_card_leaves_the_others_at_work(make: Make) -> None:
         lambda: (found := node.inventory()) and len(found.cards) == 1 and found.serving, node.agent.log_tail()
     )
     assert "nodes/1/properties" in node.agent.log_tail(60)
+
+
+DCU, MEM = "hygon.com/dcu", "hygon.com/dcu-mem"
+THEIRS = ["0000:21:00.0", "0000:22:00.0", "0000:23:00.0"]
+
+
+@pytest.fixture
+def other() -> Iterator[Callable[[OneNode], OtherPlugin]]:
+    """A function that starts another maker's plugin on a node."""
+    started: list[OtherPlugin] = []
+
+    def start(node: OneNode) -> OtherPlugin:
+        started.append(OtherPlugin(node.kubelet.kubelet_dir / "device-plugins", DCU, THEIRS))
+        return started[-1]
+
+    yield start
+    for plugin in started:
+        plugin.stop()
+
+
+def closed(node: OneNode) -> bool:
+    """True if the cluster knows the cards and gives none of them to anybody."""
+    found = node.inventory()
+    return found is not None and found.serving and not any(card.open for card in found.cards)
+
+
+def test_another_plugin_keeps_what_it_takes_and_what_runs_of_ours_goes_on(
+    make: Make, other: Callable[[OneNode], OtherPlugin]
+) -> None:
+    node = make()
+    card = node.until_serving().cards[0]
+    node.place("one", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
+    until(lambda: node.phase("one") == "Running", node.agent.log_tail())
+    theirs = other(node)
+    until(lambda: node.allocatable()[DCU] == "3", "theirs")
+    until(lambda: closed(node), "withdrawn")
+    until(lambda: node.allocatable()[MEM] == "4", "the tickets of the running container stay")
+    until(lambda: f"another device plugin serves {DCU} on this node" in node.probe("/readyz")[1], "said")
+    until(lambda: any(f"its device {THEIRS[0]}" in text for text in node.events()), "an event")
+    # With our process ends the stream of ours that the kubelet takes for theirs: the next agent puts that right.
+    node.agent.kill()
+    until(lambda: node.allocatable()[DCU] == "0", "dropped")
+    node.agent.start()
+    node.agent.wait()
+    until(lambda: node.allocatable()[DCU] == "3", node.agent.log_tail())
+    until(lambda: node.allocatable()[MEM] == "4", node.agent.log_tail())
+    assert closed(node)
+    node.agent.stop()
+    assert theirs.listened_to
+    assert node.allocatable()[DCU] == "3"
+    assert node.phase("one") == "Running"
+
+
+def test_what_another_plugin_has_before_we_come_is_never_taken(
+    make: Make, other: Callable[[OneNode], OtherPlugin]
+) -> None:
+    node = make(kubelet=False)
+    node.agent.kill()
+    node.kubelet.start()
+    theirs = other(node)
+    until(lambda: node.allocatable().get(DCU) == "3", "theirs")
+    node.agent.start()
+    node.agent.wait()
+    until(lambda: closed(node), node.agent.log_tail())
+    until(lambda: node.allocatable().get(MEM) == "0", "of no use without whole cards")
+    assert theirs.listened_to
+    assert node.allocatable()[DCU] == "3"

@@ -5,7 +5,7 @@ The kubelet allows 100 calls a second with a burst of 10, so one call serves eve
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import grpc
@@ -61,6 +61,19 @@ class KubeletPodResources:
                 self._changed.notify_all()
         return _result(answer)
 
+    def devices(self) -> Mapping[str, frozenset[str]]:
+        """The IDs of all healthy devices by resource. Raises KubeletError.
+
+        Unlike `list` it changes nothing in the kubelet, so it may be called during Allocate.
+        """
+        try:
+            answer = self._stub.GetAllocatableResources(
+                pb.AllocatableResourcesRequest(), timeout=TIMEOUT_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise KubeletError(f"devices of {self._path}: {error.details()}") from error
+        return _union(answer.devices)
+
     def _ask(self) -> Sequence[Holder]:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
@@ -84,10 +97,12 @@ def _result(answer: Sequence[Holder] | KubeletError) -> Sequence[Holder]:
 
 
 def _holder(pod: pb.PodResources, container: pb.ContainerResources) -> Holder:
-    """One entry per ticket in the kubelet's answer: the union is what the container holds."""
-    tickets: dict[str, set[str]] = {}
-    for entry in container.devices:
-        tickets.setdefault(entry.resource_name, set()).update(entry.device_ids)
-    return Holder(
-        pod.namespace, pod.name, container.name, {name: frozenset(ids) for name, ids in tickets.items()}
-    )
+    return Holder(pod.namespace, pod.name, container.name, _union(container.devices))
+
+
+def _union(entries: Iterable[pb.ContainerDevices]) -> Mapping[str, frozenset[str]]:
+    """The devices by resource: the kubelet's answers have an entry for each device."""
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {name: frozenset(ids) for name, ids in found.items()}

@@ -4,6 +4,7 @@ k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
 """
 
 import contextlib
+import socket
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,60 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.core.machine import KubeletError
 
 VERSION = "v1beta1"
+KUBELET = "kubelet.sock"
+# How the names of our sockets begin.
+OURS = "vgpu-"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 REGISTER_SECONDS = 5.0
 THREADS = 24
+
+
+class PluginFolder:
+    """The kubelet's folder, in which all device plugins have their sockets."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def others(self) -> list[str]:
+        """The names of the sockets at which other plugins answer."""
+        try:
+            paths = [path for path in self._folder.iterdir() if path.is_socket()]
+        except OSError:
+            return []
+        return [path.name for path in paths if not path.name.startswith((OURS, KUBELET)) and _answers(path)]
+
+    def register(self, socket: str, resource: str) -> None:
+        """Tell the kubelet that the plugin at this socket serves the resource. Raises KubeletError."""
+        try:
+            with grpc.insecure_channel(f"unix:{self._folder / socket}") as channel:
+                options = rpc.DevicePluginStub(channel).GetDevicePluginOptions(
+                    pb.Empty(), timeout=REGISTER_SECONDS
+                )
+        except grpc.RpcError as error:
+            raise KubeletError(f"{socket} does not say its options: {error.details()}") from error
+        _register(self._folder, socket, resource, options)
+
+
+def _register(folder: Path, endpoint: str, resource: str, options: pb.DevicePluginOptions) -> None:
+    request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)
+    kubelet = folder / KUBELET
+    # A pool of its own: a kept connection to a kubelet that has restarted would be asked first.
+    pool = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"unix:{kubelet}", options=pool) as channel:
+        try:
+            rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
+        except grpc.RpcError as error:
+            raise KubeletError(f"cannot register {resource} at {kubelet}: {error.details()}") from error
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1.0)
+        try:
+            connection.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 class Handler(Protocol):
@@ -38,8 +90,8 @@ class PluginServer(rpc.DevicePluginServicer):
 
     def __init__(self, resource: str, folder: Path, handler: Handler) -> None:
         self.resource = resource
-        self._kubelet = folder / "kubelet.sock"
-        self.endpoint = "vgpu-" + resource.replace("/", "-") + ".sock"
+        self._folder = folder
+        self.endpoint = OURS + resource.replace("/", "-") + ".sock"
         self.path = folder / self.endpoint
         self._handler = handler
         self._changed = threading.Condition()
@@ -74,21 +126,8 @@ class PluginServer(rpc.DevicePluginServicer):
 
     def register(self) -> None:
         """Tell the kubelet that we are here. Raises KubeletError."""
-        request = pb.RegisterRequest(
-            version=VERSION,
-            endpoint=self.endpoint,
-            resource_name=self.resource,
-            options=pb.DevicePluginOptions(pre_start_required=True),
-        )
-        # A pool of its own: a kept connection to a kubelet that has restarted would be asked first.
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        with grpc.insecure_channel(f"unix:{self._kubelet}", options=options) as channel:
-            try:
-                rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
-            except grpc.RpcError as error:
-                raise KubeletError(
-                    f"cannot register {self.resource} at {self._kubelet}: {error.details()}"
-                ) from error
+        options = pb.DevicePluginOptions(pre_start_required=True)
+        _register(self._folder, self.endpoint, self.resource, options)
 
     def update(self, devices: Mapping[str, bool]) -> None:
         """Tell the kubelet all tickets and whether each is healthy, if that differs from before."""

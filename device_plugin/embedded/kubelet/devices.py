@@ -116,6 +116,11 @@ class DeviceManager:
             }
             return counts | dict.fromkeys(self._gone, (0, 0))
 
+    def allocatable(self) -> dict[str, set[str]]:
+        """The healthy devices by resource."""
+        with self._lock:
+            return {name: set(entry.healthy) for name, entry in self._resources.items()}
+
     # What a pod needs
 
     def allocate(self, pod: Json, running: Collection[str]) -> None:

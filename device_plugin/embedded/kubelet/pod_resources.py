@@ -85,6 +85,17 @@ class PodResources(rpc.PodResourcesListerServicer):
             context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted[1]} in namespace {wanted[0]} not found")
         return pb.GetPodResourcesResponse(pod_resources=self._show(found[0]))
 
+    def GetAllocatableResources(
+        self, _: pb.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.AllocatableResourcesResponse:
+        """Every healthy device, held or not."""
+        self._check_rate(context)
+        answer = pb.AllocatableResourcesResponse()
+        for resource, devices in self._devices.allocatable().items():
+            for device in sorted(devices):
+                answer.devices.add(resource_name=resource, device_ids=[device])
+        return answer
+
     def _check_rate(self, context: grpc.ServicerContext) -> None:
         if not self._limit.allow():
             self.limited += 1

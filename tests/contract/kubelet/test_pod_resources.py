@@ -7,6 +7,7 @@ import pytest
 
 from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
 from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
+from device_plugin.adapters.kubelet.server import PluginFolder
 from tests.contract.kubelet.node import Node
 
 
@@ -14,6 +15,28 @@ from tests.contract.kubelet.node import Node
 def lister(node: Node) -> Iterator[rpc.PodResourcesListerStub]:
     with grpc.insecure_channel(node.folders.pod_resources) as channel:
         yield rpc.PodResourcesListerStub(channel)
+
+
+def test_healthy_devices_are_shown_whoever_serves_them_last(
+    node: Node, lister: rpc.PodResourcesListerStub
+) -> None:
+    def shown() -> list[str]:
+        answer = lister.GetAllocatableResources(pb.AllocatableResourcesRequest())
+        return sorted(i for d in answer.devices if d.resource_name == node.mem for i in d.device_ids)
+
+    plugin = node.plugin(node.mem, 3)
+    node.until(lambda: shown() == sorted(plugin.health))
+    plugin.set_health(f"{plugin.tail}-1", healthy=False)
+    node.until(lambda: shown() == [f"{plugin.tail}-0", f"{plugin.tail}-2"])
+    other = node.another(node.mem, 0)
+    other.health = {"0000:21:00.0": True}
+    other.serve("other.sock")
+    node.until(lambda: shown() == ["0000:21:00.0"])
+    # What is left of the first one's stream takes the other along, which is registered again by anybody.
+    plugin.stop()
+    node.until(lambda: shown() == [])
+    PluginFolder(node.folders.plugins).register("other.sock", node.mem)
+    node.until(lambda: shown() == ["0000:21:00.0"])
 
 
 def test_one_entry_per_ticket_and_no_regular_init_container(

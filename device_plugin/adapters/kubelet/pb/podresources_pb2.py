@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4device_plugin/adapters/kubelet/pb/podresources.proto\x12\x02v1\"\x19\n\x17ListPodResourcesRequest\"C\n\x18ListPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x03(\x0b\x32\x10.v1.PodResources\"A\n\x16GetPodResourcesRequest\x12\x10\n\x08pod_name\x18\x01 \x01(\t\x12\x15\n\rpod_namespace\x18\x02 \x01(\t\"B\n\x17GetPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x01(\x0b\x32\x10.v1.PodResources\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"I\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t2\x9b\x01\n\x12PodResourcesLister\x12\x43\n\x04List\x12\x1b.v1.ListPodResourcesRequest\x1a\x1c.v1.ListPodResourcesResponse\"\x00\x12@\n\x03Get\x12\x1a.v1.GetPodResourcesRequest\x1a\x1b.v1.GetPodResourcesResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4device_plugin/adapters/kubelet/pb/podresources.proto\x12\x02v1\"\x19\n\x17ListPodResourcesRequest\"C\n\x18ListPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x03(\x0b\x32\x10.v1.PodResources\"\x1d\n\x1b\x41llocatableResourcesRequest\"E\n\x1c\x41llocatableResourcesResponse\x12%\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x14.v1.ContainerDevices\"A\n\x16GetPodResourcesRequest\x12\x10\n\x08pod_name\x18\x01 \x01(\t\x12\x15\n\rpod_namespace\x18\x02 \x01(\t\"B\n\x17GetPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x01(\x0b\x32\x10.v1.PodResources\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"I\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t2\xfb\x01\n\x12PodResourcesLister\x12\x43\n\x04List\x12\x1b.v1.ListPodResourcesRequest\x1a\x1c.v1.ListPodResourcesResponse\"\x00\x12@\n\x03Get\x12\x1a.v1.GetPodResourcesRequest\x1a\x1b.v1.GetPodResourcesResponse\"\x00\x12^\n\x17GetAllocatableResources\x12\x1f.v1.AllocatableResourcesRequest\x1a .v1.AllocatableResourcesResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,16 +35,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTPODRESOURCESREQUEST']._serialized_end=85
   _globals['_LISTPODRESOURCESRESPONSE']._serialized_start=87
   _globals['_LISTPODRESOURCESRESPONSE']._serialized_end=154
-  _globals['_GETPODRESOURCESREQUEST']._serialized_start=156
-  _globals['_GETPODRESOURCESREQUEST']._serialized_end=221
-  _globals['_GETPODRESOURCESRESPONSE']._serialized_start=223
-  _globals['_GETPODRESOURCESRESPONSE']._serialized_end=289
-  _globals['_PODRESOURCES']._serialized_start=291
-  _globals['_PODRESOURCES']._serialized_end=382
-  _globals['_CONTAINERRESOURCES']._serialized_start=384
-  _globals['_CONTAINERRESOURCES']._serialized_end=457
-  _globals['_CONTAINERDEVICES']._serialized_start=459
-  _globals['_CONTAINERDEVICES']._serialized_end=520
-  _globals['_PODRESOURCESLISTER']._serialized_start=523
-  _globals['_PODRESOURCESLISTER']._serialized_end=678
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_start=156
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_end=185
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_start=187
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_end=256
+  _globals['_GETPODRESOURCESREQUEST']._serialized_start=258
+  _globals['_GETPODRESOURCESREQUEST']._serialized_end=323
+  _globals['_GETPODRESOURCESRESPONSE']._serialized_start=325
+  _globals['_GETPODRESOURCESRESPONSE']._serialized_end=391
+  _globals['_PODRESOURCES']._serialized_start=393
+  _globals['_PODRESOURCES']._serialized_end=484
+  _globals['_CONTAINERRESOURCES']._serialized_start=486
+  _globals['_CONTAINERRESOURCES']._serialized_end=559
+  _globals['_CONTAINERDEVICES']._serialized_start=561
+  _globals['_CONTAINERDEVICES']._serialized_end=622
+  _globals['_PODRESOURCESLISTER']._serialized_start=625
+  _globals['_PODRESOURCESLISTER']._serialized_end=876
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,163 @@
+"""Other device plugins: which of our resources another one serves on this node, and when it has gone.
+
+Two plugins may register one resource with the kubelet. Pods then get devices of whichever did so last, which may not be
+the one that the cluster counts with, and neither is told. The other plugin keeps such a resource: ours withdraws the
+family on this node. Device IDs tell whose a resource is, for ours are tickets with names of their own; counts tell
+nothing, because both plugins see the same cards.
+
+The kubelet knows a plugin by its resource alone. When a stream of ours ends that another plugin has replaced, because
+our process does, it drops the other plugin, which does not notice. So the next agent registers that one again.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from device_plugin.core.machine import KubeletError
+from device_plugin.core.requests import family_of
+from device_plugin.node.ports import PodResources
+from device_plugin.node.records import write_file
+from device_plugin.node.tickets import Resource
+
+log = logging.getLogger(__name__)
+
+# Longer than any plugin takes to register again with a kubelet that restarted.
+RETURN_SECONDS = 30.0
+_MOST_ID = 63
+
+
+class PluginFolder(Protocol):
+    """The kubelet's folder of device plugins."""
+
+    def others(self) -> Collection[str]:
+        """The names of the sockets at which other plugins answer."""
+
+    def register(self, socket: str, resource: str) -> None:
+        """Tell the kubelet that the plugin at this socket serves the resource. Raises KubeletError."""
+
+
+class OtherPlugins:
+    """What `look` saw last; it is kept in the file `store`, for the next agent.
+
+    `capacity` is that of the node's status, or None if it cannot be had. Only one thread looks; any may ask.
+    """
+
+    def __init__(
+        self,
+        kubelet: PodResources,
+        folder: PluginFolder,
+        capacity: Callable[[], Mapping[str, str] | None],
+        store: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kubelet = kubelet
+        self._folder = folder
+        self._capacity = capacity
+        self._store = store
+        self._clock = clock
+        self._served: Mapping[str, str] = {}
+        self._quiet: dict[str, float] = {}
+        self._dropped: set[str] = set()
+
+    def load(self) -> None:
+        """Take over what the last agent saw. Its end may have made the kubelet drop those plugins."""
+        try:
+            found = json.loads(self._store.read_text())
+            self._served = {str(name): str(device) for name, device in found.items()}
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, AttributeError) as error:
+            log.warning("%s is not read: %s", self._store, error)
+        self._dropped = set(self._served)
+
+    def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
+        """Before the first registration of the first agent here: take what the node has already for another plugin's.
+
+        The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is told by
+        all of a family's resources: the kubelet remembers all of them when it is gone, and other plugins have one.
+        """
+        families: dict[str, list[str]] = {}
+        for resource in ours:
+            families.setdefault(resource.family, []).append(resource.name)
+        guessed = {
+            name: ""
+            for names in families.values()
+            if len(found := [name for name in names if capacity.get(name, "0") != "0"]) < len(names)
+            for name in found
+        }
+        self._served = {**guessed, **self._served}
+
+    def look(self, ours: Iterable[Resource]) -> None:
+        """See whose devices the kubelet has. Nothing changes while it does not answer: then nobody is registered."""
+        try:
+            shown = self._kubelet.devices()
+        except KubeletError:
+            return
+        served = dict(self._served)
+        for resource in ours:
+            theirs = sorted(i for i in shown.get(resource.name, ()) if not resource.is_ticket(i))
+            if theirs:
+                served.setdefault(resource.name, theirs[0][:_MOST_ID])
+                self._quiet.pop(resource.name, None)
+                self._dropped.discard(resource.name)
+            elif resource.name in served:
+                self._restore(resource.name)
+                if self._has_gone(resource.name):
+                    del served[resource.name]
+        if served != self._served:
+            self._served = served
+            self._keep()
+
+    def serve(self, resource: str) -> bool:
+        """True if the resource is another plugin's on this node."""
+        return resource in self._served
+
+    def withdrawn(self, family: str) -> bool:
+        """True if any resource of the card family is another plugin's: then the family is not offered here."""
+        return any(family_of(resource) == family for resource in self._served)
+
+    def problems(self) -> list[str]:
+        """A line for each resource that is another plugin's."""
+        return [
+            f"another device plugin serves {resource} on this node{f' (its device {device})' if device else ''}:"
+            f" {family_of(resource)} is not offered here while it does, and running slices go on. Remove that plugin,"
+            " or take the label vgpu.io/node from this node, or leave the prefix out of `prefixes`"
+            for resource, device in sorted(self._served.items())
+        ]
+
+    def _keep(self) -> None:
+        try:
+            write_file(self._store, json.dumps(self._served))
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._store, error)
+
+    def _restore(self, resource: str) -> None:
+        """Register a plugin that was dropped with our predecessor's stream. Of several, nobody can tell which it is."""
+        if resource not in self._dropped or len(sockets := self._folder.others()) != 1:
+            return
+        self._dropped.discard(resource)
+        (socket,) = sockets
+        try:
+            self._folder.register(socket, resource)
+        except KubeletError as error:
+            log.warning("restart the other device plugin of %s: %s", resource, error)
+
+    def _has_gone(self, resource: str) -> bool:
+        """True once nothing has spoken for the other plugin for RETURN_SECONDS.
+
+        Its devices may all be unhealthy: then it still answers at its socket, and the node's capacity counts them. The
+        capacity of a plugin that is gone ends after 5 minutes, which matters where a third plugin answers as well.
+        """
+        if self._folder.others():
+            capacity = self._capacity()
+            if capacity is None or capacity.get(resource, "0") != "0":
+                self._quiet.pop(resource, None)
+                return False
+        now = self._clock()
+        if now - self._quiet.setdefault(resource, now) < RETURN_SECONDS:
+            return False
+        del self._quiet[resource]
+        return True
