@@ -11,6 +11,7 @@ AGENT_FOLDERS = {
     "/var/run/cdi",
     "/var/lib/vgpu",
     "/sys/fs/cgroup",
+    "/proc",
 }
 
 
@@ -51,8 +52,8 @@ def test_what_the_runtime_mounts_has_one_path_for_host_and_agent(each: Installat
     pod = each.pods()["vgpu-node"]
     hosts = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v}
     mounts = {m["name"]: m["mountPath"] for c in pod["containers"] for m in c["volumeMounts"]}
-    assert mounts.pop("cgroup") == "/host/cgroup"
-    del hosts["cgroup"]
+    assert (mounts.pop("cgroup"), mounts.pop("proc")) == ("/host/cgroup", "/host/proc")
+    del hosts["cgroup"], hosts["proc"]
     assert mounts == hosts
 
 
@@ -88,4 +89,4 @@ def test_the_services_read_their_settings_from_the_parameters_of_admission(each:
     node = load(NodeSettings, {}, each.environment("vgpu-node", "agent"))
     assert node.prefixes == NodeSettings().prefixes
     assert set(node.prefixes.values()) <= set(cluster.prefixes)
-    assert node.cgroup_root == "/host/cgroup"
+    assert (node.cgroup_root, node.proc_root) == ("/host/cgroup", "/host/proc")
