@@ -1,6 +1,7 @@
 """Kill processes that allocate card memory through the library, by the thousand: nothing may leak or exceed.
 
-`hack/region-torture [--kills N] [--seed S]` runs the test of that name for longer; its line before the last sums it up.
+`hack/region-torture [--kills N] [--seed S]` runs the test of that name for longer, on the library as shipped and on one
+built with sanitizers; a line that begins with `kills` sums up each.
 """
 
 import argparse

@@ -16,6 +16,8 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
 GPU = 13261
 MIB = 1 << 20
+STRICT = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PRELUDE = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {GPU}, {MIB}\n"
 
 
@@ -42,6 +44,8 @@ class Slice:
     folder: Path
     library: Path
     stub: Path
+    sanitizers: tuple[Path, ...] = ()
+    """What `library` needs before it where it is built with sanitizers."""
 
     @property
     def region(self) -> Path:
@@ -59,7 +63,8 @@ class Slice:
 
     def environment(self, **extra: str) -> dict[str, str]:
         return os.environ | {
-            "LD_PRELOAD": f"{self.library}:{self.stub}",
+            "LD_PRELOAD": ":".join(map(str, (*self.sanitizers, self.library, self.stub))),
+            "ASAN_OPTIONS": "detect_leaks=0",  # of the programs
             "VGPU_TEST_FOLDER": str(self.folder),
             "STUB_LOG": str(self.folder / "log"),
             "PYTHONPATH": str(REPOSITORY),
@@ -94,32 +99,44 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the stub driver and the small programs of these tests."""
     require(shutil.which("cc"), "needs a C compiler: apt-get install gcc")
     folder = tmp_path_factory.mktemp("built")
-    include = f"-I{SOURCES / 'include'}"
     for source, target, flags in (
         ("stubkfd.c", "libstubkfd.so", ["-shared", "-fPIC", "-lpthread"]),
         ("churn.c", "churn", []),
-        ("parse.c", "parse", [f"-I{SOURCES / 'src'}", str(SOURCES / "src" / "config.c")]),
-        (
-            "mask.c",
-            "mask",
-            [f"-I{SOURCES / 'src'}", str(SOURCES / "src" / "mask.c"), str(SOURCES / "src" / "config.c")],
-        ),
+        ("parse.c", "parse", [*SANITIZE, *own("config.c")]),
+        ("mask.c", "mask", [*SANITIZE, *own("mask.c", "config.c")]),
     ):
-        command = [
-            "cc",
-            "-std=gnu11",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            include,
-            str(HERE / source),
-            *flags,
-        ]
+        command = ["cc", *STRICT, f"-I{SOURCES / 'include'}", str(HERE / source), *flags]
         subprocess.run([*command, "-o", str(folder / target)], check=True)
     return folder
 
 
+def own(*sources: str) -> list[str]:
+    """What builds these sources of the library."""
+    return [f"-I{SOURCES / 'src'}", *(str(SOURCES / "src" / source) for source in sources)]
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Path, ...]]:
+    """The test build of the library with sanitizers, and their own libraries."""
+    found = [
+        subprocess.run(["cc", f"-print-file-name={name}"], text=True, capture_output=True, check=True)
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    runtimes = tuple(Path(done.stdout.strip()).resolve() for done in found)
+    require(
+        all(path.is_file() for path in runtimes), "needs gcc's sanitizers: apt-get install libasan8 libubsan1"
+    )
+    target = tmp_path_factory.mktemp("sanitized") / "libvgpu.so"
+    sources = [path.name for path in (SOURCES / "src").glob("*.c")]
+    flags = ["-DVGPU_TEST_BUILD", "-U_FORTIFY_SOURCE", "-fvisibility=hidden", "-fPIC", "-shared", "-pthread"]
+    script = f"-Wl,--version-script={SOURCES / 'src' / 'vgpu.map'}"
+    command = ["cc", *STRICT, *SANITIZE, *flags, f"-I{SOURCES / 'include'}", *own(*sources), script]
+    subprocess.run([*command, "-ldl", "-o", target], check=True)
+    return target, runtimes
+
+
 @pytest.fixture
-def container(native: Path, built: Path, tmp_path: Path) -> Slice:
-    return Slice(tmp_path, native / "libvgpu-test.so", built / "libstubkfd.so")
+def container(sanitized: tuple[Path, tuple[Path, ...]], built: Path, tmp_path: Path) -> Slice:
+    """On the build with sanitizers: what the library does wrong with memory ends the program."""
+    library, runtimes = sanitized
+    return Slice(tmp_path, library, built / "libstubkfd.so", runtimes)

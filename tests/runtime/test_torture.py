@@ -1,7 +1,9 @@
 """Processes killed at any instruction. hack/region-torture runs this for longer."""
 
+import dataclasses
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,14 @@ LIMIT = 512 * MIB
 KILLS = int(os.environ.get("TORTURE_KILLS", "150"))
 
 
+@pytest.fixture(params=["as shipped", "with sanitizers"])
+def container(request: pytest.FixtureRequest, container: Slice, native: Path) -> Slice:
+    """On both builds: sanitizers see more, and make each process slower."""
+    if request.param == "as shipped":
+        return dataclasses.replace(container, library=native / "libvgpu-test.so", sanitizers=())
+    return container
+
+
 @pytest.mark.timeout(max(120, KILLS))
 def test_killed_processes_break_neither_limit_nor_books(container: Slice, rng: random.Random) -> None:
     container.configure(card(mem_bytes=LIMIT))
@@ -21,7 +31,8 @@ def test_killed_processes_break_neither_limit_nor_books(container: Slice, rng: r
     environment = container.environment(STUB_TRUTH=str(truth), STUB_LIMIT=str(LIMIT))
     environment.pop("STUB_LOG")
     seed = int(os.environ.get("TORTURE_SEED", rng.randrange(1 << 30)))
-    torture([container.stub.parent / "churn", str(GPU)], environment, kills=KILLS, seed=seed)
+    churn = container.stub.parent / "churn"
+    assert torture([churn, str(GPU)], environment, kills=KILLS, seed=seed) == []
 
     usage = region.read(container.region)
     report = f"over the limit {violations(truth)}, leaked {sum(usage.used_bytes)}, denied {usage.denied[0]}"

@@ -12,7 +12,7 @@ from vgpu_runtime.config import UNITS_VARIABLE, SliceConfig, environment
 
 def started(container: Slice, *command: str, **variables: str) -> list[str]:
     """What a program prints that gets these variables, and else only those that make it one of the slice's."""
-    needed = ("LD_PRELOAD", "VGPU_TEST_FOLDER")
+    needed = ("LD_PRELOAD", "VGPU_TEST_FOLDER", "ASAN_OPTIONS")
     own = {name: container.environment()[name] for name in needed} | variables
     done = subprocess.run(command, env=own, text=True, capture_output=True, check=True)
     assert done.stderr == ""
@@ -69,6 +69,6 @@ def test_shells_and_interpreters_pass_it_on(container: Slice) -> None:
         ["sh", "-c", f"echo ${UNITS_VARIABLE}"],
         [sys.executable, "-c", script],
         [sys.executable, "-c", f"import os, sys; os.execve(sys.executable, ['python', '-c', {script!r}], "
-         "{name: os.environ[name] for name in ('LD_PRELOAD', 'VGPU_TEST_FOLDER')})"],
+         "{name: os.environ[name] for name in ('LD_PRELOAD', 'VGPU_TEST_FOLDER', 'ASAN_OPTIONS')})"],
     ):  # fmt: skip
         assert started(container, *command, PATH=os.environ["PATH"]) == ["0x7fff"]

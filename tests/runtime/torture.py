@@ -1,6 +1,7 @@
 """Kill processes at random points of their allocations, and watch the limit and the books."""
 
 import random
+import signal
 import struct
 import subprocess
 import time
@@ -11,22 +12,28 @@ PROCESSES = 6
 _CELLS = 64  # as in stubkfd.c
 
 
-def torture(command: Sequence[str | Path], environment: Mapping[str, str], kills: int, seed: int) -> None:
-    """Keep PROCESSES of `command` (with a seed appended) running and kill one after another; none is left."""
+def torture(
+    command: Sequence[str | Path], environment: Mapping[str, str], kills: int, seed: int
+) -> list[int]:
+    """Keep PROCESSES of `command` (with a seed appended) running and kill one after another; none is left.
+
+    Returns the exit statuses of those that ended by themselves.
+    """
     rng = random.Random(seed)
     running: list[subprocess.Popen[bytes]] = []
+    statuses = []
     for kill in range(kills):
         while len(running) < PROCESSES:
             running.append(subprocess.Popen([*command, str(seed + kill + len(running))], env=environment))
         time.sleep(rng.uniform(0.0003, 0.02))  # when to kill is the random input here, not a wait
-        _end(running.pop(rng.randrange(len(running))))
-    for process in running:
-        _end(process)
+        statuses.append(_end(running.pop(rng.randrange(len(running)))))
+    statuses += [_end(process) for process in running]
+    return [status for status in statuses if status != -signal.SIGKILL]
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes]") -> int:
     process.kill()
-    process.wait()
+    return process.wait()
 
 
 def violations(truth: Path) -> int:
