@@ -3,6 +3,7 @@
 vgpu simulate build --cards cards.yaml --folder /var/lib/vgpu-sim --machine node-1
 vgpu simulate sick GPU-1122334455000001 --folder /var/lib/vgpu-sim
 vgpu simulate well GPU-1122334455000001 --folder /var/lib/vgpu-sim
+vgpu simulate busy GPU-1122334455000001 --percent 85 --folder /var/lib/vgpu-sim
 """
 
 import argparse
@@ -39,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         health = verbs.add_parser(verb, help=text)
         health.add_argument("uuid", metavar="UUID")
         health.set_defaults(act=_set_health, healthy=verb == "well")
+    busy = verbs.add_parser("busy", help="let the driver say how busy a card is")
+    busy.add_argument("uuid", metavar="UUID")
+    busy.add_argument(
+        "--percent", type=int, choices=range(101), metavar="0-100", help="default: it does not say"
+    )
+    busy.set_defaults(act=_set_busy)
     for command in verbs.choices.values():
         command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="where the cards are")
 
@@ -71,3 +78,9 @@ def _build(args: argparse.Namespace) -> None:
 def _set_health(args: argparse.Namespace) -> None:
     sim.set_health(args.folder, args.uuid, args.healthy)
     print(f"{args.uuid} is {'well' if args.healthy else 'sick'}")
+
+
+def _set_busy(args: argparse.Namespace) -> None:
+    sim.set_busy(args.folder, args.uuid, args.percent)
+    shown = "says no load" if args.percent is None else f"is {args.percent} % busy"
+    print(f"{args.uuid} {shown}")

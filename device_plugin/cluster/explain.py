@@ -110,8 +110,8 @@ class Explainer:
             return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
             return Waiting(pod.namespace, pod.name, "asks for no slice", "", FITS)
-        if crowded := self._state.groups.crowded((pod.namespace, pod.label(GROUP))):
-            return Waiting(pod.namespace, pod.name, crowded, Reason.MALFORMED.advice, Reason.MALFORMED.value)
+        if wrong := self._state.groups.problem((pod.namespace, pod.label(GROUP))):
+            return Waiting(pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value)
         nominated = self._state.reservations.get(pod.uid)
         if nominated is not None:
             return self._nominated(pod, nominated.grant)

@@ -54,7 +54,7 @@ class Filter:
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
             if why := self._why_not(pod):
                 return Verdict(error=why)
-            if why := self._state.groups.crowded((pod.namespace, pod.label(GROUP))):
+            if why := self._state.groups.problem((pod.namespace, pod.label(GROUP))):
                 return Verdict(hopeless=dict.fromkeys(nodes, why))
             try:
                 answer = self._place(pod, request, nodes)

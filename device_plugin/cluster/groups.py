@@ -1,6 +1,6 @@
 """Groups: pods with one `vgpu.io/group` label, in one namespace."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from device_plugin.cluster.reservations import Reservations
@@ -8,7 +8,7 @@ from device_plugin.core import annotations
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_GANG
-from device_plugin.core.roles import ALONE, Mate, Standing, rank_of, standings
+from device_plugin.core.roles import ALONE, Mate, Standing, order_of, rank_of, standings
 
 Key = tuple[str, str]
 """Namespace and label."""
@@ -24,6 +24,8 @@ class Groups:
         self._reservations = reservations
         self._members: dict[Key, dict[str, Pod]] = defaultdict(dict)
         self._of: dict[str, Key] = {}
+        # How many members that have not ended give each order of roles, as text.
+        self._orders: dict[Key, Counter[str]] = defaultdict(Counter)
 
     def see(self, pod: Pod) -> None:
         """There is news of a pod; its label may be another than before."""
@@ -33,19 +35,24 @@ class Groups:
             self.forget(pod.uid)
         if key is not None:
             self._of[pod.uid] = key
+            self._count(key, self._members[key].get(pod.uid), pod)
             self._members[key][pod.uid] = pod
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or in no group any more."""
         key = self._of.pop(uid, None)
         if key is not None:
-            del self._members[key][uid]
+            self._count(key, self._members[key].pop(uid), None)
             if not self._members[key]:
-                del self._members[key]
+                del self._members[key], self._orders[key]
 
     def members(self, key: Key) -> Iterator[Pod]:
         """All members of a group; ended ones too, while they exist."""
         return iter(self._members.get(key, {}).values())
+
+    def problem(self, key: Key) -> str:
+        """Why nobody of a group can be placed, in words; empty if nothing is wrong with it."""
+        return self.crowded(key) or self._discord(key)
 
     def crowded(self, key: Key) -> str:
         """In words if a group has too many members, else empty."""
@@ -53,6 +60,12 @@ class Groups:
         if count <= MOST:
             return ""
         return f"group {key[1]} has {count} pods, ended ones included: at most {MOST} can be in one group"
+
+    def _discord(self, key: Key) -> str:
+        """In words if members give different orders of roles: then nobody could say who comes first."""
+        if len(self._orders.get(key, ())) <= 1:
+            return ""
+        return f"the pods of group {key[1]} differ in {annotations.ROLE_ORDER}: write the same on all of them"
 
     def standing(self, pod: Pod) -> Standing:
         """Where the pod stands among the others that ask for the same policy; ALONE without a group."""
@@ -68,6 +81,17 @@ class Groups:
             if mate.uid not in placing and mate.annotation(annotations.POLICY) == policy
         )
         return standings(pods, [found for mate in others if (found := self._mate(mate)) is not None])
+
+    def _count(self, key: Key, before: Pod | None, now: Pod | None) -> None:
+        """Keep the orders of roles up to date: a member that has ended needs none."""
+        orders = self._orders[key]
+        for pod, more in ((before, -1), (now, 1)):
+            if pod is None or pod.ended:
+                continue
+            order = ",".join(order_of(pod))
+            orders[order] += more
+            if not orders[order]:
+                del orders[order]
 
     def _mate(self, pod: Pod) -> Mate | None:
         """The pod as its mates look at it; None once it needs no node."""

@@ -17,12 +17,16 @@ CARD_UUID = "vgpu.io/card-uuid"
 POLICY = "vgpu.io/policy"
 CORDONED = "vgpu.io/cordoned"
 APP_TYPE = "vgpu.io/app-type"
+ROLE_ORDER = "vgpu.io/role-order"
 
 # Labels.
 GROUP = "vgpu.io/group"
 GROUP_SIZE = "vgpu.io/group-size"
 ROLE = "vgpu.io/role"
 RANK = "vgpu.io/rank"
+# Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
 VERSION = 1
 # An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.

@@ -5,6 +5,8 @@ from dataclasses import astuple, dataclass, field
 
 TYPES = ("gpu", "cpu", "memory")
 DEFAULT_TYPE = "gpu"
+# What is added up of each resource of a node: its free share, or its free amount.
+FREE = SHARE, COUNT = ("share", "count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,16 @@ DEFAULT_WEIGHTS: Mapping[str, Weights] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The weights of each application type.
+    """The weights of each application type, and whether free amounts are added (`counts`) or free shares.
 
-    A card of whose memory a greater share than `most_memory` is in use, or that is busy for a greater share than
-    `most_load`, counts as not free at all.
+    A card counts as not free at all if a greater share of its memory than `most_memory` is granted or in use, or if a
+    greater share of its core groups than `most_load` is granted, or of its time busy.
     """
 
     weights: Mapping[str, Weights] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     most_memory: float = 0.9
     most_load: float = 0.9
+    counts: bool = False
 
 
 Rule = tuple[str, Callable[[Weights], bool]]

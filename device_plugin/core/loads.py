@@ -1,14 +1,13 @@
-"""Loads: what is really in use of the cards, as measured on their nodes, against what the ledger has granted of them.
+"""Loads: how much of the cards is in use, as the agents measured it, whoever uses it.
 
-Of a measurement the difference to the ledger is kept: what is granted later counts at once, in full, and what is
-released is free again, until the next measurement tells.
+What the ledger has granted counts beside it, so a grant counts from its first moment, before a measurement shows it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from device_plugin.core.changes import Followed
-from device_plugin.core.ledger import CardState, NodeState
+from device_plugin.core.ledger import NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +19,11 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
-    """What of a card is granted and not in use, in percent of the card; negative where more is in use than granted."""
+class Used:
+    """What of a card is in use, in whole percents: of its memory, and of its time (0 where its driver does not say)."""
 
     memory: int
-    cores: int
+    busy: int
 
 
 class Loads(Followed):
@@ -32,33 +31,26 @@ class Loads(Followed):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unused: dict[str, Mapping[str, Unused]] = {}
+        self._used: dict[str, Mapping[str, Used]] = {}
 
-    def unused(self, node: str) -> Mapping[str, Unused]:
+    def used(self, node: str) -> Mapping[str, Used]:
         """By card uuid; empty for a node that was not measured."""
-        return self._unused.get(node, {})
+        return self._used.get(node, {})
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
-        """The node as the ledger has it was measured now; cards that it does not have are passed over."""
-        unused = {
-            state.card.uuid: _unused(state, loads[state.card.uuid])
-            for state in node.cards
-            if state.card.uuid in loads
-        }
-        if self._unused.get(node.name) != unused:
-            self._unused[node.name] = unused
+        """Note what was measured on a node; cards that the ledger does not have are passed over."""
+        known = (state.card.uuid for state in node.cards)
+        used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
+        if self._used.get(node.name) != used:
+            self._used[node.name] = used
             self._changes.touch(node.name)
 
     def drop(self, node: str) -> None:
-        """From now on the ledger alone tells what is in use."""
-        if self._unused.pop(node, None) is not None:
+        """Forget the node's measurement: from now on only what is granted counts."""
+        if self._used.pop(node, None) is not None:
             self._changes.touch(node)
 
 
-def _unused(state: CardState, load: Load) -> Unused:
-    # In whole percents, so that noise is no change.
-    memory = 100 - round(100 * state.free_mib / state.card.mem_mib)
-    cores = 100 - round(100 * state.free_cores.bit_count() / state.card.core_groups)
-    return Unused(
-        memory - round(100 * load.memory), 0 if load.busy is None else cores - round(100 * load.busy)
-    )
+def _percent(load: Load) -> Used:
+    # Whole percents, so that noise is no change.
+    return Used(round(100 * load.memory), 0 if load.busy is None else round(100 * load.busy))

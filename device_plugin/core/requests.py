@@ -14,14 +14,17 @@ from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import ContainerKind, Pod
-from device_plugin.core.roles import ALONE, Standing
+from device_plugin.core.roles import ALONE, Standing, order_problem
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
 # Of a prefix's resources, in the order in which the first that a container asks carries its slice.
 SUFFIXES = WHOLE, MEM, CORES = ("", "-mem", "-cores")
 MAX_GANG = 1024
 LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)
-ANNOTATIONS = (annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY)
+ANNOTATIONS = (
+    annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY,
+    annotations.ROLE_ORDER,
+)  # fmt: skip
 # Characters of a list of cards, and of any other annotation: Kubernetes would keep 256 Ki of them. A refusal repeats
 # what it refuses for each of thousands of nodes.
 MAX_LIST, MAX_WORD = 4096, 63
@@ -137,6 +140,8 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
     if not asking:
         return None
     _check_places(pod)
+    if problem := order_problem(pod):
+        raise RequestError(problem)
     return PodRequest(
         pod.uid,
         tuple(asking),

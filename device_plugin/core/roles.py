@@ -1,10 +1,12 @@
 """Roles: pods of one group go to different nodes, the best nodes to the first roles.
 
-A group is what its namespace's pods say it is, so that a label can only ever move pods of its own namespace.
+A group is what its namespace's pods say it is, so that a label can only ever move pods of its own namespace. A pod's
+role is its label, or what Kubeflow's training operator says of it. Roles go by name, or in the order that the pods'
+annotation `vgpu.io/role-order` gives; in both, and among pods of one role, numbers go by value.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -12,7 +14,12 @@ from itertools import count
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 
+# Characters of a role order: enough for a dozen roles, and what a refusal repeats.
+MAX_ORDER = 256
+EXAMPLE = "master,ps,worker"
 _NUMBER = re.compile(r"[0-9]{1,9}")
+# `worker-2` is the third of the role `worker`.
+_NUMBERED = re.compile(r"(.*?)[-_.]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class Standing:
         """What the pod is labelled with when it is bound; nothing without a group."""
         if self.rank is None:
             return {}
-        role = pod.label(annotations.ROLE)
+        role = role_of(pod)
         return {**({annotations.ROLE: role} if role else {}), annotations.RANK: str(self.rank)}
 
 
@@ -68,6 +75,45 @@ def standings(pods: Collection[Pod], mates: Iterable[Mate]) -> Mapping[str, Stan
     return found
 
 
+def role_of(pod: Pod) -> str:
+    """The pod's role: its own label, else the type and index of a replica of Kubeflow; empty without either."""
+    if role := pod.label(annotations.ROLE):
+        return role
+    kind, index = pod.label(annotations.REPLICA_TYPE), pod.label(annotations.REPLICA_INDEX)
+    return f"{kind}-{index}" if kind and index else kind
+
+
+def order_of(pod: Pod) -> tuple[str, ...]:
+    """The roles in the order that the pod's annotation gives; empty without one. See `order_problem`."""
+    return _listed(pod.annotation(annotations.ROLE_ORDER)[:MAX_ORDER])
+
+
+def order_problem(pod: Pod) -> str:
+    """What is wrong with the pod's role order, or with its role by that order, in words; empty if nothing is."""
+    text = pod.annotation(annotations.ROLE_ORDER)
+    if not text:
+        return ""
+    if len(text) > MAX_ORDER:
+        return f"annotation {annotations.ROLE_ORDER} is too long: write at most {MAX_ORDER} characters"
+    order = order_of(pod)
+    shown = ", ".join(order)
+    if not all(order):
+        return f"annotation {annotations.ROLE_ORDER} is {text!r}, with an empty role: write it like {EXAMPLE}"
+    if len(set(order)) < len(order):
+        double = next(role for role in order if order.count(role) > 1)
+        return f"annotation {annotations.ROLE_ORDER} is {text!r}, with {double} twice: name each role once"
+    role = role_of(pod)
+    if not role:
+        return (
+            f"the pod has no role: label it {annotations.ROLE} with one of {shown} ({annotations.ROLE_ORDER})"
+        )
+    if _place(role, order) is None:
+        return (
+            f"role {role!r} is not in {annotations.ROLE_ORDER}: write one of {shown}, such as {order[-1]}-0"
+        )
+    return ""
+
+
 def rank_of(pod: Pod) -> int | None:
     """The rank that its label says; anybody who may change the pod may have written it."""
     text = pod.label(annotations.RANK)
@@ -75,8 +121,23 @@ def rank_of(pod: Pod) -> int | None:
 
 
 def _order(pod: Pod) -> tuple[object, ...]:
-    """By role and then by name, numbers in them by value."""
-    return _natural(pod.label(annotations.ROLE)), _natural(pod.name), pod.uid
+    """By role and then by name. A pod without a place in a written order comes after those with one."""
+    role, order = role_of(pod), order_of(pod)
+    place = _place(role, order)
+    return len(order) if place is None else place, _natural(role), _natural(pod.name), pod.uid
+
+
+def _place(role: str, order: Sequence[str]) -> int | None:
+    """The place of a role, or of the role whose number it has, in a written order; None if it has none."""
+    if role in order:
+        return order.index(role)
+    match = _NUMBERED.fullmatch(role)
+    return order.index(match[1]) if match and match[1] in order else None
+
+
+@lru_cache(1024)
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(role.strip() for role in text.split(",")) if text else ()
 
 
 # Every pod of a group is compared with all others, again and again.

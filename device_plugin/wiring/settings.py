@@ -21,7 +21,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from device_plugin.core.app_types import DEFAULT_WEIGHTS, TYPES, Scoring, Weights
+from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, Scoring, Weights
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring import settings_checks as checks
@@ -87,11 +87,22 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
         dict[str, float],
         Meta(description="weights of app-type memory", examples=[asdict(DEFAULT_WEIGHTS["memory"])]),
     ] = msgspec.field(default_factory=lambda: asdict(DEFAULT_WEIGHTS["memory"]))
+    free: Annotated[
+        str, Meta(description="share or count: add free shares of a node, or free cards, CPUs and GiB")
+    ] = SHARE
     most_memory: Annotated[
-        float, Meta(description="a card with a greater share of its memory in use is not free", gt=0, le=1)
+        float,
+        Meta(
+            description="a card with a greater share of its memory granted or in use is not free", gt=0, le=1
+        ),
     ] = 0.9
     most_load: Annotated[
-        float, Meta(description="a card that is busy a greater share of its time is not free", gt=0, le=1)
+        float,
+        Meta(
+            description="nor one with a greater share of its core groups granted, or of its time busy",
+            gt=0,
+            le=1,
+        ),
     ] = 0.9
     agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
     ask_seconds: Annotated[
@@ -105,7 +116,7 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
     def scoring(self) -> Scoring:
         """The same in the words of the core. Raises TypeError for weights that the checks refuse."""
         weights = {name: Weights(**getattr(self, name)) for name in TYPES}
-        return Scoring(weights, self.most_memory, self.most_load)
+        return Scoring(weights, self.most_memory, self.most_load, self.free == COUNT)
 
 
 class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from device_plugin.core.app_types import DEFAULT_WEIGHTS, TYPES, Weights, problem
+from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
 
 if TYPE_CHECKING:
     from device_plugin.wiring.settings import ClusterSettings, NodeScoreSettings, NodeSettings
@@ -49,6 +49,8 @@ def _node_score(settings: "NodeScoreSettings") -> Iterator[str]:
             yield f"nodeScore.{name}: write all of {', '.join(Weights.__slots__)}, such as {DEFAULT_WEIGHTS[name]}"
         elif broken := problem(name, Weights(**given)):
             yield f"nodeScore.{name}: {broken}: write, for instance, {DEFAULT_WEIGHTS[name]}"
+    if settings.free not in FREE:
+        yield f"nodeScore.free: {settings.free!r}: write {' or '.join(FREE)}"
     if settings.stale_seconds < settings.ask_seconds:
         yield (
             f"nodeScore.staleSeconds: {settings.stale_seconds:g} is less than askSeconds, and loads would be forgotten"

@@ -84,6 +84,22 @@ def test_a_card_gets_sick_and_well(machine: Path, capsys: pytest.CaptureFixture[
     assert f"{first} is well" in capsys.readouterr().out
 
 
+def test_a_driver_says_how_busy_a_card_is_or_nothing(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build(machine)
+    backend = SimulatedCards(machine)
+    first, second = backend.scan().cards
+    words = ["simulate", "busy", first.uuid, "--folder", str(machine)]
+    assert main([*words, "--percent", "85"]) == 0
+    assert (backend.busy_ratio(first), backend.busy_ratio(second)) == (0.85, None)
+    assert main(words) == 0
+    assert backend.busy_ratio(first) is None
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"{first.uuid} is 85 % busy", f"{first.uuid} says no load",
+    ]  # fmt: skip
+
+
 def test_every_mount_of_a_container_is_there_and_the_devices_are_devices(machine: Path) -> None:
     build(machine)
     backend = SimulatedCards(machine)

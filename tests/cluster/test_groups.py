@@ -60,6 +60,45 @@ def test_the_best_nodes_go_to_the_first_roles_in_whatever_order_they_ask(
     }
 
 
+def test_the_best_nodes_go_to_the_first_roles_of_a_written_order(
+    world: World, one: Replica, rng: random.Random
+) -> None:
+    ordered = {"annotations": {**SCORED, "vgpu.io/role-order": "worker,ps,chief"}}
+    roles = {"c": "chief", "p": "ps-0", "w": "worker-1"}
+    pods = [replace(member(world, name, role), **ordered) for name, role in roles.items()]
+    for made in pods:
+        world.api.put(made)
+    for made in rng.sample(pods, len(pods)):
+        assert one.bind(made, one.ask(made)) == ""
+    assert {name: world.api.by_name["default", name].node for name in roles} == {
+        "w": "n4",
+        "p": "n3",
+        "c": "n2",
+    }
+    assert {name: labels["rank"] for name, labels in labels_of(world, roles).items()} == {
+        "w": "0", "p": "1", "c": "2",
+    }  # fmt: skip
+
+
+def test_a_group_with_two_orders_of_roles_waits_until_they_agree(world: World, one: Replica) -> None:
+    ordered = {"annotations": {**SCORED, "vgpu.io/role-order": "b,a"}}
+    first = world.api.put(replace(member(world, "a", "a"), **ordered))
+    second = member(world, "b", "b")
+    words = "the pods of group train differ in vgpu.io/role-order: write the same on all of them"
+    assert said(one, first) == said(one, second) == words
+    assert {entry.text for entry in one.explainer.waiting()} == {words}
+    second = world.api.put(replace(second, annotations={**SCORED, "vgpu.io/role-order": " b, a"}))
+    assert (one.ask(second), one.ask(first)) == ("n4", "n3")
+    world.api.put(replace(first, phase="Succeeded", node="n3"))
+    assert one.ask(world.api.put(replace(second, annotations=SCORED))) == "n4", "an ended pod does not matter"
+
+
+def test_a_role_that_the_order_does_not_have_is_refused_with_the_list(world: World, one: Replica) -> None:
+    ordered = {"annotations": {**SCORED, "vgpu.io/role-order": "master,worker"}}
+    odd = world.api.put(replace(member(world, "odd", "chief"), **ordered))
+    assert said(one, odd).startswith("role 'chief' is not in vgpu.io/role-order: write one of master, worker")
+
+
 def test_reservations_count_before_they_are_bound(world: World, one: Replica) -> None:
     first, second = member(world, "a", "a"), member(world, "b", "b")
     assert (one.ask(second), one.ask(first), one.ask(second)) == ("n3", "n4", "n3")

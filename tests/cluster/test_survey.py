@@ -69,7 +69,7 @@ def test_what_agents_measure_decides_until_it_is_stale_and_explain_says_which(
     assert one.ask(asked) == "n1"
     assert loads(one) == ["from the ledger"] * 3
     run(world, survey, 1.0)
-    assert one.ask(asked) == "n2", "n1's cards are in use, though nobody holds them"
+    assert one.ask(asked) == "n3", "the cards of n1 and n2 are in use, though nobody holds them"
     assert loads(one) == ["measured 1 s ago", "measured 1 s ago", "from the ledger"]
     assert "n2 (loads: measured 1 s ago)" in as_text(one.explainer.view())
     one.wait(STALE)
@@ -144,7 +144,7 @@ def test_cards_that_the_node_does_not_have_change_nothing(
     survey.sync([agent, Agent("stray", "no-such-node", "n1:9400")])
     run(world, survey, 2.0)
     state = world.one.state
-    assert state.measured.loads.unused("n1") == state.measured.loads.unused("n2") == {}
+    assert state.measured.loads.used("n1") == state.measured.loads.used("n2") == {}
     assert state.measured.age("no-such-node") is None
 
 

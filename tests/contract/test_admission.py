@@ -104,6 +104,7 @@ def test_a_gang_without_a_name(cluster: Cluster, name: str, labels: dict[str, st
         ("labels", "vgpu.io/card-model", "label vgpu.io/card-model: write an annotation instead"),
         ("labels", "vgpu.io/card-uuid", "label vgpu.io/card-uuid: write an annotation instead"),
         ("labels", "vgpu.io/policy", "label vgpu.io/policy: write an annotation instead"),
+        ("labels", "vgpu.io/role-order", "label vgpu.io/role-order: write an annotation instead"),
     ],
 )
 def test_what_stands_where_nobody_looks(cluster: Cluster, name: str, kind: str, key: str, words: str) -> None:

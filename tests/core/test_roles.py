@@ -2,11 +2,14 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from device_plugin.core.pods import Pod
-from device_plugin.core.roles import Mate, rank_of, standing, standings
+from device_plugin.core.roles import Mate, order_problem, rank_of, standing, standings
 
 
 def member(name: str, role: str = "", **labels: str) -> Pod:
@@ -23,6 +26,78 @@ def ranks(pods: Iterable[Pod]) -> dict[str, int]:
 def test_roles_go_by_name_and_numbers_by_value() -> None:
     pods = [member("x", "worker-10"), member("y", "worker-2"), member("z", "launcher"), member("w")]
     assert ranks(pods) == {"w": 0, "z": 1, "y": 2, "x": 3}
+
+
+ORDER = "master, ps,worker"
+
+
+def ordered(name: str, role: str, order: str = ORDER) -> Pod:
+    return replace(member(name, role), annotations={"vgpu.io/role-order": order})
+
+
+def test_roles_go_in_the_order_that_is_written_and_numbers_by_value() -> None:
+    pods = [ordered("a", "worker-10"), ordered("b", "worker-2"), ordered("c", "ps-1"), ordered("d", "master"),
+            ordered("e", "ps")]  # fmt: skip
+    assert not any(map(order_problem, pods))
+    assert ranks(pods) == {"d": 0, "e": 1, "c": 2, "b": 3, "a": 4}
+    assert ranks([replace(pod, annotations=None) for pod in pods]) == {"d": 0, "e": 1, "c": 2, "b": 3, "a": 4}
+    reverse = [replace(pod, annotations={"vgpu.io/role-order": "worker,ps,master"}) for pod in pods]
+    assert ranks(reverse) == {"b": 0, "a": 1, "e": 2, "c": 3, "d": 4}
+
+
+def test_a_role_that_ends_in_a_number_can_be_in_the_order_itself() -> None:
+    pods = [ordered("a", "stage2", "stage10,stage2"), ordered("b", "stage10", "stage10,stage2")]
+    assert not any(map(order_problem, pods))
+    assert ranks(pods) == {"b": 0, "a": 1}
+
+
+@pytest.mark.parametrize(
+    ("role", "order", "words"),
+    [
+        ("chief", ORDER, "role 'chief' is not in vgpu.io/role-order: write one of master, ps, worker"),
+        (
+            "workers-1",
+            ORDER,
+            "role 'workers-1' is not in vgpu.io/role-order: write one of master, ps, worker",
+        ),
+        ("", ORDER, "the pod has no role: label it vgpu.io/role with one of master, ps, worker"),
+        ("ps", "master,,ps", "'master,,ps', with an empty role: write it like master,ps,worker"),
+        ("ps", ",", "with an empty role"),
+        ("ps", " ", "with an empty role"),
+        ("ps", "ps,master,ps", "'ps,master,ps', with ps twice: name each role once"),
+        ("ps", "ps," + "x" * 256, "annotation vgpu.io/role-order is too long: write at most 256 characters"),
+    ],
+)
+def test_an_order_or_a_role_that_cannot_be_meant_is_refused_with_the_list(
+    role: str, order: str, words: str
+) -> None:
+    assert words in order_problem(ordered("p", role, order))
+
+
+def test_what_kubeflow_says_of_a_replica_is_read_where_the_pod_has_no_role() -> None:
+    def replica(name: str, kind: str, index: str, role: str = "") -> Pod:
+        labels = {
+            f"training.kubeflow.org/replica-{key}": text for key, text in (("type", kind), ("index", index))
+        }
+        return member(name, role, **labels)
+
+    pods = [replica("a", "worker", "10"), replica("b", "worker", "2"), replica("c", "master", "0")]
+    assert ranks(pods) == {"c": 0, "b": 1, "a": 2}
+    assert standing(pods[1], []).labels(pods[1]) == {"vgpu.io/role": "worker-2", "vgpu.io/rank": "0"}
+    mine = [replica("x", "master", "0", role="z"), replica("y", "worker", "0", role="a")]
+    assert ranks(mine) == {"y": 0, "x": 1}, "the label of ours says more"
+    written = replace(pods[0], annotations={"vgpu.io/role-order": "worker,master"})
+    assert not order_problem(written)
+    assert "role 'master-0' is not in" in order_problem(
+        replace(pods[2], annotations={"vgpu.io/role-order": "worker"})
+    )
+
+
+@given(st.text(max_size=300), st.text(max_size=80))
+def test_whatever_an_annotation_holds_it_is_refused_or_orders(order: str, role: str) -> None:
+    pod = ordered("p", role, order)
+    assert len(order_problem(pod)) < 4 * 256 + 200
+    assert standing(pod, [Mate(ordered("q", "worker"))]).rank in (0, 1)
 
 
 def test_of_one_role_the_names_decide() -> None:

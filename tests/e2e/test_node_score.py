@@ -5,12 +5,11 @@ from typing import Any
 
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.slices import held
+from tests.e2e.slices import held, inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container, pod, slice_of, slice_pod
 from tests.requirement import require
 
-HELD_MIB = 11_000
 RANK = {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['vgpu.io/rank']"}}}
 
 
@@ -29,11 +28,13 @@ def only_on(names: tuple[str, ...]) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
-def used_bytes(node: str) -> float:
-    """How much memory of all cards of a node is in use, as its agent exports it."""
-    text = service.SYSTEM.metrics(service.agent(node), service.AGENT_PORT)
-    lines = [line for line in text.splitlines() if line.startswith("vgpu_card_memory_used_bytes{")]
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
+def say_busy(node: str, *words: str) -> None:
+    """Let the driver of each card of a node say so; without words it says nothing."""
+    for card in inventory(node)["cards"]:
+        service.SYSTEM.inside(
+            service.agent(node), "vgpu", "simulate", "busy", card["uuid"], *words, "--folder", "/var/lib/vgpu-sim",
+            container="agent",
+        )  # fmt: skip
 
 
 def test_explain_says_that_every_node_was_measured() -> None:
@@ -43,24 +44,21 @@ def test_explain_says_that_every_node_was_measured() -> None:
     assert eventually(lambda: all(text.startswith("measured ") for text in loads()), 60), loads()
 
 
-def test_of_two_nodes_with_equal_grants_the_one_whose_card_is_less_used_is_taken(kubectl: Kubectl) -> None:
+def test_of_two_nodes_with_equal_grants_the_one_that_strangers_use_is_left(kubectl: Kubectl) -> None:
     require(len(nodes.names()) > 1, "needs two nodes with cards")
     pair = nodes.names()[:2]
-    for busy, lazy in (pair, pair[::-1]):
-        check_that_the_lazy_is_taken(kubectl, busy, lazy)
+    for busy, idle in (pair, pair[::-1]):
+        check_that_the_idle_is_taken(kubectl, busy, idle)
 
 
-def check_that_the_lazy_is_taken(kubectl: Kubectl, busy: str, lazy: str) -> None:
-    kubectl.create(
-        slice_pod("busy", 12, 4, command=["vgpu-probe", "hold", str(HELD_MIB)], **nodes.on(busy)),
-        slice_pod("lazy", 12, 4, **nodes.on(lazy)),
-    )
-    kubectl.running("busy", "lazy")
-    assert eventually(lambda: used_bytes(busy) >= HELD_MIB << 20, 30)
+def check_that_the_idle_is_taken(kubectl: Kubectl, busy: str, idle: str) -> None:
     turns = itertools.count()
-    # The allocator hears of it with its next survey.
-    assert eventually(lambda: placed(kubectl, f"{busy}-{next(turns)}", (busy, lazy)) == lazy, 60)
-    kubectl.gone("busy", "lazy")
+    try:
+        say_busy(busy, "--percent", "85")
+        # The allocator hears of it with its next survey.
+        assert eventually(lambda: placed(kubectl, f"{busy}-{next(turns)}", (busy, idle)) == idle, 60)
+    finally:
+        say_busy(busy)
 
 
 def placed(kubectl: Kubectl, name: str, among: tuple[str, ...]) -> str:
@@ -108,11 +106,22 @@ def test_pods_of_a_group_go_to_different_nodes_and_know_their_ranks(kubectl: Kub
     kubectl.running("one-more")
 
 
-def test_a_gang_is_ranked_by_role_in_whatever_order_its_pods_come(kubectl: Kubectl) -> None:
-    size = {"group-size": str(len(roles()))}
-    kubectl.create(*(grouped(role, **size) for role in reversed(roles())))
+def test_a_gang_is_ranked_by_the_order_of_its_roles_in_whatever_order_its_pods_come(kubectl: Kubectl) -> None:
+    gang = [grouped(role, **{"group-size": str(len(roles()))}) for role in reversed(roles())]
+    for body in gang:
+        body["metadata"]["annotations"]["vgpu.io/role-order"] = "worker,chief"
+    kubectl.create(*gang)
     kubectl.running(*(f"p-{role}" for role in roles()))
-    assert ranks(kubectl) == [str(rank) for rank in range(len(roles()))]
+    last = len(roles()) - 1
+    assert ranks(kubectl) == [str(last), *map(str, range(last))]
+
+
+def test_a_role_that_its_order_does_not_have_waits_and_says_which_there_are(kubectl: Kubectl) -> None:
+    odd = grouped("chief")
+    odd["metadata"]["annotations"]["vgpu.io/role-order"] = "master,worker"
+    kubectl.create(odd)
+    words = "role 'chief' is not in vgpu.io/role-order: write one of master, worker"
+    assert eventually(lambda: any(words in event for event in kubectl.events("p-chief")), 30)
 
 
 def test_an_unknown_type_waits_and_says_which_there_are(kubectl: Kubectl) -> None:

@@ -114,6 +114,7 @@ def test_a_bad_variable_is_named() -> None:
             "nodeScore.memory: write all of gpu, cpu, memory, disk, such as",
         ),
         ("cluster --node-score-most-load 1.5", "--node-score-most-load: Expected `float` <= 1.0"),
+        ("cluster --node-score-free amount", "nodeScore.free: 'amount': write share or count"),
         ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),
         (
             "cluster --kube-server https://a:99999",
@@ -139,10 +140,10 @@ def test_any_loopback_address_will_do(listen: str) -> None:
 def test_weights_of_the_file_reach_the_policy(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     weights = "{gpu: 0, cpu: 0.5, memory: 0.3, disk: 0.2}"
-    path.write_text(f"version: v1\nnodeScore:\n  cpu: {weights}\n  mostLoad: 0.8\n")
+    path.write_text(f"version: v1\nnodeScore:\n  cpu: {weights}\n  mostLoad: 0.8\n  free: count\n")
     scoring = settings.load(ClusterSettings, {"config": str(path)}, {}).node_score.scoring()
     assert scoring.weights == {**DEFAULT_WEIGHTS, "cpu": Weights(0, 0.5, 0.3, 0.2)}
-    assert (scoring.most_memory, scoring.most_load) == (0.9, 0.8)
+    assert (scoring.most_memory, scoring.most_load, scoring.counts) == (0.9, 0.8, True)
 
 
 def test_simulated_cards_need_no_folder_of_real_ones() -> None:

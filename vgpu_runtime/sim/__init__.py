@@ -1,7 +1,7 @@
 """A machine with simulated cards: `build(load(file), folder)`, then run programs with the driver preloaded."""
 
 from vgpu_runtime.sim.cards import PRESETS, SimCard, SpecError, load, number, parse
-from vgpu_runtime.sim.drm import set_health
+from vgpu_runtime.sim.drm import set_busy, set_health
 from vgpu_runtime.sim.save_area import Kernel
 from vgpu_runtime.sim.tree import CONF_VERSION, DRIVER, add_driver, build
 
@@ -17,5 +17,6 @@ __all__ = [
     "load",
     "number",
     "parse",
+    "set_busy",
     "set_health",
 ]

@@ -60,10 +60,25 @@ def set_health(folder: Path, uuid: str, ok: bool) -> None:
 
     A sick card has had one uncorrectable memory error. Raises LookupError where no card has the id.
     """
+    _replace(_device(folder, uuid) / RAS_COUNT, f"ue: {int(not ok)}\nce: 0\n")
+
+
+def set_busy(folder: Path, uuid: str, percent: int | None) -> None:
+    """Let the driver say how much of its time the card with this unique id computes; None: it does not say.
+
+    Raises LookupError where no card has the id.
+    """
+    path = _device(folder, uuid) / "gpu_busy_percent"
+    if percent is None:
+        path.unlink(missing_ok=True)
+    else:
+        _replace(path, f"{percent}\n")
+
+
+def _device(folder: Path, uuid: str) -> Path:
     for path in sorted((folder / "sys/devices/pci0000:00").glob("*/unique_id")):
         if path.read_text(encoding="ascii").strip() == uuid.rpartition("-")[2].lower():
-            _replace(path.parent / RAS_COUNT, f"ue: {int(not ok)}\nce: 0\n")
-            return
+            return path.parent
     raise LookupError(f"no simulated card has the unique id {uuid}")
 
 

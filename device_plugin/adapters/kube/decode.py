@@ -13,6 +13,7 @@ from device_plugin.core import annotations
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
+from device_plugin.core.roles import MAX_ORDER
 
 Object = TypeVar("Object")
 Text = bytes | bytearray | msgspec.Raw
@@ -161,7 +162,9 @@ class _Status(_Struct):
 
 # Of annotations and labels those that are looked at are kept, and so much of them as is read and one character more,
 # which makes them too long: anybody may write 256 KiB into each of ten thousand pods.
-_KEPT = dict.fromkeys((*ANNOTATIONS, *LABELS, annotations.RANK), MAX_LIST + 1)
+_READ = (*ANNOTATIONS, *LABELS, annotations.RANK, annotations.REPLICA_TYPE, annotations.REPLICA_INDEX)
+_KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
+_KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
 # Kind and uid of an owner, which nobody checks.
 _OWNER = 63

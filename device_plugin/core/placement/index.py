@@ -24,7 +24,7 @@ class Index(Columns):
     """Columns of shape (cards,), and of each node, of shape (nodes,), `stamp`, and what it has left beside its cards.
 
     That is `cpu` (milli), `memory` and `disk` (MiB), and `shares` of shape (3, nodes): what is left of each, 0 to 1.
-    `unused`, of shape (2, cards), says of memory and core groups how many percent are granted and not in use.
+    `used`, of shape (2, cards), says how many percent of each card's memory and time were measured to be in use.
     `cards`, `names` (of nodes) and `uuids` are lists of the length of a column. `grid` has shape (nodes, most cards of
     a node): the rows of each node's cards, then -1. `kinds` numbers the kinds of cards. `node_of`, of shape (cards,),
     is the position of each card's node. `states` groups cards by equal numbers.
@@ -179,10 +179,10 @@ class Index(Columns):
 
     def _update_loads(self, loads: Loads, name: str) -> None:
         first, after = self.rows(name)
-        unused = loads.unused(name)
+        used = loads.used(name)
         for row in range(first, after):
-            card = unused.get(self.uuids[row])
-            self.unused[:, row] = (card.memory, card.cores) if card is not None else 0
+            card = used.get(self.uuids[row])
+            self.used[:, row] = (card.memory, card.busy) if card is not None else 0
         self._stamp(name)
 
     def _stamp(self, name: str) -> None:
@@ -222,7 +222,7 @@ class Index(Columns):
         self.memory = np.zeros(len(states), dtype=np.int64)
         self.disk = np.zeros(len(states), dtype=np.int64)
         self.shares: Values = np.zeros((3, len(states)))
-        self.unused: Numbers = np.zeros((2, len(self.cards)), dtype=np.int64)
+        self.used: Numbers = np.zeros((2, len(self.cards)), dtype=np.int64)
         for state in states:
             self._stamp(state.name)
             if self._hosts is not None:
@@ -295,7 +295,15 @@ class View(Columns):
         return shares
 
     @property
-    def unused(self) -> Numbers:
+    def amounts(self) -> Values:
+        """What nodes have left beside their cards: CPUs, GiB of memory, GiB of disk; of shape (3, nodes)."""
+        index = self._index
+        left = [index.cpu / 1000, index.memory / 1024, index.disk / 1024]
+        amounts: Values = np.maximum([amount[self.where] for amount in left], 0)
+        return amounts
+
+    @property
+    def used(self) -> Numbers:
         """The index's, of shape (2, nodes, cards)."""
-        unused: Numbers = self._index.unused[:, self.rows]
-        return unused
+        used: Numbers = self._index.used[:, self.rows]
+        return used

@@ -2,12 +2,16 @@
 
     score(node) = sum over GPU, CPU, memory and disk of  weight * free share
 
-The free share of CPU, memory and disk is what the node can give less what its pods request. The free GPUs of a node are
+The free share of CPU, memory and disk is what the node can give less what its pods request. That of its GPUs is the
+mean of its cards' free shares:
 
-    its free cards + sum over its busy cards of min(free memory share, 1 - load)
+    free(card) = 1 - max(granted memory share, granted share of core groups, used memory share, load)
 
-where a card above the threshold of memory in use or of load counts 0, whoever uses it. What is in use is measured by
-the node's agent; on nodes that were not measured lately, memory and core groups that are granted count as in use.
+and 0 for a card of which any of the four is beyond its threshold, or that gets no new slices. Used memory and load are
+what the node's agent measured, whoever uses the card; on a node that was not measured lately they count as 0.
+
+By a setting amounts are added in place of shares: cards, CPUs, GiB of memory and GiB of disk that are free.
+docs/node-score.md has an example and says why shares are the default.
 """
 
 import numpy as np
@@ -24,7 +28,7 @@ ROUNDING = 1e-9
 
 
 class NodeScore:
-    """Scores from 0 to 1 for one application type. On the best node the freest card is taken."""
+    """Scores for one application type, 0 to 1 where shares are added. On the best node the freest card is taken."""
 
     lasting, rough = True, None
 
@@ -32,6 +36,7 @@ class NodeScore:
         self._weights = weights
         self._most_memory = scoring.most_memory
         self._most_load = scoring.most_load
+        self._counts = scoring.counts
 
     def slices(self, view: View, _need: Need, _ask: Ask) -> Values:
         """The score of the card's node; then the card's own free share."""
@@ -42,20 +47,19 @@ class NodeScore:
         return self.score(view)
 
     def free(self, view: View) -> Values:
-        """How much of each card counts as free, from 0 to 1; shape (nodes, cards)."""
-        unused = view.unused / 100
-        memory = 1 - view.free_mib / view.mib - unused[0]
-        load = 1 - view.free_cores / view.groups - unused[1]
-        shared = np.clip(np.minimum(1 - memory, 1 - load), 0, 1)
-        free = np.where(view.untouched, 1.0, shared)
-        within = (memory <= self._most_memory + ROUNDING) & (load <= self._most_load + ROUNDING)
-        return np.where(view.usable & within, free, 0.0)
+        """The free share of each card, from 0 to 1; shape (nodes, cards)."""
+        used, load = view.used / 100
+        memory = np.maximum(1 - view.free_mib / view.mib, used)
+        cores = np.maximum(1 - view.free_cores / view.groups, load)
+        within = (memory <= self._most_memory + ROUNDING) & (cores <= self._most_load + ROUNDING)
+        return np.where(view.usable & within, 1 - np.maximum(memory, cores), 0.0)
 
     def score(self, view: View) -> Values:
         """Of each node; shape (nodes,)."""
         weights = self._weights
-        cards = np.maximum(view.there.sum(axis=1), 1)
-        gpu = self.free(view).sum(axis=1) / cards
-        host = np.array([weights.cpu, weights.memory, weights.disk]) @ view.shares
-        score: Values = np.round(weights.gpu * gpu + host, DIGITS)
+        gpu, host = self.free(view).sum(axis=1), view.amounts if self._counts else view.shares
+        if not self._counts:
+            gpu = gpu / np.maximum(view.there.sum(axis=1), 1)
+        beside = np.array([weights.cpu, weights.memory, weights.disk]) @ host
+        score: Values = np.round(weights.gpu * gpu + beside, DIGITS)
         return score

@@ -63,19 +63,31 @@ def test_of_what_anybody_may_write_into_a_pod_little_is_kept() -> None:
     metadata = {
         "name": "p",
         "uid": "u",
-        "annotations": {"vgpu.io/junk": much, "vgpu.io/policy": much, "vgpu.io/group": "g", "other": much},
+        "annotations": {
+            "vgpu.io/junk": much,
+            "vgpu.io/policy": much,
+            "vgpu.io/group": "g",
+            "vgpu.io/role-order": much,
+            "other": much,
+        },
         "labels": {
             **{f"vgpu.io/{n}": "x" for n in range(1000)},
             "vgpu.io/role": "r",
             "vgpu.io/policy": "pack",
+            "training.kubeflow.org/replica-type": "ps",
+            "training.kubeflow.org/job-name": "j",
         },
         "ownerReferences": [{"kind": much, "uid": much, "controller": True}],
     }
     idle = [{"name": f"c{n}", "resources": {"limits": {"cpu": "1"}}} for n in range(1000)]
     asking = {"name": "main", "resources": {"limits": {"hygon.com/dcu-mem": "4", "cpu": "1"}}}
     found = decode.pod(json.dumps({"metadata": metadata, "spec": {"containers": [*idle, asking]}}).encode())
-    assert found.labels == {"vgpu.io/role": "r", "vgpu.io/policy": "pack"}
-    assert found.annotations == {"vgpu.io/policy": "x" * 4097, "vgpu.io/group": "g"}
+    assert found.labels == {
+        "vgpu.io/role": "r", "vgpu.io/policy": "pack", "training.kubeflow.org/replica-type": "ps",
+    }  # fmt: skip
+    assert found.annotations == {
+        "vgpu.io/policy": "x" * 4097, "vgpu.io/group": "g", "vgpu.io/role-order": "x" * 257,
+    }  # fmt: skip
     assert found.containers == (Container("main", ContainerKind.MAIN, {"hygon.com/dcu-mem": "4"}),)
     assert len(found.owner) == len(found.owner_uid) == 63
 
