@@ -92,6 +92,8 @@ class Gangs:
         self._offered: dict[Name, dict[Shape, Nodes]] = defaultdict(dict)
         self._refused: dict[Name, _Refused] = {}
         self._frees = 0
+        self.news = 0
+        """Grows when something became free, and with every change of a gang's pods."""
 
     def see(self, pod: Pod, now: float) -> Name | None:
         """Take news of a pod; returns the name of its gang, or of the one that it has left, if that may fall now."""
@@ -100,6 +102,8 @@ class Gangs:
         except RequestError:
             request = None
         before, entry = self._rolls.entry(pod.uid), self._rolls.see(pod, request)
+        if entry is not None or before is not None:
+            self.news += 1
         if entry is not None and pod.node and before is not None and not before.pod.node:
             self._until[entry.name] = now + BINDING_SECONDS
             self._offered.pop(entry.name, None)
@@ -114,6 +118,7 @@ class Gangs:
         entry = self._rolls.forget(uid)
         if entry is None:
             return None
+        self.news += 1
         self._tidy(entry.name)
         return entry.name
 
@@ -130,6 +135,7 @@ class Gangs:
     def hope(self) -> None:
         """Something became free: what was refused may fit now."""
         self._frees += 1
+        self.news += 1
 
     def reserve(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], now: float, *, named: bool
@@ -185,6 +191,19 @@ class Gangs:
         self._reservations.move(reservation, Stage.WAITING, now)
         self._keep(entry.name, now + self._seconds)
         return True
+
+    def worth_asking(self, pod: Pod) -> bool:
+        """True if all of the pod's gang exist, and it was not refused since something became free."""
+        entry = self._rolls.entry(pod.uid)
+        if entry is None or not entry.unbound:
+            return False
+        if (
+            _unready(entry.name[1], self._rolls.roll(entry.name), len(self._rolls.shapes(entry.name)))
+            is not None
+        ):
+            return False
+        refused = self._refused.get(entry.name)
+        return refused is None or refused.asked.frees != self._frees
 
     def expired(self, now: float) -> list[str]:
         """Uids of pods whose gang nobody came to bind in time."""

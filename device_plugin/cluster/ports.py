@@ -69,6 +69,9 @@ class Api(Protocol):
         Raises RefusedError where a PodDisruptionBudget forbids it now.
         """
 
+    def touch(self, pod: Pod) -> None:
+        """Change an annotation of the pod of this uid that means nothing: whoever waits for its news looks at it."""
+
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""
 

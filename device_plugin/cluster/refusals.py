@@ -4,17 +4,23 @@ A pod that found no cards finds none until a slice ends, or a node shows other c
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from device_plugin.cluster.offers import Offers
+from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
 from device_plugin.core.placement.columns import Rows
+from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE
 
 # Refusals remembered in all, and of pods of one namespace: each takes a byte for every node, and some 500 for itself.
 MOST, MOST_OF_NAMESPACE = 1024, 128
+
+# Refused pods that are remembered in all, and of one namespace: each is some 500 bytes.
+MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """What a refusal depends on of a request: containers, card models, uuids, policy, application type."""
@@ -96,9 +102,94 @@ class Refusals:
     def _drop(self, shape: Shape) -> None:
         entry = self._entries.pop(shape, None)
         if entry is not None:
-            self._of[entry.namespace] -= 1
-            if not self._of[entry.namespace]:
-                del self._of[entry.namespace]
+            _take_one(self._of, entry.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that was refused on `nodes`, None for unknown ones, when the ledger was at `gained`."""
+
+    pod: Pod
+    nodes: Sequence[str] | None
+    refused: Refused | None
+    gained: int
+    gang: bool
+
+    @property
+    def alike(self) -> object:
+        """Equal for pods of which none fits if one does not."""
+        pod = self.pod
+        return (
+            (pod.namespace, pod.label(GROUP)) if self.gang else id(self.refused) if self.refused else pod.uid
+        )
+
+
+class WaitingPods:
+    """The pods that were refused, each as it was asked for last. Callers hold the state's lock."""
+
+    def __init__(self, ledger: Ledger, offers: Offers) -> None:
+        self._ledger = ledger
+        self._offers = offers
+        self._by_pod: dict[str, Waiting] = {}
+        self._of: Counter[str] = Counter()
+        self.left_out = 0
+        """Pods that were not remembered because there were too many."""
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._by_pod)
+
+    def all(self) -> list[Waiting]:
+        """All of them. It needs no lock."""
+        return list(self._by_pod.values())
+
+    def get(self, uid: str) -> Waiting | None:
+        """The pod of this uid, if it was refused when it was asked for last."""
+        return self._by_pod.get(uid)
+
+    def note(self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool) -> None:
+        """The pod was refused just now."""
+        self._put(Waiting(pod, self._offers.shared(nodes), refused, self._ledger.gained, gang))
+
+    def inherit(self, pod: Pod) -> None:
+        """The pod was refused by another process of ours, or by kube-scheduler; nobody knows where it may go."""
+        if pod.uid not in self._by_pod:
+            self._put(Waiting(pod, None, None, -1, bool(pod.label(GROUP_SIZE))))
+
+    def outdated(self, waiting: Waiting) -> bool:
+        """True if it was not asked for since, and may fit by now: a node became better, or its gang changed."""
+        current = self._by_pod.get(waiting.pod.uid) is waiting
+        return current and (waiting.gang or waiting.gained != self._ledger.gained)
+
+    def keep(self, waiting: Waiting) -> None:
+        """Take back one that was dropped."""
+        self._put(waiting)
+
+    def drop(self, uid: str) -> None:
+        """The pod is gone, or has what it wants."""
+        waiting = self._by_pod.pop(uid, None)
+        if waiting is not None:
+            _take_one(self._of, waiting.pod.namespace)
+
+    def clear(self) -> None:
+        """Others decide now."""
+        self._by_pod.clear()
+        self._of.clear()
+
+    def _put(self, waiting: Waiting) -> None:
+        namespace = waiting.pod.namespace
+        self.drop(waiting.pod.uid)
+        if self._of[namespace] >= MOST_WAITING_OF_NAMESPACE or len(self._by_pod) >= MOST_WAITING:
+            self.left_out += 1
+            return
+        self._by_pod[waiting.pod.uid] = waiting
+        self._of[namespace] += 1
+
+
+def _take_one(counts: Counter[str], namespace: str) -> None:
+    counts[namespace] -= 1
+    if not counts[namespace]:
+        del counts[namespace]
 
 
 def _shape(request: PodRequest) -> Shape:

@@ -17,7 +17,7 @@ from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.offers import Offers
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
-from device_plugin.cluster.refusals import Refusals
+from device_plugin.cluster.refusals import Refusals, WaitingPods
 from device_plugin.cluster.reports import Outliving, Reports
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
@@ -62,6 +62,7 @@ class State:
         self._clock = clock
         self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
         self.refusals = Refusals(self.ledger, self.placer)
+        self.waiting = WaitingPods(self.ledger, offers)
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.gangs = Gangs(
             self.ledger, self.hosts, self.placer, self.groups, self.reservations,
@@ -131,6 +132,7 @@ class State:
             self._roster.forget(uid)
             self.faults.clear("grant", uid)
             self.wishes.drop(uid)
+            self.waiting.drop(uid)
             self.release(uid)
             self._fall(gang)
 
@@ -223,7 +225,13 @@ class State:
                 if self._roster.get(pod.uid) is None:
                     self.see_pod(pod, watched=False)
                 found = self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
-                return found if isinstance(found, Reservation) else Refused(lambda: found)
+                if isinstance(found, Reservation):
+                    self.waiting.drop(pod.uid)
+                    return found
+                refused = Refused(lambda: found)
+                if not named:
+                    self.waiting.note(self._roster.get(pod.uid) or pod, nodes, refused, gang=True)
+                return refused
             before = self.reservations.get(pod.uid)
             self.release(pod.uid)
             request = self.in_group(pod, request)
@@ -233,10 +241,17 @@ class State:
                 if known is None:
                     self.refusals.note(pod.namespace, request, nodes, answer)
                 self._wish(Wish(pod, request, nodes), before)
+                if not named:
+                    self.waiting.note(self._roster.get(pod.uid) or pod, nodes, answer, gang=False)
                 return answer
             self._reserve(answer, request)
             self.wishes.drop(pod.uid)
+            self.waiting.drop(pod.uid)
             return self.reservations.put(pod, request, answer, self._clock())
+
+    def news(self) -> object:
+        """Differs from what it was before something changed that may make a refused pod fit."""
+        return self.ledger.gained, self.gangs.news
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
         """Do before the lock is taken what a decision for the request would else do behind it."""
@@ -327,6 +342,7 @@ class State:
                 if not reservation.under_way:
                     self.release(reservation.pod.uid)
             self.wishes.clear()
+            self.waiting.clear()
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
         """The request, with the pod's standing in its group where its placement policy looks at that."""
@@ -414,6 +430,7 @@ class State:
             self.release(pod.uid)
         elif pod.node:
             self.wishes.held(pod.priority)
+            self.waiting.drop(pod.uid)
             self._lodge(pod)
             self._account_bound(pod)
         else:

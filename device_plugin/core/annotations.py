@@ -16,6 +16,8 @@ CARD_MODEL = "vgpu.io/card-model"
 CARD_UUID = "vgpu.io/card-uuid"
 POLICY = "vgpu.io/policy"
 CORDONED = "vgpu.io/cordoned"
+# When the allocator wrote it last, so that kube-scheduler asks for the pod again. Nobody reads it.
+TOUCHED = "vgpu.io/touched"
 APP_TYPE = "vgpu.io/app-type"
 ROLE_ORDER = "vgpu.io/role-order"
 

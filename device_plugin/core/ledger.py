@@ -102,7 +102,8 @@ class Ledger(Followed):
         # Of those the cards of which more is held than they have.
         self._crowded: set[CardKey] = set()
         self._undo: list[Grant | str] = []
-        self._checkpoints = 0
+        # What `gained` was at each.
+        self._checkpoints: list[int] = []
         self.gained = 0
         """Grows whenever a node may have become better for somebody: a slice ended, or its inventory is another."""
 
@@ -210,11 +211,12 @@ class Ledger(Followed):
 
     def checkpoint(self) -> int:
         """Start a trial: later `hold` and `release` can be taken back to here. End it by rollback or commit."""
-        self._checkpoints += 1
+        self._checkpoints.append(self.gained)
         return len(self._undo)
 
     def rollback(self, mark: int) -> None:
         """End the trial and take back every hold and release since its checkpoint."""
+        gained = self._checkpoints[-1]
         while len(self._undo) > mark:
             entry = self._undo.pop()
             now = self._grants.get(entry if isinstance(entry, str) else entry.pod)
@@ -222,13 +224,14 @@ class Ledger(Followed):
                 self._take_off(now)
             if isinstance(entry, Grant):
                 self._put_on(entry)
+        self.gained = gained
         self.commit()
 
     def commit(self) -> None:
         """End the innermost trial and keep what it did."""
         if not self._checkpoints:
             raise ValueError("no checkpoint is open")
-        self._checkpoints -= 1
+        self._checkpoints.pop()
         if not self._checkpoints:
             self._undo.clear()
 

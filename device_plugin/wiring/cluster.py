@@ -35,6 +35,7 @@ from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.state import State
 from device_plugin.cluster.survey import Pace, Survey
 from device_plugin.cluster.terms import Terms
+from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.cluster.victims import Victims
 from device_plugin.core.pods import Agent, Node, Pod
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
+TOUCH_SECONDS = 0.25
 # A thread that computes keeps a /filter waiting for so long at most; Python's own 5 ms are more than a decision takes.
 SWITCH_SECONDS = 0.0005
 # Between two pieces of work that nobody waits for, so that others get the lock.
@@ -86,6 +88,7 @@ class Service:
         covered = CoveredPods(api, state, leader, delete=settings.covered_pods == "delete")
         self._upkeep = Upkeep(api, state, binder, Arbiter(api, state, leader), covered, clock)
         self._preemption = Preemption(api, state, leader, victims)
+        self._touch = Touch(api, state, leader, clock, settings.scheduler_name)
         self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._survey = Survey(state, leader, agents.read_loads, pace, clock)
@@ -126,6 +129,7 @@ class Service:
             self._threads.spawn("beginnings", lambda: self._at_leisure(self._terms.begin))
             self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
             self._threads.spawn("preemption", lambda: self._at_leisure(self._preemption.step))
+            self._threads.spawn("touch", self._touch_refused)
             self._threads.spawn("refit", lambda: self._at_leisure(self._refit.step))
             self._threads.spawn("one-cpu", self._stay_together)
             self._threads.spawn("freeze", self._freeze)
@@ -198,6 +202,11 @@ class Service:
             gc.freeze()
             if self._stop.wait(FREEZE_SECONDS):
                 return
+
+    def _touch_refused(self) -> None:
+        # No heartbeat: without it a refused pod waits longer, and no placing depends on it.
+        while not self._stop.wait(TOUCH_SECONDS):
+            self._touch.step()
 
     def _ask_agents(self) -> None:
         # No heartbeat: where it hangs, loads become stale, and the ledger tells.

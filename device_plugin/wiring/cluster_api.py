@@ -56,6 +56,11 @@ class ClusterApi:
         with _other_pod_is_gone(), _translated():
             self._client.evict_pod(pod.namespace, pod.name, pod.uid, dry=dry)
 
+    def touch(self, pod: Pod) -> None:
+        """Change an annotation of the pod of this uid that means nothing. Raises GoneError."""
+        with _other_pod_is_gone(), _translated():
+            self._client.touch_pod(pod.namespace, pod.name, pod.uid)
+
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""
         with _translated():

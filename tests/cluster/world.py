@@ -16,6 +16,7 @@ from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError
 from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
+from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
@@ -122,6 +123,10 @@ class FakeApi:
             raise GoneError("gone")
         self.put(replace(found, deleting=True))
 
+    def touch(self, pod: Pod) -> None:
+        self.pod(pod.namespace, pod.name)
+        self.written.append(("touch", pod.name))
+
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         self.warnings.append((f"{pod.name} {reason}", message))
 
@@ -189,6 +194,7 @@ class Replica:
         covered = CoveredPods(api, self.state, self.leader, delete=covered_pods == "delete")
         self.upkeep = Upkeep(api, self.state, self.binder, arbiter, covered, clock)
         self.preemption = Preemption(api, self.state, self.leader, victims)
+        self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
 
     def pause(self) -> bool:

@@ -94,6 +94,23 @@ def test_a_pod_and_its_status_are_written_by_different_routes(cluster: Cluster, 
     assert after["metadata"]["annotations"]["by"] == "status"
 
 
+def test_the_allocator_touches_a_pod_by_its_status_and_no_other_of_that_name(
+    cluster: Cluster, pending: str
+) -> None:
+    before = cluster.get(pending).body
+    for time in ("1", "2"):
+        change = {"metadata": {"uid": before["metadata"]["uid"], "annotations": {"vgpu.io/touched": time}}}
+        assert cluster.patch(f"{pending}/status", change, "allocator").code == 200
+    after = cluster.get(pending).body
+    assert after["metadata"]["annotations"] == {
+        **before["metadata"].get("annotations", {}), "vgpu.io/touched": "2"
+    }  # fmt: skip
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
+    other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000", "annotations": {"by": "other"}}}
+    assert cluster.patch(f"{pending}/status", other, "allocator").refusal == (409, "Conflict")
+    assert cluster.get(pending).body == after
+
+
 def test_nobody_creates_a_pod_that_already_ran(cluster: Cluster, name: str, path: str) -> None:
     created = cluster.post(PODS, pod(name, schedulerName="nobody") | {"status": {"phase": "Succeeded"}})
     assert created.body["status"]["phase"] == "Pending"

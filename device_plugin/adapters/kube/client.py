@@ -13,6 +13,7 @@ from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.connections import LOST, Connection, Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.kube.errors import KubeError, UnreachableError, refused
+from device_plugin.core.annotations import TOUCHED
 from device_plugin.core.pods import Node, Pod
 
 TIMEOUT_SECONDS = 3.0
@@ -109,6 +110,15 @@ class KubeClient:
         }
         query = {"dryRun": "All"} if dry else None
         self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body, query=query)
+
+    def touch_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Write the time into an annotation of the pod of this uid, by its status: no other field can change by it.
+
+        Raises NotFoundError, or ConflictError for another pod of that name.
+        """
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        change = {"metadata": {"uid": uid, "annotations": {TOUCHED: now}}}
+        self._request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", change, MERGE)
 
     def post_event(self, event: EventSpec) -> None:
         """Post an event. Those about nodes live in the namespace `default`, as the kubelet's do."""

@@ -321,7 +321,7 @@ def _refused(raw: _PodStatus) -> int:
         (
             hash((c.reason, c.message)) or 1
             for c in raw.conditions or ()
-            if (c.type, c.status) == ("PodScheduled", "False")
+            if (c.type, c.status) == ("PodScheduled", "False") and c.reason != "SchedulingGated"
         ),
         0,
     )

@@ -65,7 +65,7 @@ class SchedulingQueue:
                 self._entries[pod["metadata"]["uid"]] = Queued(pod, self._order)
                 self._order += 1
             else:
-                changed = _written(entry.pod) != _written(pod)
+                changed = _matters(entry, pod)
                 entry.pod = pod
                 if changed and entry.place is Place.UNSCHEDULABLE:
                     entry.place = Place.BACKOFF
@@ -105,6 +105,9 @@ class SchedulingQueue:
                 entry.place = Place.BACKOFF if missed else Place.UNSCHEDULABLE
             newer = self._entries.get(entry.uid)
             if newer is not None:
+                # News of a pod during its attempt is not missed either.
+                if _matters(entry, newer.pod) and entry.place is Place.UNSCHEDULABLE:
+                    entry.place = Place.BACKOFF
                 entry.pod = newer.pod
             self._entries[entry.uid] = entry
 
@@ -154,6 +157,12 @@ class SchedulingQueue:
 def _priority(pod: Pod) -> int:
     priority: int = pod["spec"].get("priority") or 0
     return priority
+
+
+def _matters(entry: Queued, pod: Pod) -> bool:
+    """True if what changed of a pod may be what it lacked; of its status only an extender wants to know."""
+    told = entry.extender and (entry.pod.get("status") or {}) != (pod.get("status") or {})
+    return told or _written(entry.pod) != _written(pod)
 
 
 def _written(pod: Pod) -> object:

@@ -185,7 +185,6 @@ class Session:
         if pod is None or node_of(pod):
             return
         log.info("pod %s/%s: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], message)
-        entry.pod = pod
         self._queue.give_back(entry, unschedulable=reason == "Unschedulable")
         if (now := self._cache.pod(entry.uid)) is None or node_of(now):
             # Gone or bound between the look and the return.

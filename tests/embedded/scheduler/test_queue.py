@@ -110,6 +110,35 @@ def test_a_binding_is_news_for_pods_that_the_extender_refused(queue: SchedulingQ
     assert waits(queue)
 
 
+@pytest.mark.parametrize("extender", [True, False])
+def test_news_of_its_status_matters_only_to_an_extender(
+    queue: SchedulingQueue, clock: Clock, *, extender: bool
+) -> None:
+    queue.put(pod("a"))
+    entry = taken(queue)
+    entry.extender = extender
+    queue.give_back(entry, unschedulable=True)
+    queue.put(pod("a"))
+    assert waits(queue)
+    queue.put(pod("a") | {"status": {"conditions": [{"message": "another text"}]}})
+    clock.now = 1.0
+    assert waits(queue) is not extender
+
+
+@pytest.mark.parametrize("during", [True, False])
+def test_a_touch_is_not_missed(queue: SchedulingQueue, clock: Clock, *, during: bool) -> None:
+    queue.put(pod("a"))
+    entry = taken(queue)
+    entry.extender = True
+    if during:
+        queue.put(pod("a", touched="1"))
+    queue.give_back(entry, unschedulable=True)
+    if not during:
+        queue.put(pod("a", touched="1"))
+    clock.now = 1.0
+    assert taken(queue).pod["metadata"]["annotations"] == {"touched": "1"}
+
+
 def test_a_binding_during_the_attempt_is_not_missed(queue: SchedulingQueue) -> None:
     queue.put(pod("a"))
     entry = taken(queue)

@@ -1,0 +1,181 @@
+"""The touch: kube-scheduler is made to ask again for as many refused pods as there is room for, and for no others."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster.ports import UnknownError
+from device_plugin.cluster.touch import ASKED_SECONDS, GRACE_SECONDS, INHERITED_AFTER_SECONDS, TOUCHES
+from device_plugin.core.pods import Pod
+from tests.cluster.gangs import gang
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World, inventory, refuse
+
+
+def touched(world: World, one: Replica) -> list[str]:
+    """The pods that are touched once others have had their time to ask."""
+    before = len(world.api.written)
+    one.touch.step()
+    world.clock.now += 2 * GRACE_SECONDS
+    one.renew()
+    one.touch.step()
+    assert {verb for verb, _ in world.api.written[before:]} <= {"touch"}
+    return [name for _, name in world.api.written[before:]]
+
+
+def full(world: World) -> list[Pod]:
+    """Both cards of n1 are held by two pods each."""
+    return [world.placed(f"held-{number}") for number in range(4)]
+
+
+def refused(world: World, one: Replica, *names: str, **more: object) -> list[Pod]:
+    pods = [world.pod(name, **more) for name in names]
+    assert [one.ask(made) for made in pods] == [""] * len(pods)
+    return pods
+
+
+def test_a_slice_that_the_watch_shows_after_the_refusal_is_no_pods_loss(world: World, one: Replica) -> None:
+    held = full(world)
+    (first, _) = refused(world, one, "first", "second")
+    assert touched(world, one) == []
+    world.api.remove(held[0])
+    assert touched(world, one) == ["first"]
+    assert one.ask(first) == "n1"
+    assert touched(world, one) == []
+
+
+def test_there_is_nothing_to_write_while_nothing_changes_or_pods_are_asked_for_anyway(
+    world: World, one: Replica
+) -> None:
+    held = full(world)
+    (made,) = refused(world, one, "p")
+    for _ in range(10):
+        assert touched(world, one) == []
+    world.api.remove(held[0])
+    one.touch.step()
+    assert one.ask(made) == "n1"
+    assert touched(world, one) == []
+
+
+def test_as_many_are_touched_as_there_is_room_for_in_the_order_of_the_queue(
+    world: World, one: Replica
+) -> None:
+    held = full(world)
+    refused(world, one, "young", created="2026-11-21T07:00:09Z")
+    refused(world, one, "old", created="2026-11-21T07:00:01Z")
+    refused(world, one, "large", mem=16, cores=60, priority=9, preempts=False)
+    refused(world, one, "dear", created="2026-11-21T07:00:09Z", priority=5, preempts=False)
+    for gone in held[:2]:
+        world.api.remove(gone)
+    free = one.free()
+    assert touched(world, one) == (["large"] if 16368 in free else ["dear", "old"])
+
+
+def test_a_touched_pod_that_is_not_asked_for_leaves_its_room_to_the_next(world: World, one: Replica) -> None:
+    held = full(world)
+    refused(world, one, "first", "second")
+    world.api.remove(held[0])
+    assert touched(world, one) == ["first"]
+    world.api.remove(world.pod("first"))
+    assert touched(world, one) == ["second"]
+    world.api.remove(held[1])
+    refused(world, one, "third", mem=17)
+    world.clock.now += ASKED_SECONDS
+    one.renew()
+    assert touched(world, one) == [], "each is refused again before it is touched again"
+
+
+@pytest.mark.parametrize("cause", ["expired", "failed bind", "gang dissolved"])
+def test_room_that_comes_without_an_event_of_the_api(world: World, one: Replica, cause: str) -> None:
+    for number in range(3):
+        world.placed(f"held-{number}")
+    if cause == "gang dissolved":
+        world.api.remove(world.api.by_name["default", "held-2"])
+        pods = gang(world, 2)
+        assert one.ask(pods[0]) == "n1"
+    else:
+        last = world.pod("last")
+        assert one.ask(last) == "n1"
+    refused(world, one, "waits")
+    assert touched(world, one) == []
+    if cause == "failed bind":
+        world.api.on_bind = refuse
+        assert one.bind(last)
+    else:
+        one.wait(RESERVATION_SECONDS + 1)
+        one.state.expire()
+    assert touched(world, one) == ["waits"]
+
+
+def test_a_gang_whose_last_pod_the_watch_shows_late_is_asked_for_again(world: World, one: Replica) -> None:
+    world.api.watchers.remove(one)
+    late = gang(world, 3)
+    one.hear(late[0])
+    assert one.ask(late[2]) == ""
+    assert touched(world, one) == []
+    one.hear(late[1])
+    assert touched(world, one) == ["train-2"]
+    assert one.ask(late[2]) == "n1"
+    assert [one.ask(made) for made in late] == ["n1"] * 3
+
+
+def test_a_gang_that_found_no_room_is_decided_again_and_its_pods_are_touched(
+    world: World, one: Replica
+) -> None:
+    held = full(world)
+    pods = gang(world, 2)
+    assert [one.ask(made) for made in pods] == ["", ""]
+    world.api.remove(held[0])
+    assert touched(world, one) == []
+    world.api.remove(held[1])
+    assert touched(world, one) == ["train-0", "train-1"]
+    assert [one.ask(made) for made in pods] == ["n1", "n1"]
+
+
+def test_a_standby_touches_nobody_and_a_new_leader_those_that_the_old_one_refused(
+    world: World, one: Replica
+) -> None:
+    held = full(world)
+    refused(world, one, "waits")
+    world.pod("waits", refused=1)
+    world.pod("gated")
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    world.api.remove(held[0])
+    assert touched(world, one) == ["waits"]
+    two.touch.step()
+    two.lead()
+    two.wait(INHERITED_AFTER_SECONDS)
+    assert touched(world, two) == ["waits"]
+    assert touched(world, two) == []
+
+
+def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
+    held = full(world)
+    names = [f"p{number:03}" for number in range(3 * TOUCHES)]
+    refused(world, one, *names)
+    for number in range(3 * TOUCHES // 4):
+        world.node(f"m{number:02}", inventory(f"m{number:02}"))
+    one.state.sync_nodes(world.api.nodes())
+    refused(world, one, "odd", mem=17)
+    one.state.waiting.clear()
+    for name in names:
+        made = world.api.by_name["default", name]
+        one.state.waiting.inherit(made)
+    world.api.remove(held[0])
+    assert touched(world, one) == names[:TOUCHES]
+    one.touch.step()
+    assert [name for verb, name in world.api.written if verb == "touch"] == names[: 2 * TOUCHES]
+
+
+def test_a_write_that_fails_is_not_fatal(world: World, one: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = full(world)
+    refused(world, one, "first")
+    world.api.remove(held[0])
+
+    def fails(made: Pod) -> None:
+        raise UnknownError(f"no answer for {made.name}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.api, "touch", fails)
+        assert touched(world, one) == []
+    assert one.ask(replace(world.api.by_name["default", "first"])) == "n1"
