@@ -116,7 +116,7 @@ class Agent:
 
     def run(self, stop: threading.Event) -> None:
         """Turn until `stop` is set, then drain."""
-        self._reclaimer.sweep_strays()
+        self._do("remove strays", self._reclaimer.sweep_strays)
         while not stop.is_set():
             self.turn()
             stop.wait(TURN_SECONDS)
