@@ -162,7 +162,7 @@ def _pod(name: str, limits: dict[str, str]) -> dict[str, Any]:
         "command": ["sleep", "100000"],
         "resources": {"limits": limits},
     }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 

@@ -19,7 +19,7 @@ DEADLINE = 30.0
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE = "application/merge-patch+json"
-ROLES = ("admin", "allocator", "agent", "kubelet", "tenant")
+ROLES = ("admin", "allocator", "agent", "kubelet", "tenant", "editor")
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Cluster:
     def patch(self, path: str, body: object, role: str = "admin", media: str = MERGE) -> Answer:
         return self.call("PATCH", path, body, role=role, media=media)
 
-    def delete(self, path: str, body: object = None) -> Answer:
-        return self.call("DELETE", path, body)
+    def delete(self, path: str, body: object = None, role: str = "admin") -> Answer:
+        return self.call("DELETE", path, body, role=role)
 
     def watch(self, path: str, **options: str) -> Watch:
         query = urlencode({"watch": "true", **options})

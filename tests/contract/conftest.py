@@ -26,7 +26,11 @@ USERS = {
     "agent": "system:serviceaccount:vgpu-system:vgpu-node@node-of-the-agent",
     "kubelet": "system:node:n1",
     "tenant": "jane",
+    "editor": "carol",
 }
+# On a real cluster all but the editor may do everything: where RBAC refused first, these tests could not see what
+# admission says. The editor may do what Kubernetes' role `edit` allows, so admission's authorizer can say no.
+EDITORS = "vgpu-contract-editors"
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +60,7 @@ def _real(file: Path) -> Cluster:
     where, who = config["clusters"][0]["cluster"], config["users"][0]["user"]
     tls = ssl.create_default_context(cafile=where["certificate-authority"])
     tls.load_cert_chain(who["client-certificate"], who["client-key"])
-    identities = {role: _impersonated(user) for role, user in USERS.items() if role != "admin"}
+    identities = {role: _impersonated(role, user) for role, user in USERS.items() if role != "admin"}
     address = where["server"].removeprefix("https://")
 
     def forget(version: str) -> str:
@@ -71,15 +75,28 @@ def _real(file: Path) -> Cluster:
         return version
 
     cluster = Cluster(address, {"admin": {}, **identities}, forget, tls)
+    _let_edit(cluster)
     return cluster
 
 
-def _impersonated(user: str) -> dict[str, str]:
+def _let_edit(cluster: Cluster) -> None:
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": EDITORS},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": EDITORS}],
+    }
+    assert cluster.post(f"/apis/{group}/v1/clusterrolebindings", body).code in (201, 409)
+
+
+def _impersonated(role: str, user: str) -> dict[str, str]:
     name, _, node = user.partition("@")
     # As Kubernetes writes header names: anything but letters, digits and -_. is percent-encoded.
     extra = {"Impersonate-Extra-authentication.kubernetes.io%2fnode-name": node} if node else {}
-    # All may do everything: where RBAC refused first, these tests could not see what admission says.
-    return {"Impersonate-User": name, "Impersonate-Group": "system:masters", **extra}
+    group = EDITORS if role == "editor" else "system:masters"
+    return {"Impersonate-User": name, "Impersonate-Group": group, **extra}
 
 
 def _ready(cluster: Cluster) -> bool:

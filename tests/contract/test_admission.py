@@ -42,6 +42,15 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
     ("limits", "words"),
     [
         ({MEM: "0"}, ["container main: hygon.com/dcu-mem is 0: write a whole number of at least 1"]),
+        ({MEM: "4Gi"}, ["container main: hygon.com/dcu-mem: 4Gi is 4294967296 units of 1 GiB: write 4"]),
+        ({MEM: "4G"}, ["hygon.com/dcu-mem: 4G is 4000000000 units of 1 GiB: write 4"]),
+        ({MEM: "512Mi"}, ["hygon.com/dcu-mem: 512Mi is 536870912 units of 1 GiB: write 1"]),
+        ({MEM: "4000"}, ["hygon.com/dcu-mem: 4k is 4000 units of 1 GiB: write 4 for 4000 MiB"]),
+        ({MEM: "1025"}, ["write 2 for 1025 MiB (no card has more than 1024 units)"]),
+        ({MEM: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no card has more than 1024 units of 1 GiB"]),
+        ({MEM: "2Ti"}, ["hygon.com/dcu-mem: 2Ti is too many: no card has more than 1024 units of 1 GiB"]),
+        ({CORES: "2000"}, ["hygon.com/dcu-cores: 2k is too many: no card has more than 1024 core groups"]),
+        ({WHOLE: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no node has more than 64 cards"]),
         ({WHOLE: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
         ({WHOLE: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
         ({MEM: "1", "hygon.com/hcu-mem": "1"}, ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"]),
@@ -116,6 +125,80 @@ def test_what_stands_where_nobody_looks(cluster: Cluster, name: str, kind: str, 
 @pytest.mark.parametrize("labels", [{"group": "train"}, {"group": "train", "group_size": ""}])
 def test_a_group_without_a_size_is_no_gang(name: str, accepted: Any, labels: dict[str, str]) -> None:
     accepted(of_group(name, **labels))
+
+
+@pytest.mark.parametrize("limits", [{MEM: "1024"}, {WHOLE: "64"}, {CORES: "1024"}])
+def test_what_a_card_to_come_could_have_waits_for_it(
+    name: str, accepted: Any, limits: dict[str, str]
+) -> None:
+    accepted(asking(name, containers=[container(limits=limits)]))
+
+
+@pytest.mark.parametrize("kind", ["annotations", "labels"])
+@pytest.mark.parametrize("key", ["vgpu.io/card_model", "vgpu.io/card-models", "vgpu.io/gang"])
+def test_a_key_that_nobody_reads(cluster: Cluster, name: str, kind: str, key: str) -> None:
+    body = asking(name)
+    body["metadata"][kind] = {key: "1", "example.com/other": "1"}
+    refused(
+        cluster.post(PODS, body, "tenant"), "vgpu-requests", f"{key}: nobody reads this key",
+        "the annotations vgpu.io/app-type, vgpu.io/card-model, ", "the labels vgpu.io/group, ",
+    )  # fmt: skip
+
+
+def test_keys_of_a_pod_that_asks_for_nothing_are_its_own(name: str, accepted: Any) -> None:
+    body = pod(name)
+    body["metadata"]["annotations"] = {"vgpu.io/gang": "1"}
+    accepted(body)
+
+
+@pytest.mark.parametrize(
+    ("resource", "words"),
+    [
+        ("hygon.com/dcumem", "write hygon.com/dcu-mem (memory units of one card)"),
+        ("hygon.com/dcu_mem", "write hygon.com/dcu-mem"),
+        ("hygon.com/dcu-memory", "write hygon.com/dcu-mem"),
+        ("hygon.com/DCU-mem", "write hygon.com/dcu-mem"),
+        ("hygon.com/dcu-core", "write hygon.com/dcu-cores (core groups of one card)"),
+        ("hygon.com/dcucores", "write hygon.com/dcu-cores"),
+        ("hygon.com/dcunum", "write hygon.com/dcu (whole cards), or hygon.com/dcu-mem (a slice of one card)"),
+        ("hygon.com/Hcu", "write hygon.com/hcu (whole cards)"),
+    ],
+)
+@pytest.mark.parametrize("beside", [{}, {MEM: "4"}])
+def test_a_resource_that_differs_from_ours_only_in_form(
+    cluster: Cluster, name: str, resource: str, words: str, beside: dict[str, str]
+) -> None:
+    body = asking(name, containers=[container(limits={resource: "4", **beside})])
+    refused(cluster.post(PODS, body, "tenant"), "vgpu-names", f"no node has the resource {resource}: ", words)
+
+
+@pytest.mark.parametrize("resource", ["hygon.com/dcux", "hygon.com/dcu-mems", "example.com/dcumem"])
+def test_other_resources_are_their_owners_own(name: str, accepted: Any, resource: str) -> None:
+    assert accepted(pod(name, {resource: "4"}))["schedulerName"] == "default-scheduler"
+
+
+@pytest.mark.parametrize("key", ["vgpu.io/card-model", "vgpu.io/card-uuid"])
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [(",".join(["Z100"] * 64), True), (",".join(["Z100"] * 65), False), ("Z" * 4097, False)],
+)
+def test_lists_of_cards_are_bounded_at_creation_and_later(
+    cluster: Cluster, pending: str, name: str, key: str, text: str, allowed: bool
+) -> None:
+    body = asking(f"{name}-new")
+    body["metadata"]["annotations"] = {key: text}
+    change = {"metadata": {"annotations": {key: text}}}
+    answers = (
+        cluster.post(f"{PODS}?dryRun=All", body, "tenant"),
+        cluster.patch(pending, change, "tenant"),
+        cluster.patch(f"{pending}/status", change, "tenant"),
+    )
+    for answer in answers:
+        if allowed:
+            assert answer.code in (200, 201), answer.body
+        else:
+            refused(answer, "vgpu-selectors", f"annotation {key} is too long: write at most 64 words")
+    cluster.delete(f"{PODS}/{name}-new?gracePeriodSeconds=0")
 
 
 def test_another_scheduler_would_place_without_a_grant(cluster: Cluster, name: str) -> None:

@@ -41,8 +41,8 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
     for name in ("vgpu-scheduler-name", "vgpu-confinement-defaults"):  # which Kubernetes 1.31 does not have
         assert known.pop(name, {",".join(prefixes)}) == {",".join(prefixes)}
-    asked = ("vgpu-requests", "vgpu-isolation", "vgpu-confinement", "vgpu-cdi-annotations")
-    assert known == {name: {",".join(prefixes)} for name in asked}
+    asked = ("cdi-annotations", "confinement", "deletions", "grace", "isolation", "names", "requests")
+    assert known == {f"vgpu-{name}": {",".join(prefixes)} for name in asked}
     names = [
         v for spec in policies.values() for v in spec.get("variables", ()) if v["name"] == "schedulerName"
     ]
@@ -122,6 +122,29 @@ def test_settings_of_isolation_reach_its_policies(manifests: Path) -> None:
     assert found["runtimeClasses"] == '"kata,gvisor".split(",")'
     assert found["systemNamespaces"] == '"kube-system,gpu-system".split(",")'
     assert found["seccompDefault"] == '"true" == "true"'
+
+
+def test_bounds_that_are_written_there_reach_everybody(manifests: Path) -> None:
+    file = manifests / "admission/parameters.yaml"
+    text = file.read_text()
+    for key, before, after in (
+        ("memUnitMiB", "1024", "333"),
+        ("mostMemGiB", "1024", "555,amd.com/gpu=777"),
+        ("mostGraceSeconds", "3600", "999"),
+    ):
+        assert f'{key}: "{before}"' in text
+        text = text.replace(f'{key}: "{before}"', f'{key}: "{after}"')
+    file.write_text(text)
+    installation = overlay(manifests, "default")
+    made = {name: json.dumps(spec) for name, spec in specs(installation.objects).items()}
+    assert 'int(\\"333\\")' in made["vgpu-requests"]
+    assert load(NodeSettings, {}, installation.environment("vgpu-node", "agent")).mem_unit_mib == 333
+    assert '\\"555,amd.com/gpu=777\\".split' in made["vgpu-requests"]
+    times = {name: spec.count('int(\\"999\\")') for name, spec in made.items()}
+    assert {name: count for name, count in times.items() if count} == {
+        "vgpu-grace": 1, "vgpu-deletions": 2, "vgpu-evictions": 2
+    }  # fmt: skip
+    assert not [name for name, spec in made.items() if "3600" in spec]
 
 
 def test_no_policy_reads_an_object_that_may_be_gone() -> None:

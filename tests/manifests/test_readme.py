@@ -24,7 +24,7 @@ def test_an_overlay_of_ones_own(tmp_path: Path) -> None:
     mine = example("mine", tmp_path)
     agent = mine.pods()["vgpu-node"]["containers"][0]
     assert agent["image"] == "registry.example.com/vgpu:0.1.0"
-    assert {"name": "VGPU_MEM_UNIT_MIB", "value": "512"} in agent["env"]
+    assert {"name": "VGPU_DRAIN_SECONDS", "value": "10"} in agent["env"]
     assert any(entry["name"] == "VGPU_NODE_NAME" for entry in agent["env"])
     ports = {port["name"] for container in mine.containers() for port in container.get("ports", ())}
     for monitor in mine.of("PodMonitor"):

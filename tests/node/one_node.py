@@ -11,6 +11,7 @@ import urllib3
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.embedded.apiserver import EmbeddedApiServer
+from device_plugin.embedded.apiserver.admission import ADMIN
 from device_plugin.embedded.kubelet import Kubelet, Timing
 from device_plugin.embedded.services import Service
 from tests.files import found
@@ -118,7 +119,7 @@ class OneNode:
         return str(pod["status"].get("phase")) if pod["kind"] == "Pod" else "gone"
 
     def delete(self, name: str) -> None:
-        self.call("DELETE", f"{self._pods()}/{name}", {"gracePeriodSeconds": 0})
+        self.call("DELETE", f"{self._pods()}/{name}", {"gracePeriodSeconds": 0}, ADMIN)
 
     def probe(self, path: str) -> tuple[int, str]:
         """Status and body of the agent's own HTTP."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from celpy import celtypes
-
 from device_plugin.embedded.apiserver import cel, errors
 from device_plugin.embedded.apiserver.cel import Expression
 from device_plugin.embedded.apiserver.policies import Policy, Validation
 from device_plugin.embedded.apiserver.registry import Write
 from device_plugin.embedded.apiserver.store import Object
 
+# Who may everything; the others may what no authorizer is asked about.
+ADMIN = "system:admin"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
@@ -82,10 +82,8 @@ class _Scope:
         return self._conditions[condition.text]
 
     def with_variables(self, variables: Sequence[tuple[str, Expression]]) -> "_Scope":
-        values = cel.to_cel({})
+        values = cel.LazyMap(dict(variables), lambda expression: scope.evaluate(expression))
         scope = _Scope({**self._names, "variables": values}, self._conditions)
-        for name, expression in variables:
-            values[celtypes.StringType(name)] = scope.evaluate(expression)
         return scope
 
 
@@ -106,16 +104,22 @@ def _names(write: Write) -> dict[str, Any]:
         "operation": write.operation,
         "userInfo": _user_info(write.user),
         **{key: value for key, value in where.items() if value},  # what is empty is absent, as in Kubernetes
+        **({} if write.options is None else {"options": write.options}),
     }
-    old = None if write.old is None else cel.to_cel(write.old)
-    return {"request": cel.to_cel(request), "object": cel.to_cel(write.new), "oldObject": old}
+    return {
+        "request": cel.to_cel(request),
+        "object": None if write.operation == "DELETE" else cel.to_cel(write.new),
+        "oldObject": None if write.old is None else cel.to_cel(write.old),
+        "authorizer": cel.Authorizer(write.user == ADMIN),
+    }
 
 
 def _user_info(user: str) -> dict[str, Any]:
     """USER@NODE: the token was made for a pod on that node (k8s.io/kubernetes pkg/serviceaccount)."""
     username, _, node = user.partition("@")
     extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
-    return {"username": username, "extra": extra}
+    groups = ["system:nodes"] if username.startswith("system:node:") else []
+    return {"username": username, "groups": [*groups, "system:authenticated"], "extra": extra}
 
 
 def _denied(write: Write, policy: Policy, message: str, reason: str) -> errors.ApiError:

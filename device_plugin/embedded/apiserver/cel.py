@@ -1,10 +1,11 @@
 """CEL as Kubernetes evaluates it: cel-python, and the library functions that the policies use.
 
-The functions follow k8s.io/apiserver pkg/cel/library (quantity, lists) and cel-go ext (strings).
+The functions follow k8s.io/apiserver pkg/cel/library (quantity, lists, authz) and cel-go ext (strings).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
 
@@ -34,6 +35,13 @@ class Quantity(Fraction):
     """A resource amount inside an expression."""
 
 
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """Says whether the writer may do what an expression asks about: one answer for all, for there is no RBAC here."""
+
+    allowed: bool
+
+
 def _quantity(text: celtypes.StringType) -> Quantity:
     value = quantities.parse(str(text))
     if value is None:
@@ -48,15 +56,20 @@ def _split(text: celtypes.StringType, separator: celtypes.StringType) -> celtype
 _FUNCTIONS: Mapping[str, Any] = {
     "quantity": _quantity,
     "isInteger": lambda amount: celtypes.BoolType(amount.denominator == 1),
+    "asInteger": lambda amount: celtypes.IntType(int(amount)),
     "isGreaterThan": lambda amount, other: celtypes.BoolType(amount > other),
     # Built in, but not for what "+" makes of two texts.
     "contains": lambda text, part: celtypes.BoolType(part in text),
     "startsWith": lambda text, start: celtypes.BoolType(text.startswith(start)),
+    "isLessThan": lambda amount, other: celtypes.BoolType(amount < other),
     "split": _split,
     "substring": lambda text, start, end: celtypes.StringType(text[start:end]),
     "join": lambda parts, separator: celtypes.StringType(str(separator).join(parts)),
     "indexOf": lambda parts, item: celtypes.IntType(parts.index(item) if item in parts else -1),
     "upperAscii": lambda text: celtypes.StringType(text.upper()),
+    "lowerAscii": lambda text: celtypes.StringType(text.lower()),
+    **dict.fromkeys(("group", "resource", "namespace", "check"), lambda authorizer, _: authorizer),
+    "allowed": lambda authorizer: celtypes.BoolType(authorizer.allowed),
 }
 _LEVELS = ("expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary")
 # Kubernetes gives JSON patches a type of their own; here it is any message.
@@ -73,6 +86,26 @@ def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
         ]
     only = tree.children[0] if len(tree.children) == 1 else None
     return only if tree.data in _LEVELS and isinstance(only, lark.Tree) else tree
+
+
+class LazyMap(celtypes.MapType):
+    """A map whose values are worked out when they are first looked at, as Kubernetes does with variables."""
+
+    def __init__(
+        self, expressions: "Mapping[str, Expression]", evaluate: "Callable[[Expression], Any]"
+    ) -> None:
+        super().__init__()
+        self._expressions = expressions
+        self._evaluate = evaluate
+
+    def __getitem__(self, key: Any) -> Any:
+        if key not in self:
+            self[key] = self._evaluate(self._expressions[str(key)])
+        return super().__getitem__(key)
+
+    def get(self, key: Any, default: Any | None = None) -> Any:
+        """The value; `default` is for names that are none."""
+        return self[key] if str(key) in self._expressions else super().get(key, default)
 
 
 class Expression:

@@ -134,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(201, _success({}, 201))
         elif target.subresource == "eviction":
             options, dry = _deletion(value.get("deleteOptions") or {}), self._query.get("dryRun") == "All"
-            self.api.registry.evict(target, value, options, dry=dry)
+            self.api.registry.evict(self._user, target, value, options, dry=dry)
             self._send(201, _success({}, 201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
@@ -166,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
             "gracePeriodSeconds": self._query.get("gracePeriodSeconds"),
             **(_object(body) if body else {}),
         }
-        last = self.api.registry.delete(target, _deletion(options))
+        last = self.api.registry.delete(self._user, target, _deletion(options))
         self._send(200, last.document if target.resource is resources.PODS else _deleted(last))
 
     def _named(self, path: str) -> Target:

@@ -32,13 +32,14 @@ _LONGEST_BASE = 63 - 5
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What admission is asked about. `old` is None for a creation."""
+    """What admission is asked about. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
 
     user: str
     operation: str
     target: Target
     new: Object
     old: Object | None = None
+    options: Object | None = None
 
 
 class Admission(Protocol):
@@ -151,18 +152,32 @@ class Registry:
             if self.store.replace(old, pods.bound(old.copy(), binding)) is not None:
                 return
 
-    def evict(self, target: Target, eviction: Object, options: Deletion, *, dry: bool) -> None:
-        """Delete a pod as somebody asks who respects disruption budgets; there are none here. Not if it is `dry`."""
+    def evict(self, user: str, target: Target, eviction: Object, options: Deletion, *, dry: bool) -> None:
+        """Delete a pod as somebody asks who respects disruption budgets; there are none here. Not if it is `dry`.
+
+        Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
+        """
         if _metadata(EVICTIONS, eviction).get("name", target.name) != target.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         pod = replace(target, subresource="")
+        self.get(pod)
+        self._admission.validate(Write(user, "CREATE", target, eviction))
         if dry:
             _check_preconditions(pod, options, self.get(pod).value["metadata"])
         else:
-            self.delete(pod, options)
+            self._remove(pod, options, lambda _old, _grace: None)
 
-    def delete(self, target: Target, options: Deletion) -> Stored:
+    def delete(self, user: str, target: Target, options: Deletion) -> Stored:
         """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""
+
+        def validate(old: Object, grace: int) -> None:
+            given = grace if target.resource is PODS else options.grace_seconds
+            asked = {} if given is None else {"gracePeriodSeconds": given}
+            self._admission.validate(Write(user, "DELETE", target, {}, old, asked))
+
+        return self._remove(target, options, validate)
+
+    def _remove(self, target: Target, options: Deletion, validate: Callable[[Object, int], None]) -> Stored:
         while True:
             old = self.get(target)
             metadata = old.value["metadata"]
@@ -171,6 +186,7 @@ class Registry:
             grace = _grace_seconds(target.resource, old.value, options.grace_seconds, pending)
             if grace == pending and grace:
                 return old
+            validate(old.value, grace)
             if grace != pending and target.resource is PODS:
                 marked = self.store.replace(old, _marked(old.copy(), grace))
                 if marked is None:

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.embedded.apiserver import errors
-from device_plugin.embedded.apiserver.admission import PolicyAdmission
+from device_plugin.embedded.apiserver.admission import ADMIN, PolicyAdmission
 from device_plugin.embedded.apiserver.handler import Handler
 from device_plugin.embedded.apiserver.policies import load
 from device_plugin.embedded.apiserver.registry import Registry
 from device_plugin.embedded.apiserver.resources import NAMESPACES, RESOURCES, Target
 from device_plugin.embedded.apiserver.store import DEFAULT_HISTORY, Object, Store
 
-ADMIN = "system:admin"
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
 _MANIFESTS = Path(__file__).parents[3] / "manifests" / "admission"
 _RECORDED = 20_000

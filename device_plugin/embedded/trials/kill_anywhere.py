@@ -22,6 +22,7 @@ from pathlib import Path
 import urllib3
 
 from device_plugin.core.grants import Grant
+from device_plugin.embedded.apiserver.admission import ADMIN
 from device_plugin.embedded.cluster import EmbeddedCluster, Options
 from device_plugin.embedded.person import Object, Person, decoded
 from device_plugin.embedded.trials.load import FLAGS, phase, random_pod, until
@@ -193,7 +194,7 @@ def run(seed: int, seconds: float) -> bool:
         options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
         with EmbeddedCluster(Path(folder), cards, options) as cluster:
             person = Person(cluster.api.url)
-            load, assassin = Load(Person(cluster.api.url), seed), Assassin(cluster, rng)
+            load, assassin = Load(Person(cluster.api.url, ADMIN), seed), Assassin(cluster, rng)
             load.start()
             end = time.monotonic() + seconds
             while time.monotonic() < end and load.is_alive():

@@ -6,7 +6,9 @@ from textwrap import dedent, indent
 import pytest
 import yaml
 
-from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.core import annotations
+from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS
+from device_plugin.core.requests import ANNOTATIONS, DEFAULT_PREFIXES, LABELS
 from device_plugin.embedded.apiserver import EmbeddedApiServer
 from device_plugin.embedded.apiserver.errors import ApiError
 from device_plugin.embedded.apiserver.policies import load
@@ -83,12 +85,35 @@ def test_the_prefixes_of_admission_are_those_of_the_allocator() -> None:
     assert config["data"]["prefixes"].split(",") == list(DEFAULT_PREFIXES)
 
 
-def test_every_policy_has_a_binding_and_fails_closed() -> None:
+# Deletions and evictions of everybody's pods meet these: an error in them must keep no pod from going.
+FAIL_OPEN = {"vgpu-deletions", "vgpu-evictions"}
+
+
+def test_every_policy_has_a_binding_and_fails_closed_unless_it_meets_deletions() -> None:
     documents = [item for path in policy_files() for item in yaml.safe_load_all(path.read_text())]
     policies = [item for item in documents if item["kind"].endswith("AdmissionPolicy")]
     bound = {item["spec"]["policyName"] for item in documents if item["kind"].endswith("Binding")}
     assert {item["metadata"]["name"] for item in policies} == bound
-    assert {item["spec"]["failurePolicy"] for item in policies} == {"Fail"}
+    failing = {item["metadata"]["name"]: item["spec"]["failurePolicy"] for item in policies}
+    assert failing == {name: "Ignore" if name in FAIL_OPEN else "Fail" for name in bound}
+
+
+def test_a_pod_may_have_the_keys_that_the_code_knows() -> None:
+    (requests,) = (policy for policy in load(policy_files()).policies if policy.name == "vgpu-requests")
+    variables = dict(requests.variables)
+    known = [key for name in ("labels", "annotations", "ours") for key in variables[name].evaluate({})]
+    of_nodes = {annotations.CARDS, annotations.CORDONED}
+    ours = {text for text in vars(annotations).values() if str(text).startswith("vgpu.io/")}
+    assert sorted(map(str, known)) == sorted(ours - of_nodes)
+    for name, keys in (("labels", LABELS), ("annotations", ANNOTATIONS)):
+        assert tuple(map(str, variables[name].evaluate({}))) == tuple(sorted(keys))
+
+
+def test_what_is_refused_beyond_is_what_an_inventory_cannot_have() -> None:
+    (requests,) = (policy for policy in load(policy_files()).policies if policy.name == "vgpu-requests")
+    text = dict(requests.variables)["most"].text
+    assert f'"={MAX_CARDS}"' in text
+    assert f'"-cores={MAX_COMPUTE_UNITS}"' in text
 
 
 @pytest.mark.parametrize(
