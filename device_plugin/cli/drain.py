@@ -9,6 +9,7 @@ Evictions respect PodDisruptionBudgets: a pod that one protects is asked again u
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import count
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, cordon
@@ -43,15 +44,27 @@ def run(args: argparse.Namespace) -> int:
         target = cordon.write(client, args.card, cordoned=True)
         deadline = time.monotonic() + args.timeout
         # A pod that was placed just before may be bound just after.
-        while holders := [pod for pod in client.list_pods() if _holds(pod, target)]:
-            alone = [named(pod) for pod in holders if not pod.owner]
-            if alone and not args.force:
+        for again in count():
+            holders = [pod for pod in client.list_pods() if _holds(pod, target)]
+            if not holders:
+                break
+            if again and time.monotonic() >= deadline:
                 raise CordonError(
-                    f"nobody would make {', '.join(alone)} again: add --force to evict them, or delete them yourself"
+                    f"{', '.join(map(named, holders))} came meanwhile; the card stays cordoned: see whether the cluster"
+                    " service runs, and drain it again"
                 )
+            _check_owners(holders, force=args.force)
             _empty(client, holders, deadline)
     print(f"{target.uuid} is empty")
     return 0
+
+
+def _check_owners(holders: Sequence[Pod], *, force: bool) -> None:
+    alone = [named(pod) for pod in holders if not pod.owner]
+    if alone and not force:
+        raise CordonError(
+            f"nobody would make {', '.join(alone)} again: add --force to evict them, or delete them yourself"
+        )
 
 
 def _holds(pod: Pod, target: Target) -> bool:

@@ -1,6 +1,7 @@
 """Cards out of service and back, by a person with a kubeconfig."""
 
 import threading
+from itertools import count
 
 import pytest
 
@@ -156,6 +157,31 @@ def test_drain_says_who_is_left_when_time_is_up(fleet: Fleet, capsys: pytest.Cap
     fleet.pod("slow", 8, "n1-0", grace=30)
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
     assert "still there: default/slow; the card stays cordoned" in capsys.readouterr().err
+
+
+def test_drain_ends_when_time_is_up_though_pods_keep_coming(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing here keeps pods off a cordoned card: no cluster service runs."""
+    fleet.node("n1")
+    fleet.pod("pod-0", 8, "n1-0")
+    stop = threading.Event()
+
+    def come_again() -> None:
+        for number in count(1):
+            while fleet.pods():
+                if stop.wait(0.01):
+                    return
+            fleet.pod(f"pod-{number}", 8, "n1-0")
+
+    owner = threading.Thread(target=come_again)
+    owner.start()
+    assert vgpu(fleet, "drain", "n1-0", "--timeout", "2") == 2
+    stop.set()
+    owner.join(10)
+    told = capsys.readouterr().err
+    assert "the card stays cordoned" in told
+    assert "drain it again" in told
 
 
 @pytest.mark.parametrize("seconds", ["-1", "nan"])

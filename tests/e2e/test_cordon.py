@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.slices import held
+from tests.e2e.slices import cards, held
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import deployment, slice_pod
 
@@ -33,8 +35,11 @@ def test_a_drained_card_is_empty_gets_nothing_new_and_comes_back(kubectl: Kubect
     kubectl("rollout", "status", "deployment/service", "--timeout=180s")
     (before,) = running(kubectl)
     card = held(kubectl, before)[0].card
+    pci = cards()[card]["pci"]
+    with pytest.raises(AssertionError, match=f"cards are called {pci}: write one of .*{card}"):
+        vgpu("drain", pci)
     try:
-        assert vgpu("drain", card).splitlines()[-1] == f"{card} is empty"
+        assert vgpu("drain", f"{nodes.first()}/{pci}").splitlines()[-1] == f"{card} is empty"
         after = eventually(lambda: [name for name in running(kubectl) if name != before], 60)
         assert held(kubectl, after[0])[0].card != card
         wanted = slice_pod("wanted", mem=1, cores=2)
