@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -70,13 +71,7 @@ class Inventory:
             log.info("%s", text)
             self._api.node_event("CardHealthy", text, warning=False)
             return
-        holders = sorted({f"{r.namespace}/{r.pod_name}" for r in self._records() if _holds(r, card)})
-        shown = ", ".join(holders[:NAMED]) + (
-            f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
-        )
-        text = f"card {card.uuid} at {card.pci} is unhealthy; " + (
-            f"pods with a slice on it: {shown}" if holders else "no pod has a slice on it"
-        )
+        text = f"card {card.uuid} at {card.pci} is unhealthy; {_slices_on(card, self._records())}"
         log.warning("%s", text)
         self._api.node_event("CardUnhealthy", text)
 
@@ -209,8 +204,20 @@ class Agent:
         return due
 
 
-def _holds(record: Record, card: Card) -> bool:
-    return any(slice_.card == card.uuid for slice_ in record.slices)
+def _slices_on(card: Card, records: Iterable[Record]) -> str:
+    """The pods with slices on a card, and how to move them."""
+    held = Counter(
+        f"{record.namespace}/{record.pod_name}"
+        for record in records
+        for slice_ in record.slices
+        if slice_.card == card.uuid
+    )
+    if not held:
+        return "no slice is on it"
+    named = [f"{pod} ({count})" if count > 1 else pod for pod, count in sorted(held.items())]
+    more = f" and {len(named) - NAMED} more pods" if len(named) > NAMED else ""
+    slices = "1 slice" if held.total() == 1 else f"{held.total()} slices"
+    return f"{slices} on it: {', '.join(named[:NAMED])}{more}. vgpu drain {card.uuid} moves them"
 
 
 def _report(record: Record, state: SliceState) -> ReportedSlice:

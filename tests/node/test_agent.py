@@ -11,10 +11,11 @@ from device_plugin.core.cards import Inventory, ReportedSlice
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Node
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import Agent
+from device_plugin.node.agent import Agent, _slices_on
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.publish import Publisher
+from device_plugin.node.records import Record
 from tests.node.parts import MEM, Parts, Peer
 from tests.node.test_advertise import Plugin
 from tests.node.test_covered import COVER, Host, mountinfo
@@ -177,6 +178,16 @@ def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
         node.turns(5)
     node.turns(5)
     texts = {message.split()[1]: message for reason, message in node.api.events if reason == "CardUnhealthy"}
-    assert texts[uuid].endswith("is unhealthy; pods with a slice on it: default/a")
-    assert texts[other].endswith("is unhealthy; no pod has a slice on it")
+    assert texts[uuid].endswith(f"is unhealthy; 1 slice on it: default/a. vgpu drain {uuid} moves them")
+    assert texts[other].endswith("is unhealthy; no slice is on it")
     assert [reason for reason, _ in node.api.events].count("CardHealthy") == 2
+
+
+def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Looping) -> None:
+    card = node.parts.inventory.cards()[0]
+    held = (Slice(card.uuid, 1, (0,)),)
+    records = [Record(f"uid-{i // 2}", "ns", f"pod-{i // 2}", f"c{i}", held) for i in range(16)]
+    assert _slices_on(card, records) == (
+        "16 slices on it: ns/pod-0 (2), ns/pod-1 (2), ns/pod-2 (2) and 5 more pods."
+        f" vgpu drain {card.uuid} moves them"
+    )
