@@ -1,0 +1,156 @@
+"""What holds a container to its slice, in the real runtime: its seccomp profile, its capabilities, its files."""
+
+import base64
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import IMAGE, container, pod, slice_of, slice_pod
+from vgpu_runtime.paths import SOURCES
+
+# Each way out of the files that hold a container, and the word that is printed where it is open.
+UNSHARE = "unshare -Urm true && echo unshare"
+CHROOT = (
+    "mkdir -p /dev/x/bin && cp /bin/busybox /dev/x/bin && ln /dev/null /dev/x/null"
+    " && chroot /dev/x /bin/busybox true && echo chroot"
+)
+RENAME = "mv /etc /elsewhere && echo rename"
+NOT_ROOT = {"runAsNonRoot": True, "runAsUser": 1000, "allowPrivilegeEscalation": False}
+READ_ONLY = {"readOnlyRootFilesystem": True}
+
+
+def ways_out(kubectl: Kubectl, name: str, *ways: str, inside: str = "main") -> list[str]:
+    """Which of these ways are open in a container."""
+    return kubectl.inside(
+        name, "sh", "-c", f"( {'; '.join(ways)} ) 2>/dev/null; true", container=inside
+    ).split()
+
+
+def hip(kubectl: Kubectl, name: str) -> tuple[int, int, str]:
+    """MiB and units that a HIP program finds in its container, and how it fares with 512 MiB."""
+    seen = json.loads(kubectl.inside(name, "vgpu-probe", "info"))
+    return (
+        seen["total_mib"],
+        seen["units"],
+        json.loads(kubectl.inside(name, "vgpu-probe", "alloc", "512"))["error"],
+    )
+
+
+def confined(name: str, context: dict[str, Any]) -> dict[str, Any]:
+    """A pod of 1 GiB and 2 core groups, whose container has this security context."""
+    return pod(name, container(resources=slice_of(mem=1, cores=2), securityContext=context))
+
+
+def test_nobody_leaves_the_files_of_the_slice(kubectl: Kubectl) -> None:
+    kubectl.create(
+        pod("plain"), confined("root", {}), confined("read-only", READ_ONLY), confined("not-root", NOT_ROOT)
+    )
+    kubectl.running()
+    # So the machine does not forbid it anyway.
+    assert ways_out(kubectl, "plain", UNSHARE, CHROOT) == ["unshare", "chroot"]
+    assert ways_out(kubectl, "root", UNSHARE, CHROOT) == []
+    for name in ("read-only", "not-root"):
+        assert ways_out(kubectl, name, UNSHARE, CHROOT, RENAME) == []
+    for name in ("root", "read-only", "not-root"):
+        assert hip(kubectl, name) == (1023, 2, "hipSuccess")
+    kubectl("debug", "root", f"--image={IMAGE}", "--container=debug", "--", "sleep", "1000")
+    kubectl(
+        "wait",
+        "pod/root",
+        "--for=jsonpath={.status.ephemeralContainerStatuses[0].state.running}",
+        "--timeout=60s",
+    )
+    assert ways_out(kubectl, "root", UNSHARE, CHROOT, inside="debug") == []
+
+
+MBIND = r"""
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void) {
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    puts(syscall(SYS_mbind, page, 4096UL, 0, NULL, 0UL, 0) ? strerror(errno) : "done");
+    return 0;
+}
+"""
+
+
+def test_hip_runs_without_the_numa_calls_and_sys_nice_gives_them_back(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
+    (tmp_path / "mbind.c").write_text(MBIND)
+    subprocess.run(["cc", "-static", "-o", tmp_path / "mbind", tmp_path / "mbind.c"], check=True)
+    program = base64.b64encode((tmp_path / "mbind").read_bytes()).decode()
+    kubectl.create(confined("usual", {}), confined("nice", {"capabilities": {"add": ["SYS_NICE"]}}))
+    kubectl.running()
+    for name, expected in (("usual", "Operation not permitted"), ("nice", "done")):
+        command = "base64 -d > /mbind && chmod +x /mbind && /mbind"
+        assert kubectl("exec", "--stdin", name, "--", "sh", "-c", command, given=program).strip() == expected
+        assert hip(kubectl, name) == (1023, 2, "hipSuccess")
+
+
+def test_pod_security_restricted_asks_for_no_profile(kubectl: Kubectl) -> None:
+    kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    context = {**NOT_ROOT, "capabilities": {"drop": ["ALL"]}}
+    assert "seccompProfile" in kubectl.refusal(pod("plain", container(securityContext=context)))
+    kubectl.create(confined("slice", context))
+    kubectl.running("slice")
+    assert hip(kubectl, "slice") == (1023, 2, "hipSuccess")
+
+
+def test_no_other_runtime(kubectl: Kubectl) -> None:
+    name = f"cards-{kubectl.namespace}"
+    kubectl.create(
+        {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": name},
+            "handler": "cards",
+        }
+    )
+    try:
+        words = kubectl.refusal(slice_pod("bad", mem=1, runtimeClassName=name))
+    finally:
+        kubectl("delete", "runtimeclass", name)
+    assert f"runtimeClassName {name}:" in words
+
+
+def test_no_device_by_annotation(kubectl: Kubectl) -> None:
+    kubectl.create(slice_pod("waits", mem=999))
+    change = json.dumps({"metadata": {"annotations": {"cdi.k8s.io/all": "vendor.com/gpu=all"}}})
+    patch = ("patch", "pod", "waits", "--type=merge", "--patch", change)
+    for route in ((), ("--subresource=status",)):
+        with pytest.raises(KubectlError, match="annotations cdi"):
+            kubectl(*patch, *route)
+    kubectl(*patch, "--subresource=resize")  # which changes nothing else than amounts
+    assert "cdi.k8s.io/all" not in kubectl.pod("waits")["metadata"].get("annotations", {})
+
+
+def test_the_quota_that_the_readme_shows_bounds_a_priority(kubectl: Kubectl) -> None:
+    (example,) = re.findall(
+        r"(?:    .*\n)*    kind: ResourceQuota\n(?:    .*\n)*", (SOURCES.parent / "README.md").read_text()
+    )
+    priority = f"important-{kubectl.namespace}"
+    quota = yaml.safe_load(
+        example.replace("team-a", kubectl.namespace).replace("[important]", f"[{priority}]")
+    )
+    kubectl("create", "priorityclass", priority, "--value=1000")
+    try:
+        kubectl.create(quota)
+        stored = ("get", "resourcequota", quota["metadata"]["name"])
+        assert eventually(lambda: "used" in kubectl.json(*stored).get("status", {}), 20)
+        bounded = slice_pod("much", mem=17, priorityClassName=priority)
+        assert "exceeded quota: important-slices" in kubectl.refusal(bounded)
+        kubectl.create(slice_pod("enough", mem=16, priorityClassName=priority), slice_pod("usual", mem=17))
+    finally:
+        kubectl("delete", "priorityclass", priority)
