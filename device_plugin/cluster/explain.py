@@ -142,9 +142,11 @@ class Explainer:
         leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.in_the_way(grant))
         cards = ", ".join(sorted({s.card for s in grant.slices()}))
         text = f"{cards} on {grant.node} is held for it"
+        advice = "nobody is in its way: kube-scheduler asks for it within seconds"
         if leaving:
             text += f" until {', '.join(dict.fromkeys(leaving))} ended"
-        return Waiting(pod.namespace, pod.name, text, "wait for them, or see why they do not end", PREEMPTING)
+            advice = "wait for them, or see why they do not end"
+        return Waiting(pod.namespace, pod.name, text, advice, PREEMPTING)
 
     def _name(self, uid: str) -> str:
         pod = self._state.pod(uid)

@@ -179,3 +179,16 @@ def test_a_write_that_fails_is_not_fatal(world: World, one: Replica, monkeypatch
         patched.setattr(world.api, "touch", fails)
         assert touched(world, one) == []
     assert one.ask(replace(world.api.by_name["default", "first"])) == "n1"
+
+
+def test_who_waits_for_a_pod_that_was_taken_back_unbound_is_touched(world: World, one: Replica) -> None:
+    """It waited for a volume and failed, which shows on that pod alone: kube-scheduler asks for nobody else by it."""
+    world.placed("held-0"), world.placed("held-1")
+    low = world.pod("low", 16, 60)
+    assert one.ask(low) == "n1"
+    low = world.api.put(replace(low, nominated="n1"))
+    (waiting,) = refused(world, one, "waiting")
+    assert touched(world, one) == []
+    world.api.put(replace(low, nominated="", refused=1))
+    assert touched(world, one) == ["waiting"]
+    assert one.bind(waiting, one.ask(waiting)) == ""

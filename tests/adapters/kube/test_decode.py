@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube import decode
-from device_plugin.core.pods import Agent, Container, ContainerKind
+from device_plugin.core.pods import Agent, Container, ContainerKind, Pod
 
 
 def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
@@ -96,3 +96,22 @@ def test_a_grant_is_kept_whole_as_long_as_it_can_be_read() -> None:
     metadata = {"name": "p", "uid": "u", "annotations": {"vgpu.io/grant": "x" * 64 * 1024}}
     found = decode.pod(json.dumps({"metadata": metadata, "spec": {"containers": []}}).encode())
     assert len(found.annotation("vgpu.io/grant")) == 64 * 1024
+
+
+def test_what_kube_scheduler_says_of_a_pod_that_it_took_back_is_told_apart() -> None:
+    """Of the text only a fingerprint is kept: it may be long, and there may be thousands."""
+
+    def shown(status: str, message: str, **more: str) -> Pod:
+        condition = {"type": "PodScheduled", "status": status, "reason": "SchedulerError", "message": message}
+        body = {
+            "metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "main"}]},
+            "status": {"conditions": [condition], **more},
+        }  # fmt: skip
+        return decode.pod(json.dumps(body).encode())
+
+    first, second = shown("False", "preempted"), shown("False", "timed out")
+    assert 0 not in (first.refused, second.refused)
+    assert first.refused != second.refused
+    assert first == shown("False", "preempted")
+    assert shown("True", "").refused == 0
+    assert (first.nominated, shown("False", "", nominatedNodeName="n1").nominated) == ("", "n1")
