@@ -9,6 +9,9 @@ from tests.hack.archives import Archive
 from tests.requirement import require
 from vgpu_runtime.sim.debian import DebianUnavailableError
 
+# The first image of a cold cache downloads and compiles Python and all packages: minutes on a busy machine.
+COLD_SECONDS = 1500
+
 
 def build(name: str, **options: Any) -> Path:
     try:

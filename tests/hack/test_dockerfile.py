@@ -4,10 +4,14 @@ import re
 import tomllib
 from pathlib import Path, PurePosixPath
 
+import pytest
+
 from hack.testbed.images import dockerfile, ours, python
 from tests.hack.archives import Archive
+from tests.hack.conftest import COLD_SECONDS
 from vgpu_runtime.paths import SOURCES
 
+pytestmark = pytest.mark.timeout(COLD_SECONDS)
 PROJECT = SOURCES.parent
 TEXT = re.sub(r"\\\n\s*", "", dockerfile.FILE.read_text())
 

@@ -10,7 +10,9 @@ import pytest
 
 from hack.testbed.images import cache, scheduler
 from tests.hack.archives import Archive
-from tests.hack.conftest import build
+from tests.hack.conftest import COLD_SECONDS, build
+
+pytestmark = pytest.mark.timeout(COLD_SECONDS)
 
 
 def valid(archive: Archive, name: str) -> None:
