@@ -13,6 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +40,14 @@ class PluginFolder(Protocol):
         """Tell the kubelet that the plugin at this socket serves the resource. Raises KubeletError."""
 
 
+@dataclass(frozen=True)
+class _Other:
+    """Another plugin of a resource: one of its devices, and its socket. Either is empty if it is not known."""
+
+    device: str = ""
+    socket: str = ""
+
+
 class OtherPlugins:
     """What `look` saw last; it is kept in the file `store`, for the next agent.
 
@@ -58,7 +67,7 @@ class OtherPlugins:
         self._capacity = capacity
         self._store = store
         self._clock = clock
-        self._served: Mapping[str, str] = {}
+        self._served: Mapping[str, _Other] = {}
         self._quiet: dict[str, float] = {}
         self._dropped: set[str] = set()
 
@@ -66,10 +75,12 @@ class OtherPlugins:
         """Take over what the last agent saw. Its end may have made the kubelet drop those plugins."""
         try:
             found = json.loads(self._store.read_text())
-            self._served = {str(name): str(device) for name, device in found.items()}
+            self._served = {
+                str(name): _Other(str(device), str(socket)) for name, (device, socket) in found.items()
+            }
         except FileNotFoundError:
             return
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError) as error:
             log.warning("%s is not read: %s", self._store, error)
         self._dropped = set(self._served)
 
@@ -83,7 +94,7 @@ class OtherPlugins:
         for resource in ours:
             families.setdefault(resource.family, []).append(resource.name)
         guessed = {
-            name: ""
+            name: _Other()
             for names in families.values()
             if len(found := [name for name in names if capacity.get(name, "0") != "0"]) < len(names)
             for name in found
@@ -100,7 +111,8 @@ class OtherPlugins:
         for resource in ours:
             theirs = sorted(i for i in shown.get(resource.name, ()) if not resource.is_ticket(i))
             if theirs:
-                served.setdefault(resource.name, theirs[0][:_MOST_ID])
+                if resource.name not in served:
+                    served[resource.name] = _Other(theirs[0][:_MOST_ID], self._only_socket())
                 self._quiet.pop(resource.name, None)
                 self._dropped.discard(resource.name)
             elif resource.name in served:
@@ -122,24 +134,31 @@ class OtherPlugins:
     def problems(self) -> list[str]:
         """A line for each resource that is another plugin's."""
         return [
-            f"another device plugin serves {resource} on this node{f' (its device {device})' if device else ''}:"
+            f"another device plugin serves {resource} on this node{_its(other)}:"
             f" {family_of(resource)} is not offered here while it does, and running slices go on. Remove that plugin,"
             " or take the label vgpu.io/node from this node, or leave the prefix out of `prefixes`"
-            for resource, device in sorted(self._served.items())
+            for resource, other in sorted(self._served.items())
         ]
 
     def _keep(self) -> None:
         try:
-            write_file(self._store, json.dumps(self._served))
+            write_file(
+                self._store, json.dumps({name: astuple(other) for name, other in self._served.items()})
+            )
         except OSError as error:
             log.warning("%s cannot be written: %s", self._store, error)
 
+    def _only_socket(self) -> str:
+        """The socket of the plugin that has just been seen. Of several, nobody can tell which is whose."""
+        sockets = list(self._folder.others())
+        return sockets[0] if len(sockets) == 1 else ""
+
     def _restore(self, resource: str) -> None:
-        """Register a plugin that was dropped with our predecessor's stream. Of several, nobody can tell which it is."""
-        if resource not in self._dropped or len(sockets := self._folder.others()) != 1:
+        """Register a plugin that was dropped with our predecessor's stream, if its socket is known and answers."""
+        socket = self._served[resource].socket
+        if resource not in self._dropped or socket not in self._folder.others():
             return
         self._dropped.discard(resource)
-        (socket,) = sockets
         try:
             self._folder.register(socket, resource)
         except KubeletError as error:
@@ -161,3 +180,7 @@ class OtherPlugins:
             return False
         del self._quiet[resource]
         return True
+
+
+def _its(other: _Other) -> str:
+    return f" (its device {other.device})" if other.device else ""

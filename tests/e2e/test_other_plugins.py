@@ -35,6 +35,12 @@ def says_so() -> bool:
     return any(DCU in event and THEIRS[0] in event for event in said)
 
 
+def life(kubectl: Kubectl) -> tuple[str, int]:
+    """The container that runs, and how often it was restarted."""
+    (status,) = kubectl.pod("sitting")["status"]["containerStatuses"]
+    return status["containerID"], status["restartCount"]
+
+
 @pytest.fixture
 def other(machines: Machines) -> Iterator[OtherPlugin]:
     """It serves on the node until the test ends."""
@@ -49,7 +55,7 @@ def test_the_other_plugin_keeps_it_and_what_runs_of_ours_goes_on(
 ) -> None:
     kubectl.create(slice_pod("sitting", mem=4, cores=15, **nodes.on(NODE)))
     kubectl.running("sitting")
-    before, mine = kubectl.pod("sitting")["status"]["containerStatuses"], held(kubectl, "sitting")
+    before, mine = life(kubectl), held(kubectl, "sitting")
     cards, units = open_cards(), allocatable(MEM)
     other: OtherPlugin = request.getfixturevalue("other")
     assert eventually(lambda: open_cards() == 0, 30)
@@ -67,5 +73,5 @@ def test_the_other_plugin_keeps_it_and_what_runs_of_ours_goes_on(
     assert eventually(lambda: open_cards() == cards and allocatable(MEM) == units, RETURN_SECONDS + 30)
     assert eventually(lambda: service.restarts(NODE) > 0, 60), "Ready again"
     kubectl.running("refused", seconds=60)
-    assert kubectl.pod("sitting")["status"]["containerStatuses"] == before
+    assert life(kubectl) == before
     assert held(kubectl, "sitting") == mine
