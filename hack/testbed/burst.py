@@ -63,7 +63,7 @@ def main() -> int:
             )
         cluster.up(1, images.build_all(), dict(arguments.kubelet_gate))
         try:
-            product(cluster, CARDS)
+            product(cluster, cards=CARDS)
             again = [sys.executable, "-m", "hack.testbed.burst", "--inside", *sys.argv[1:]]
             return cluster.run(["env", f"PYTHONPATH={PROJECT}", *again])
         finally:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hack.testbed import images, layout, previous, programs, rbac
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
-from hack.testbed.install import admission, product
+from hack.testbed.install import OVERLAY, admission, product
 from hack.testbed.layout import Layout
 
 # Waiting in these tests ends with what was waited for; the timeout is for what hangs.
@@ -68,14 +68,14 @@ def main() -> int:
     os.environ["VGPU_E2E_PREVIOUS"] = f"{earlier.source}:{earlier.archive}"
     if rest or arguments.keep:
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
-        return _run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep).status
+        return run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep).status
     return _all_lanes(found, archives)
 
 
 def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
     clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda lane, cluster: _run(lane, cluster, archives), LANES, clusters))
+        results = list(pool.map(lambda lane, cluster: run(lane, cluster, archives), LANES, clusters))
     differences = rbac.check([cluster.layout.audit for cluster in clusters])
     print("\n".join(differences) or "RBAC: every permission is used, and every use is permitted")
     # Once more where it is looked for: between them and here are the other lanes.
@@ -85,18 +85,25 @@ def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
 
 @dataclass(frozen=True)
 class Result:
-    """How a lane ended: pytest's exit status, and its lines about tests that failed."""
+    """How a lane ended: pytest's exit status, and what it printed."""
 
     status: int
-    failures: tuple[str, ...]
+    output: str
+
+    @property
+    def failures(self) -> list[str]:
+        """The lines about tests that failed."""
+        return [line for line in self.output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
 
 
-def _run(lane: Lane, cluster: Cluster, archives: Sequence[Path], *, keep: bool = False) -> Result:
-    """Run one lane on its cluster, and print what pytest said once it is through."""
+def run(
+    lane: Lane, cluster: Cluster, archives: Sequence[Path], overlay: Path = OVERLAY, *, keep: bool = False
+) -> Result:
+    """Run one lane on its cluster with this overlay, and print what pytest said once it is through."""
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, archives)
-        (product if lane.product else admission)(cluster)
+        (product if lane.product else admission)(cluster, overlay)
         where = {"VGPU_CONTRACT_KUBECONFIG": str(cluster.layout.kubeconfig)}
         status, output = cluster.output([*PYTEST, *lane.tests], **where)
     except ClusterError as error:
@@ -110,8 +117,7 @@ def _run(lane: Lane, cluster: Cluster, archives: Sequence[Path], *, keep: bool =
     )
     if keep:
         print("the cluster is left up: hack/cluster kubectl get pods -A; hack/cluster down")
-    failures = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return Result(status, tuple(failures))
+    return Result(status, output)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,23 @@
 """What the README tells a platform engineer to do, done on the test cluster."""
 
 import json
+from pathlib import Path
+
+import yaml
 
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 
 OVERLAY = PROJECT / "manifests/overlays/simulated"
-ADMISSION = PROJECT / "manifests/admission"
 SYSTEM = "--namespace=vgpu-system"
 SIMULATED = "vgpu-simulated-cards"
 
 
-def product(cluster: Cluster, cards: str = "") -> None:
+def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
     """Install everything; `cards` replaces the simulated cards of every node.
 
     Raises ClusterError if it does not come up.
     """
-    _kubectl(cluster, "apply", "--kustomize", str(OVERLAY))
+    _kubectl(cluster, "apply", "--kustomize", str(overlay))
     if cards:
         change = json.dumps({"data": {"cards.yaml": cards}})
         _kubectl(cluster, "patch", "configmap", SIMULATED, "--type=merge", f"--patch={change}", SYSTEM)
@@ -24,12 +26,17 @@ def product(cluster: Cluster, cards: str = "") -> None:
         _kubectl(cluster, "rollout", "status", workload, SYSTEM, "--timeout=180s")
 
 
-def admission(cluster: Cluster) -> None:
-    """Install the policies alone. Raises ClusterError."""
-    _kubectl(cluster, "apply", "--kustomize", str(ADMISSION))
+def admission(cluster: Cluster, overlay: Path = OVERLAY) -> None:
+    """Install the policies of the overlay alone. Raises ClusterError."""
+    objects = yaml.safe_load_all(_kubectl(cluster, "kustomize", str(overlay)))
+    policies = [item for item in objects if item["kind"] == "Namespace" or "Admission" in item["kind"]]
+    file = cluster.layout.root / "admission.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": policies}), encoding="utf-8")
+    _kubectl(cluster, "apply", f"--filename={file}")
 
 
-def _kubectl(cluster: Cluster, *arguments: str) -> None:
+def _kubectl(cluster: Cluster, *arguments: str) -> str:
     status, output = cluster.output(["kubectl", *arguments])
     if status:
         raise ClusterError(f"kubectl {' '.join(arguments)}: {output}")
+    return output

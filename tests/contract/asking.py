@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.contract.cluster import Answer, pod
+from tests.release import NAMED
 
 MEM, CORES, WHOLE = "hygon.com/dcu-mem", "hygon.com/dcu-cores", "hygon.com/dcu"
 SLICE = {MEM: "4", CORES: "15"}
@@ -14,7 +15,7 @@ def container(name: str = "main", limits: object = None, **more: object) -> dict
 
 def asking(name: str, **spec: Any) -> dict[str, Any]:
     """A pod that asks for a slice in container `main`, with parts of its spec replaced."""
-    return pod(name, containers=spec.pop("containers", [container()]), **spec)
+    return pod(name, containers=spec.pop("containers", [container()]), **{**NAMED, **spec})
 
 
 def refused(answer: Answer, policy: str, *words: str) -> None:

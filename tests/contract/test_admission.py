@@ -6,10 +6,12 @@ import pytest
 
 from tests.contract.asking import CORES, MEM, WHOLE, asking, container, refused
 from tests.contract.cluster import PODS, Cluster, pod
+from tests.release import NAMED, since
 
 GRANT = "vgpu.io/grant"
 
 
+@since("1.36", "MutatingAdmissionPolicy")
 def test_a_pod_that_asks_and_names_no_scheduler_is_sent_to_ours(name: str, accepted: Any) -> None:
     assert accepted(asking(name))["schedulerName"] == "vgpu-scheduler"
 
@@ -21,7 +23,7 @@ def test_every_resource_of_every_family_counts_as_asking(name: str, accepted: An
 
 
 def test_a_sidecar_may_ask(name: str, accepted: Any) -> None:
-    body = pod(name, initContainers=[container("side", restartPolicy="Always")])
+    body = pod(name, initContainers=[container("side", restartPolicy="Always")], **NAMED)
     assert accepted(body)["schedulerName"] == "vgpu-scheduler"
 
 

@@ -6,7 +6,10 @@ import pytest
 
 from tests.contract.asking import SLICE, asking, container
 from tests.contract.cluster import Cluster, pod
+from tests.release import since
 
+# Nothing writes it on older releases.
+pytestmark = since("1.36", "MutatingAdmissionPolicy")
 DEFAULT, OWN = {"type": "RuntimeDefault"}, {"type": "Localhost", "localhostProfile": "profiles/a.json"}
 DEBUG = {"name": "d", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.release import NAMED
+
 IMAGE = "vgpu.io/workload:0.1.0"
 PREFIX = "hygon.com/dcu"
 SLEEP = ("sleep", "100000")
@@ -35,6 +37,7 @@ def pod(name: str, *containers: Mapping[str, Any], **spec: Any) -> dict[str, Any
             "containers": list(containers) or [container()],
             "terminationGracePeriodSeconds": 1,
             "tolerations": [],
+            **NAMED,
             **spec,
         },
     }

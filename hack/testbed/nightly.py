@@ -1,0 +1,70 @@
+"""hack/nightly: the contract suite, touches and a Job on an older Kubernetes, which make e2e does not run.
+
+Installs the overlay kubernetes-1.31: pods name their scheduler themselves. The last line says how it went.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from hack.testbed import images, layout, programs
+from hack.testbed.cluster import PROJECT, Cluster
+from hack.testbed.e2e import Lane, Result, run
+from hack.testbed.layout import Layout
+
+RELEASE = "1.34"
+LANES = (
+    Lane("contract", 1, ("tests/contract",), product=False),
+    Lane("older", 3, ("tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back",)),
+)
+
+
+def main() -> int:
+    """0 if all tests passed."""
+    argparse.ArgumentParser(prog="hack/nightly", description=__doc__).parse_args()
+    os.environ |= {programs.RELEASE: RELEASE, "VGPU_E2E": "true"}
+    begin = time.monotonic()
+    try:
+        found = programs.ensure()
+    except programs.MissingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    archives = images.build_all()
+    clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
+    results = [
+        run(lane, cluster, archives, overlay(cluster.layout))
+        for lane, cluster in zip(LANES, clusters, strict=True)
+    ]
+    ended = "; ".join(f"{lane.name} {summary(r)}" for lane, r in zip(LANES, results, strict=True))
+    release = programs.version("k8s.io/kubernetes")
+    print(f"nightly on Kubernetes {release}: {ended}; {time.monotonic() - begin:.0f} s")
+    return 1 if any(result.status for result in results) else 0
+
+
+def overlay(where: Layout) -> Path:
+    """A folder for kubectl apply -k: what the README has for this release, with simulated cards and its scheduler."""
+    folder = where.root.parent / f"{where.root.name}-overlay"
+    folder.mkdir(parents=True, exist_ok=True)
+    manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())
+    scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
+    content = {
+        "resources": [f"{manifests}/overlays/kubernetes-1.31"],
+        "components": [f"{manifests}/components/simulated-cards"],
+        "images": [scheduler],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def summary(result: Result) -> str:
+    """How pytest ended: `5 passed, 1 skipped`."""
+    ends = re.findall(r"^=+ (.*) in [0-9.]+s.*=+$", result.output, re.MULTILINE)
+    return str(ends[-1]) if ends else "did not run"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
