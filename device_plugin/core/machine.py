@@ -10,7 +10,8 @@ from device_plugin.core.errors import VgpuError
 class FoundCard:
     """A card as its driver describes it. `vendor` is the PCI vendor id, `xcc` and `paired` the rules of its masks.
 
-    `gpu_id` names the card to its driver, `render_minor` its device node. Neither is an identity: `uuid` is.
+    `gpu_id` names the card to its driver, `render_minor` its device node. Neither is an identity: `uuid` is, once
+    discover has made it unique in the cluster (see card_names).
     """
 
     uuid: str
