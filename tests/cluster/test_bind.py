@@ -66,7 +66,7 @@ def test_no_room_on_the_named_node_is_told_in_words(world: World, one: Replica) 
 def test_a_pod_of_another_uid_is_not_bound(world: World, one: Replica) -> None:
     made = world.pod("p")
     one.ask(made)
-    world.api.remove(made)
+    world.api.end(made)
     world.pod("p", uid="another")
     assert one.bind(made) == "pod default/p is another one now"
     assert world.api.by_name["default", "p"].node == ""
@@ -98,7 +98,7 @@ def test_a_pod_that_vanished_meanwhile_frees_the_slice(world: World, one: Replic
     made = world.pod("p")
     one.ask(made)
     world.api.watchers.clear()
-    world.api.remove(made)
+    world.api.end(made)
     assert "not found" in one.bind(made)
     assert one.free() == ALL
     assert one.counts.outcomes == {"gone": 1}
@@ -264,7 +264,7 @@ def test_a_binding_that_overtakes_a_reservation_wins(world: World, one: Replica,
     world.api.put(with_grant(theirs, grant(theirs).encode()))
     assert one.state.ledger.grant("uid-mine") is None
     if gone:
-        world.api.remove(mine)
+        world.api.end(mine)
         assert "not found" in one.bind(mine)
     else:
         assert one.bind(mine) == ""

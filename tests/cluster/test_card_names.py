@@ -41,7 +41,7 @@ def test_a_grant_counts_against_its_card_in_whatever_order_both_are_renamed(
     fresh = Replica(world.api, world.clock)
     fresh.follow()
     assert fresh.state.ledger == one.state.ledger
-    world.api.remove(world.api.by_name["default", "running"])
+    world.api.end(world.api.by_name["default", "running"])
     assert one.free() == [16368]
 
 

@@ -59,7 +59,7 @@ def test_pods_of_many_containers_that_fit_nowhere_take_a_tenth_of_the_time_at_mo
     assert one.ask(world.pod("small")) == "n1"
     assert one.ask(world.pod("elsewhere", containers=(first, second))) == ""
     one.wait(100)
-    world.api.remove(world.api.by_name["default", "small"])
+    world.api.end(world.api.by_name["default", "small"])
     assert one.ask(world.pod("fits", containers=(first, second))) == "n1"
 
 
@@ -141,7 +141,7 @@ def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica)
     placed = world.placed("p")
     free = one.free()
     assert one.filter(placed, ["n1"]).error == "pod default/p is bound to n1 already"
-    world.api.remove(placed)
+    world.api.end(placed)
     verdict = one.filter(placed, ["n1"])
     assert (verdict.hopeless, verdict.error) == ({"n1": "pod default/p is gone"}, "")
     assert free == [16368 - HALF, 16368]

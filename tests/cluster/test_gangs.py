@@ -72,7 +72,7 @@ def test_two_gangs_that_each_fit_alone_never_block_each_other(world: World, one:
     for made in red:
         assert one.bind(made) == ""
     for made in red:
-        world.api.remove(world.api.by_name["default", made.name])
+        world.api.end(world.api.by_name["default", made.name])
     assert placed(one, blue) == ["n1"] * 4
 
 
@@ -133,7 +133,7 @@ def test_a_member_that_goes_before_a_binding_takes_all_reservations_with_it(
 ) -> None:
     pods = gang(world, 3)
     assert placed(one, pods) == ["n1"] * 3
-    world.api.remove(pods[1])
+    world.api.end(pods[1])
     assert one.free() == ALL
     assert "waits for 1 more pod (2 of 3 exist)" in one.bind(pods[0])
     assert one.free() == ALL
@@ -147,7 +147,7 @@ def test_when_the_only_bound_member_goes_the_rest_gives_back_what_it_had(
     assert one.bind(pods[0], one.ask(pods[0])) == ""
     bound = world.api.by_name["default", "train-0"]
     if fate is None:
-        world.api.remove(bound)
+        world.api.end(bound)
     else:
         world.api.put(replace(bound, **fate))  # type: ignore[arg-type]
     assert not {"uid-train-1", "uid-train-2"} & set(one.state.ledger.grants())
@@ -157,7 +157,7 @@ def test_a_replacement_takes_the_place_of_a_member_that_went(world: World, one: 
     pods = gang(world, 3)
     for made in pods[:2]:
         assert one.bind(made, one.ask(made)) == ""
-    world.api.remove(pods[2])
+    world.api.end(pods[2])
     assert len(one.state.ledger.grants()) == 2
     assert one.ask(world.api.put(member("again", 3))) == "n1"
     assert len(one.state.ledger.grants()) == 3

@@ -48,10 +48,10 @@ class Storm:
         elif kind < 0.8 and unbound:
             self.attempt(self.rng.choice(unbound))
         elif kind < 0.9 and pods:
-            self.world.api.remove(self.rng.choice(pods))
+            self.world.api.end(self.rng.choice(pods))
         elif kind < 0.97 and len(bound) == self.sizes[group]:
             for made in bound:
-                self.world.api.remove(made)
+                self.world.api.end(made)
         elif kind >= 0.97:
             self.one.wait(self.rng.choice([1.0, RESERVATION_SECONDS, BINDING_SECONDS]))
             self.one.upkeep.step()
@@ -102,5 +102,5 @@ def test_gangs_that_each_fit_alone_all_get_their_turn_whoever_leads(
         mates = storm.live(made.label("vgpu.io/group"))
         if all(mate.node for mate in mates):
             for mate in mates:
-                world.api.remove(mate)
+                world.api.end(mate)
     assert not world.api.by_name

@@ -69,7 +69,7 @@ def test_a_refused_gang_is_not_tried_again_before_something_became_free(
     assert one.ask(other) == "n1"
     assert placed(one, pods) == [""] * 5
     assert tried.call_count == 1
-    world.api.remove(other)
+    world.api.end(other)
     assert placed(one, pods) == [""] * 5
     assert tried.call_count == 2
     more_nodes(world, "n2")
@@ -94,7 +94,7 @@ def test_a_gang_that_nothing_helps_takes_a_tenth_of_the_time_at_most(
     for number in itertools.count():
         if world.clock.now >= started + 1000:
             break
-        world.api.remove(world.placed(f"other-{number}"))
+        world.api.end(world.placed(f"other-{number}"))
         before = world.clock.now
         verdict = one.filter(rng.choice(large), ["n1"])
         assert verdict.nodes == ()
@@ -251,8 +251,8 @@ def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Repl
     (left, alone) = gang(world, 1, "left", mem=17), world.pod("alone", labels={"vgpu.io/group": "left"})
     assert placed(one, [moved, *left]) == ["", ""]
     world.api.put(replace(moved, labels=None))
-    world.api.remove(left[0])
-    world.api.remove(alone)
+    world.api.end(left[0])
+    world.api.end(alone)
     assert [dict(kept) for kept in remembered] == [{}, {}, {}]
 
 
@@ -262,7 +262,7 @@ def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World
     for cores in range(1, 60):
         passing = world.api.put(member(f"p{cores}", 3, cores=cores))
         assert placed(one, [stays, passing]) == ["", ""]
-        world.api.remove(passing)
+        world.api.end(passing)
     assert placed(one, [stays]) == [""]
     assert len(one.state.gangs._offered["default", "train"]) == 1
     assert len(one.state.gangs._rolls.shapes(("default", "train"))) == 1

@@ -112,7 +112,7 @@ def test_without_a_node_of_its_own_a_pod_waits_and_is_told_why(world: World, one
     (waiting,) = one.explainer.waiting()
     assert (waiting.pod, waiting.reason) == ("p4", Reason.APART.value)
     assert "on nodes of other pods of its group" in waiting.text
-    world.api.remove(world.api.by_name["default", "p2"])
+    world.api.end(world.api.by_name["default", "p2"])
     assert one.ask(pods[4]) == "n2"
 
 
@@ -121,7 +121,7 @@ def test_a_replacement_gets_the_rank_that_is_free(world: World, one: Replica) ->
         made = member(world, name, "worker")
         assert one.bind(made, one.ask(made)) == ""
     assert [labels_of(world, "abc")[name]["rank"] for name in "abc"] == ["0", "1", "2"]
-    world.api.remove(world.api.by_name["default", "b"])
+    world.api.end(world.api.by_name["default", "b"])
     late = member(world, "d", "worker")
     assert one.bind(late, one.ask(late)) == ""
     assert labels_of(world, ["d"])["d"]["rank"] == "1"

@@ -39,7 +39,7 @@ def evicted(world: World) -> list[str]:
 
 
 def gone(world: World, name: str) -> None:
-    world.api.remove(world.api.by_name["default", name])
+    world.api.end(world.api.by_name["default", name])
 
 
 def test_the_lowest_priority_is_evicted_and_its_slice_goes_to_the_pod_that_waited(world: World) -> None:
@@ -196,7 +196,7 @@ def test_what_is_held_for_a_pod_ends_with_it(world: World) -> None:
     vip = refused(world, "vip")
     world.one.turn()
     gone(world, "lower")
-    world.api.remove(vip)
+    world.api.end(vip)
     assert sorted(world.one.free()) == [4092, 16368]
 
 

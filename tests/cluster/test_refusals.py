@@ -72,10 +72,10 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
             else:
                 refused += 1
                 assert verdict.failed.keys() == set(nodes)
-                world.api.remove(made)
+                world.api.end(made)
         elif event < 0.85 and there:
             gone = there.pop(rng.randrange(len(there)))
-            world.api.remove(world.api.by_name["default", gone.name])
+            world.api.end(world.api.by_name["default", gone.name])
         else:
             name = rng.choice(NODES)
             if rng.random() < 0.1:
@@ -100,7 +100,7 @@ def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
     world.placed("b")
     assert one.ask(hopeless[0]) == ""
     assert decided.call_count == asked + 2, "taking more makes nothing better"
-    world.api.remove(first)
+    world.api.end(first)
     assert one.ask(hopeless[0]) == ""
     assert decided.call_count == asked + 3
     world.node("n1", Inventory((card("n1-0", mem_mib=65520), card("n1-1"))))
@@ -122,7 +122,7 @@ def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one:
         texts |= set(one.filter(large, nodes).failed.items())
         made = world.pod(f"p{number}", mem=rng.randint(1, 3), cores=rng.randint(1, 9))
         if one.ask(made) and number % 2:
-            world.api.remove(made)
+            world.api.end(made)
     assert texts == {(name, "lack memory (largest free about 8 GiB)") for name in nodes}
 
 

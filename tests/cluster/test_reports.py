@@ -36,13 +36,13 @@ def card_of(world: World, name: str) -> str:
 
 
 def test_a_plain_end_frees_at_once(world: World, one: Replica) -> None:
-    world.api.remove(world.placed("a"))
+    world.api.end(world.placed("a"))
     assert one.free() == [ALL, ALL]
 
 
 def test_a_vanished_pod_stays_held_until_its_agent_could_have_spoken(world: World, one: Replica) -> None:
     old = world.placed("old")
-    world.api.vanish(old)
+    world.api.remove(old)
     assert one.free() == [ALL - HALF, ALL]
     one.wait(REPORT_SECONDS - 1.5)
     one.turn()
@@ -54,7 +54,7 @@ def test_a_vanished_pod_stays_held_until_its_agent_could_have_spoken(world: Worl
 
 def test_nobody_is_placed_where_an_ended_pods_processes_run(world: World, one: Replica) -> None:
     old = world.placed("old")
-    world.api.vanish(old)
+    world.api.remove(old)
     says(world, [report(old)])
     one.wait(3600)
     one.turn()
@@ -89,7 +89,7 @@ def test_what_the_text_says_does_not_depend_on_how_many_there_are(world: World, 
         assert one.bind(pod, one.ask(pod)) == ""
     bound = [world.api.by_name["default", pod.name] for pod in pods]
     for pod in bound:
-        world.api.vanish(pod)
+        world.api.remove(pod)
     says(world, [report(pod) for pod in bound])
     text = one.filter(world.pod("w", 16, 60), ["n1"]).failed["n1"]
     assert "ended pods default/old-0, default/old-1, default/old-2, and others still run" in text
@@ -101,7 +101,7 @@ def test_an_ended_pod_whose_process_runs_is_held_too(world: World, one: Replica)
     assert one.free() == [ALL, ALL]
     says(world, [report(old)])
     assert one.free() == [ALL - HALF, ALL]
-    world.api.vanish(ended)
+    world.api.remove(ended)
     assert one.free() == [ALL - HALF, ALL]
     says(world, [])
     assert one.free() == [ALL, ALL]
@@ -111,7 +111,7 @@ def test_a_report_of_a_pod_that_lives_changes_nothing_until_it_ends(world: World
     old = world.placed("old")
     says(world, [replace(report(old), slices=(replace(report(old).slices[0], mem_mib=1000),))])
     assert one.free() == [ALL - HALF, ALL]
-    world.api.remove(old)
+    world.api.end(old)
     assert one.free() == [ALL - 1000, ALL]
 
 
@@ -119,7 +119,7 @@ def test_slices_that_are_reported_again_are_held_again_and_nobody_is_deleted(
     world: World, one: Replica
 ) -> None:
     old = world.placed("old")
-    world.api.vanish(old)
+    world.api.remove(old)
     says(world, [report(old)])
     says(world, [])
     new = world.placed("new")
@@ -133,7 +133,7 @@ def test_slices_that_are_reported_again_are_held_again_and_nobody_is_deleted(
 
 def test_a_reservation_in_the_way_is_made_anew_on_another_card(world: World, one: Replica) -> None:
     old = world.placed("old")
-    world.api.remove(old)
+    world.api.end(old)
     waiting = world.pod("waiting", 16, 60)
     assert one.ask(waiting) == "n1"
     held = one.state.ledger.grant(waiting.uid)
@@ -146,7 +146,7 @@ def test_a_reservation_in_the_way_is_made_anew_on_another_card(world: World, one
 
 def test_a_replica_that_starts_anew_holds_what_is_reported(world: World, one: Replica) -> None:
     old = world.placed("old")
-    world.api.vanish(old)
+    world.api.remove(old)
     says(world, [report(old)])
     fresh = Replica(world.api, world.clock, "vgpu-1")
     fresh.follow()
@@ -156,7 +156,7 @@ def test_a_replica_that_starts_anew_holds_what_is_reported(world: World, one: Re
 
 def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: World, one: Replica) -> None:
     old = world.placed("old")
-    world.api.vanish(old)
+    world.api.remove(old)
     says(world, [report(old)])
     one.state.forget_node("n1")
     assert one.state.ledger.grants() == {}
@@ -168,7 +168,7 @@ def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: Worl
 def test_an_agent_that_is_down_holds_up_nobody_for_long(world: World, one: Replica, *, spoken: bool) -> None:
     """What it had reported is held until it is back; what it has not, for some seconds."""
     old = world.placed("old")
-    world.api.vanish(old)
+    world.api.remove(old)
     reports = [report(old)] if spoken else []
     world.node("n1", Inventory(inventory("n1").cards, serving=False, slices=tuple(reports)))
     one.state.sync_nodes(world.api.nodes())

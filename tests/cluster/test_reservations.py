@@ -45,7 +45,7 @@ def test_asking_again_gives_the_full_time_again(world: World, one: Replica) -> N
 def test_it_ends_with_its_pod(world: World, one: Replica) -> None:
     made = world.pod("p")
     one.ask(made)
-    world.api.remove(made)
+    world.api.end(made)
     assert one.free() == ALL
     # Old news cannot bring it back.
     one.hear(made)
@@ -79,7 +79,7 @@ def test_it_ends_when_the_request_becomes_malformed(world: World, one: Replica) 
 def test_a_pod_of_the_same_name_does_not_inherit_it(world: World, one: Replica) -> None:
     made = world.pod("p")
     one.ask(made)
-    world.api.remove(made)
+    world.api.end(made)
     again = world.pod("p", uid="another")
     assert one.bind(again) == ""
     assert set(one.state.ledger.grants()) == {"another"}

@@ -37,7 +37,7 @@ def test_a_slice_that_the_watch_shows_after_the_refusal_is_no_pods_loss(world: W
     held = full(world)
     (first, _) = refused(world, one, "first", "second")
     assert touched(world, one) == []
-    world.api.remove(held[0])
+    world.api.end(held[0])
     assert touched(world, one) == ["first"]
     assert one.ask(first) == "n1"
     assert touched(world, one) == []
@@ -50,7 +50,7 @@ def test_there_is_nothing_to_write_while_nothing_changes_or_pods_are_asked_for_a
     (made,) = refused(world, one, "p")
     for _ in range(10):
         assert touched(world, one) == []
-    world.api.remove(held[0])
+    world.api.end(held[0])
     one.touch.step()
     assert one.ask(made) == "n1"
     assert touched(world, one) == []
@@ -65,7 +65,7 @@ def test_as_many_are_touched_as_there_is_room_for_in_the_order_of_the_queue(
     refused(world, one, "large", mem=16, cores=60, priority=9, preempts=False)
     refused(world, one, "dear", created="2026-11-21T07:00:09Z", priority=5, preempts=False)
     for gone in held[:2]:
-        world.api.remove(gone)
+        world.api.end(gone)
     free = one.free()
     assert touched(world, one) == (["large"] if 16368 in free else ["dear", "old"])
 
@@ -73,11 +73,11 @@ def test_as_many_are_touched_as_there_is_room_for_in_the_order_of_the_queue(
 def test_a_touched_pod_that_is_not_asked_for_leaves_its_room_to_the_next(world: World, one: Replica) -> None:
     held = full(world)
     refused(world, one, "first", "second")
-    world.api.remove(held[0])
+    world.api.end(held[0])
     assert touched(world, one) == ["first"]
-    world.api.remove(world.pod("first"))
+    world.api.end(world.pod("first"))
     assert touched(world, one) == ["second"]
-    world.api.remove(held[1])
+    world.api.end(held[1])
     refused(world, one, "third", mem=17)
     world.clock.now += ASKED_SECONDS
     one.renew()
@@ -89,7 +89,7 @@ def test_room_that_comes_without_an_event_of_the_api(world: World, one: Replica,
     for number in range(3):
         world.placed(f"held-{number}")
     if cause == "gang dissolved":
-        world.api.remove(world.api.by_name["default", "held-2"])
+        world.api.end(world.api.by_name["default", "held-2"])
         pods = gang(world, 2)
         assert one.ask(pods[0]) == "n1"
     else:
@@ -124,9 +124,9 @@ def test_a_gang_that_found_no_room_is_decided_again_and_its_pods_are_touched(
     held = full(world)
     pods = gang(world, 2)
     assert [one.ask(made) for made in pods] == ["", ""]
-    world.api.remove(held[0])
+    world.api.end(held[0])
     assert touched(world, one) == []
-    world.api.remove(held[1])
+    world.api.end(held[1])
     assert touched(world, one) == ["train-0", "train-1"]
     assert [one.ask(made) for made in pods] == ["n1", "n1"]
 
@@ -140,7 +140,7 @@ def test_a_standby_touches_nobody_and_a_new_leader_those_that_the_old_one_refuse
     world.pod("gated")
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
-    world.api.remove(held[0])
+    world.api.end(held[0])
     assert touched(world, one) == ["waits"]
     two.touch.step()
     two.lead()
@@ -161,7 +161,7 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
     for name in names:
         made = world.api.by_name["default", name]
         one.state.waiting.inherit(made)
-    world.api.remove(held[0])
+    world.api.end(held[0])
     assert touched(world, one) == names[:TOUCHES]
     one.touch.step()
     assert [name for verb, name in world.api.written if verb == "touch"] == names[: 2 * TOUCHES]
@@ -170,7 +170,7 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
 def test_a_write_that_fails_is_not_fatal(world: World, one: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     held = full(world)
     refused(world, one, "first")
-    world.api.remove(held[0])
+    world.api.end(held[0])
 
     def fails(made: Pod) -> None:
         raise UnknownError(f"no answer for {made.name}")

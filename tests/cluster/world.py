@@ -109,7 +109,7 @@ class FakeApi:
         found = self.by_name.get((pod.namespace, pod.name))
         if found is None or found.uid != pod.uid:
             raise GoneError("gone")
-        self.remove(found)
+        self.end(found)
 
     def evict(self, pod: Pod, *, dry: bool = False) -> None:
         """The pod is on its way out, and still there."""
@@ -137,13 +137,13 @@ class FakeApi:
             watcher.hear(pod)
         return pod
 
-    def remove(self, pod: Pod) -> None:
+    def end(self, pod: Pod) -> None:
         """The pod has ended, as its kubelet says, and then its object is gone."""
         if pod.node and not pod.ended:
             self.put(replace(pod, phase="Succeeded"))
-        self.vanish(pod)
+        self.remove(pod)
 
-    def vanish(self, pod: Pod) -> None:
+    def remove(self, pod: Pod) -> None:
         """The pod object is gone, and nobody has heard of an end."""
         del self.by_name[pod.namespace, pod.name]
         for watcher in self.watchers:
