@@ -21,7 +21,7 @@ from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, resource_names
 
 View = Mapping[str, Any]
-FITS, PREEMPTING = "fits", "preempting"
+FITS, HELD, PREEMPTING = "fits", "held", "preempting"
 # Nodes that are shown while the lock is held.
 NODES = 16
 
@@ -30,7 +30,8 @@ NODES = 16
 class Waiting:
     """An unbound pod that asks for slices.
 
-    `reason` is a Reason's value, FITS if there is room now, or PREEMPTING if others are leaving for it.
+    `reason` is a Reason's value, FITS if there is room now, HELD if something beside cards keeps the pod from it, or
+    PREEMPTING if others are leaving for it.
     """
 
     namespace: str
@@ -125,8 +126,13 @@ class Explainer:
             )  # fmt: skip
         answer = answers[key]
         if isinstance(answer, Refusal):
-            text = "; ".join((answer.text, *self._outliving(answer)))
+            gated = [f"held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
+            text = "; ".join((answer.text, *self._outliving(answer), *gated))
             return Waiting(pod.namespace, pod.name, text, answer.advice, answer.main.value)
+        if held := pod.obstacles.text:
+            place = f"a card is free on {answer.node}" if answer else "all of its group exist"
+            advice = "remove the gate" if pod.obstacles.gates else "correct the pod, or add what it wants"
+            return Waiting(pod.namespace, pod.name, f"{place}; the pod is held by: {held}", advice, HELD)
         fits = f"fits on node {answer.node}" if answer else "all of its group exist"
         return Waiting(
             pod.namespace, pod.name, f"{fits}, and kube-scheduler has not asked for it yet",
@@ -140,8 +146,8 @@ class Explainer:
     def _nominated(self, pod: Pod, grant: Grant) -> Waiting:
         """The lock is held. Those who are leaving are those whose slices overlap with what is held for the pod."""
         leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.in_the_way(grant))
-        cards = ", ".join(sorted({s.card for s in grant.slices()}))
-        text = f"{cards} on {grant.node} is held for it"
+        cards = sorted({s.card for s in grant.slices()})
+        text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} held for it"
         advice = "nobody is in its way: kube-scheduler asks for it within seconds"
         if leaving:
             text += f" until {', '.join(dict.fromkeys(leaving))} ended"
@@ -187,6 +193,7 @@ class Explainer:
             "freeMiB": state.free_mib,
             "freeCoreGroups": state.free_cores.bit_count(),
             "freeSlices": state.free_slices,
+            "maxSlices": card.max_slices,
             "healthy": card.healthy,
             "cordoned": card.cordoned,
             "short": state.short,
@@ -287,9 +294,14 @@ def _card_lines(card: View) -> Iterator[str]:
     closed = ("" if card["healthy"] else ", unhealthy") + (", cordoned" if card["cordoned"] else "")
     if card["short"]:
         closed += ", reports less than was granted of it: gets no new slices until enough of these have ended"
+    held = card["maxSlices"] - card["freeSlices"]
+    slices = f"{held} slice{'' if held == 1 else 's'}"
+    # What nothing is left of has room for nobody, however few slices there are.
+    if card["freeMiB"] and card["freeCoreGroups"] and card["freeSlices"]:
+        slices += f" (room for {card['freeSlices']} more)"
     yield (
-        f"  {card['uuid']} {card['model']}: free {card['freeMiB']} of {card['memMiB']} MiB,"
-        f" {card['freeCoreGroups']} of {card['coreGroups']} core groups, {card['freeSlices']} slices{closed}"
+        f"  {card['uuid']} {card['model']}: {slices}, free {card['freeMiB']} of {card['memMiB']} MiB,"
+        f" {card['freeCoreGroups']} of {card['coreGroups']} core groups{closed}"
     )
     for s in card["slices"]:
         stage = "" if s["bound"] else " (reserved)"

@@ -6,7 +6,7 @@ Only the leading replica exports the state of the cluster, so that no sum over b
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from device_plugin.cluster.explain import FITS, PREEMPTING, Explainer
+from device_plugin.cluster.explain import FITS, HELD, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.core.cards import memory_units
@@ -45,8 +45,9 @@ FRAGMENTATION = Metric(
 )  # fmt: skip
 UNPLACED = Metric(
     "vgpu_unplaced_pods", Exporter.LEADER,
-    "Pods that ask for a slice and have none, by the main reason: fits (kube-scheduler has not asked yet), preempting"
-    " (others are leaving for it), or why no card can be granted.", ("reason",),
+    "Pods that ask for a slice and have none, by the main reason: fits (kube-scheduler has not asked yet), held (by a"
+    " scheduling gate, a selector or a volume), preempting (others are leaving for it), or why no card can be granted.",
+    ("reason",),
 )  # fmt: skip
 
 _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
@@ -111,5 +112,5 @@ class Measures:
 
     def _unplaced(self) -> Reading:
         counts = Counter(entry.reason for entry in self._explainer.waiting())
-        reasons = [FITS, PREEMPTING, *(reason.value for reason in Reason)]
+        reasons = [FITS, HELD, PREEMPTING, *(reason.value for reason in Reason)]
         return Reading(UNPLACED, [((reason,), float(counts[reason])) for reason in reasons])

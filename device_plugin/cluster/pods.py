@@ -20,7 +20,10 @@ class Known:
 
 
 _accounted = attrgetter(
-    *({field.name for field in fields(Pod)} - {"phase", "bound", "deleting", "nominated", "refused"})
+    *(
+        {field.name for field in fields(Pod)}
+        - {"phase", "bound", "deleting", "nominated", "refused", "obstacles"}
+    )
 )
 _waited = attrgetter("deleting", "nominated", "refused")
 

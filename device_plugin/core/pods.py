@@ -10,6 +10,7 @@ from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Room
+from device_plugin.core.obstacles import NONE, Obstacles
 
 
 class ContainerKind(Enum):
@@ -37,7 +38,8 @@ class Pod:
     its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nobody would make it
     again. Pods with equal `constraints`, a fingerprint of node selector, affinity and tolerations, may go to the same
     nodes. `nominated` is the node that kube-scheduler means it for, and `refused` a fingerprint of why it last took the
-    pod back, 0 if it never did. Of `labels`, `annotations` and `containers` only those are kept that may concern us.
+    pod back, 0 if it never did; `obstacles` tell people what it waits for beside cards. Of `labels`, `annotations` and
+    `containers` only those are kept that may concern us.
     """
 
     namespace: str
@@ -60,6 +62,7 @@ class Pod:
     constraints: int = 0
     nominated: str = ""
     refused: int = 0
+    obstacles: Obstacles = NONE
 
     @property
     def ended(self) -> bool:

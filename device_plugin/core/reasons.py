@@ -56,7 +56,7 @@ _TEXT = {
     Reason.TOO_LARGE: ("too small for the request", "ask for less"),
     Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),
-    Reason.SLICES: ("hold their most slices", "wait for slices to end"),
+    Reason.SLICES: ("full", "wait for slices to end: a card holds only so many, however small they are"),
     Reason.WHOLE: ("not wholly free", "wait for slices to end, or ask for a slice"),
     Reason.TOGETHER: (
         "fit a part of the pod, but no node fits all of it",

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from device_plugin.cluster.explain import NODES, Explainer, as_text
 from device_plugin.core.cards import Inventory
+from device_plugin.core.obstacles import Obstacles
 from tests.cluster.world import Apart, Replica, World
 from tests.core.clusters import inventory
 
@@ -76,3 +79,48 @@ def test_families_of_which_a_request_means_another_amount_by_node_are_said(
     assert one.explainer.view()["units"] == [said]
     assert f"memory units differ\n  {said}\n" in as_text(one.explainer.view())
     assert [one.ask(world.pod(f"on-{node}", 4, None), node) for node in ("n1", "n2")] == ["n1", "n2"]
+
+
+def explained(one: Replica) -> Explainer:
+    return Explainer(one.state, one.leader, "vgpu-scheduler", lambda: None)
+
+
+SELECTED = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+
+
+@pytest.mark.parametrize(
+    ("obstacles", "text", "reason"),
+    [
+        (Obstacles(gates=("x/y",)), "a card is free on n1; the pod is held by: scheduling gate x/y", "held"),
+        (
+            Obstacles(selector="nodeSelector a=b", said=SELECTED),
+            f"a card is free on n1; the pod is held by: nodeSelector a=b: {SELECTED}", "held",
+        ),
+        (
+            Obstacles(selector="nodeSelector a=b"),
+            "fits on node n1, and kube-scheduler has not asked for it yet", "fits",
+        ),
+    ],
+)  # fmt: skip
+def test_what_keeps_a_pod_from_a_free_card_is_named(
+    world: World, one: Replica, obstacles: Obstacles, text: str, reason: str
+) -> None:
+    world.pod("held", obstacles=obstacles)
+    (entry,) = explained(one).waiting()
+    assert (entry.text, entry.reason) == (text, reason)
+
+
+def test_a_gate_is_named_where_there_is_no_card_either(world: World, one: Replica) -> None:
+    world.pod("large", 17, obstacles=Obstacles(gates=("x/y",)))
+    (entry,) = explained(one).waiting()
+    assert entry.text.endswith("; held by scheduling gate x/y as well")
+
+
+def test_a_card_says_how_many_slices_it_holds_and_has_room_for(world: World, one: Replica) -> None:
+    world.placed("first")
+    lines = as_text(explained(one).view()).splitlines()
+    assert "  n1-0 Z100: 1 slice (room for 3 more), free 8184 of 16368 MiB, 30 of 60 core groups" in lines
+    assert "  n1-1 Z100: 0 slices (room for 4 more), free 16368 of 16368 MiB, 60 of 60 core groups" in lines
+    world.placed("second")
+    lines = as_text(explained(one).view()).splitlines()
+    assert "  n1-0 Z100: 2 slices, free 0 of 16368 MiB, 0 of 60 core groups" in lines

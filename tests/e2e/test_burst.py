@@ -14,7 +14,7 @@ from tests.e2e.workloads import slice_pod
 PODS_PER_CARD = 10
 MIB = 1 << 20
 # What the allocator says, or kube-scheduler itself where a node's tickets do not suffice.
-WHY = r"lack (memory|core groups)|hold their most slices|Insufficient hygon.com/dcu"
+WHY = r"lack (memory|core groups)|full \(|Insufficient hygon.com/dcu"
 SIZES = ((1, 4), (2, 8), (4, 15), (4, 30), (8, 30), (16, 60))
 
 

@@ -3,7 +3,8 @@
 Field names are those of k8s.io/api core/v1 and coordination/v1.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from device_plugin.adapters.kube import room
 from device_plugin.core import annotations
 from device_plugin.core.hosts import Room
+from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
 from device_plugin.core.roles import MAX_ORDER
@@ -52,6 +54,18 @@ class _Container(_Struct):
     restart_policy: str | None = None
 
 
+class _Gate(_Struct):
+    name: str = ""
+
+
+class _Claim(_Struct):
+    claim_name: str = ""
+
+
+class _Volume(_Struct):
+    persistent_volume_claim: _Claim | None = None
+
+
 class _PodSpec(_Struct):
     containers: list[_Container]
     init_containers: list[_Container] | None = None
@@ -64,6 +78,8 @@ class _PodSpec(_Struct):
     tolerations: msgspec.Raw = msgspec.Raw()
     overhead: dict[str, str | int] | None = None
     resources: _Resources | None = None
+    scheduling_gates: list[_Gate] | None = None
+    volumes: list[_Volume] | None = None
 
 
 class _Condition(_Struct):
@@ -166,6 +182,9 @@ _READ = (*ANNOTATIONS, *LABELS, annotations.RANK, annotations.REPLICA_TYPE, anno
 _KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
 _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
+# Of what is only shown to people: so many gates, labels and claims, so much of each, and of kube-scheduler's words.
+_FEW, _SHOWN, _SAID = 4, 127, 300
+_NOTHING = (b"", b"null", b"{}")
 # Kind and uid of an owner, which nobody checks.
 _OWNER = 63
 
@@ -190,6 +209,7 @@ _read_pod, _read_node, _read_lease = _decoder(_Pod), _decoder(_Node), _decoder(_
 _read_agent = _decoder(_AgentPod)
 _read_list, _read_event, _read_status = _decoder(_List), _decoder(_Event), _decoder(_Status)
 _read_versioned = _decoder(_Versioned)
+_read_labels = _decoder(dict[str, str])
 
 
 def pod(text: Text) -> Pod:
@@ -222,6 +242,7 @@ def pod(text: Text) -> Pod:
         constraints=_constraints(raw.spec),
         nominated=raw.status.nominated_node_name,
         refused=_refused(raw.status),
+        obstacles=_obstacles(raw) if asking and not raw.spec.node_name else NONE,
     )
 
 
@@ -325,6 +346,33 @@ def _refused(raw: _PodStatus) -> int:
         ),
         0,
     )
+
+
+def _obstacles(raw: _Pod) -> Obstacles:
+    spec = raw.spec
+    claims = (volume.persistent_volume_claim for volume in spec.volumes or ())
+    said = (c.message for c in raw.status.conditions or () if (c.type, c.status) == ("PodScheduled", "False"))
+    found = Obstacles(
+        _few(gate.name for gate in spec.scheduling_gates or ()),
+        _selector(spec),
+        _few(claim.claim_name for claim in claims if claim is not None),
+        next(said, "")[:_SAID],
+    )
+    return NONE if found == NONE else found
+
+
+def _selector(spec: _PodSpec) -> str:
+    parts = []
+    if bytes(spec.node_selector) not in _NOTHING:
+        wanted = _read_labels(spec.node_selector)
+        parts.append(f"nodeSelector {', '.join(_few(f'{key}={wanted[key]}' for key in wanted))}")
+    if bytes(spec.affinity) not in _NOTHING:
+        parts.append("affinity")
+    return " and ".join(parts)
+
+
+def _few(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(text[:_SHOWN] for text in islice(texts, _FEW))
 
 
 def _scheduled(raw: _PodStatus) -> str:

@@ -18,7 +18,9 @@ from device_plugin.core.requests import ANYTHING, PodRequest
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
 Ranks = NDArray[np.int8]
 """Ranks of reasons, a byte each: a remembered refusal has one for every node."""
-_TELLING = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE)
+_TELLING = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES)
+# Models that a text names, and characters of each.
+_NAMES, _SHOWN = 5, 40
 
 
 class Causes:
@@ -54,13 +56,42 @@ class Causes:
             for reason in _TELLING
             if reason in cards and (numbers := self._numbers(reason, (ranks == _RANK[reason]) & offered))
         }
+        exact = {reason: _said(family, reason, numbers) for reason, numbers in details.items()}
+        about = {reason: _said(family, reason, numbers, about=True) for reason, numbers in details.items()}
+        if Reason.MODEL in cards:
+            exact[Reason.MODEL] = about[Reason.MODEL] = self._models((ranks == _RANK[Reason.MODEL]) & offered)
+        if Reason.TOGETHER in cards and self._wholes > 1:
+            about[Reason.TOGETHER] = f"needs {self._wholes} free cards on one node"
+            most = self._most_together((ranks == _RANK[Reason.TOGETHER]) & offered)
+            exact[Reason.TOGETHER] = f"{about[Reason.TOGETHER]}; the most free: {most}"
         return Refusal(
             cards,
             {Reason.NO_INVENTORY: silent} if silent else {},
-            {reason: _said(family, reason, numbers) for reason, numbers in details.items()},
-            {reason: _said(family, reason, numbers, about=True) for reason, numbers in details.items()},
+            exact,
+            about,
             partial(_of_nodes, self._position, foremost),
         )
+
+    @property
+    def _wholes(self) -> int:
+        """Whole cards that the pod's one container asks for; 0 if it asks for something else."""
+        asked = [asked for _, asked in self._request.containers]
+        return asked[0].whole if len(asked) == 1 else 0
+
+    def _models(self, rows: Rows) -> str:
+        """What the pod asks for, and which models the cards in `rows` are."""
+        wanted = self._request.models
+        words = [*sorted(wanted.include), *(f"!{word}" for word in sorted(wanted.exclude))]
+        kinds = set(self._states.kind[np.unique(self._code[rows])].tolist())
+        there = sorted({kind.model for kind, number in self._kinds.items() if number in kinds})
+        return f"asked: {_few(words)}; there are: {_few(there)}"
+
+    def _most_together(self, rows: Rows) -> str:
+        """The node with the most cards of `rows`, and how many it has."""
+        count = np.bincount(self._node_of[rows])
+        best = int(count.argmax())
+        name = next(name for name, position in self._position.items() if position == best)
+        return f"{name} with {count[best]}"
 
     def _ranks(self, family: str, need: Need | None) -> Numbers:
         """Of each card the rank of its first cause; shape (cards,)."""
@@ -104,11 +135,16 @@ class Causes:
         return least
 
     def _numbers(self, reason: Reason, rows: Rows) -> tuple[int, int]:
-        """Of the cards in `rows`, all of one reason, the most of what they lack: memory or units, and core groups."""
+        """Of the cards in `rows`, all of one reason, the most of what they lack: memory or units, and core groups.
+
+        Of full cards the most slices of one, and the memory that is idle on all of them.
+        """
         states = self._states
         hit = np.bincount(self._code[rows], minlength=len(states.kind)) > 0
         if reason is Reason.TOO_LARGE:
             return int(states.units[hit].max()), int(states.groups[hit].max())
+        if reason is Reason.SLICES:
+            return int(states.most[hit].max()), int(states.free_mib[self._code[rows]].sum())
         return int(states.free_mib[hit].max()), int(states.free_cores[hit].max())
 
 
@@ -149,6 +185,13 @@ def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool 
     first, second = numbers
     if reason is Reason.TOO_LARGE:
         return f"at most {family}-mem: {first}, {family}-cores: {second}"
+    if reason is Reason.SLICES:
+        return f"{first} of {first} slices" if about else f"{first} of {first} slices, {second} MiB idle"
     if reason is Reason.MEMORY:
         return f"largest free about {gib(rounded(first))}" if about else f"largest free {gib(first)}"
     return f"most free core groups about {rounded(second)}" if about else f"most free core groups {second}"
+
+
+def _few(words: Sequence[str]) -> str:
+    """The first of some words, shortened."""
+    return ", ".join([*(word[:_SHOWN] for word in words[:_NAMES]), *(["…"] if len(words) > _NAMES else [])])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube import decode
+from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Agent, Container, ContainerKind, Pod
 
 
@@ -90,6 +91,59 @@ def test_of_what_anybody_may_write_into_a_pod_little_is_kept() -> None:
     }  # fmt: skip
     assert found.containers == (Container("main", ContainerKind.MAIN, {"hygon.com/dcu-mem": "4"}),)
     assert len(found.owner) == len(found.owner_uid) == 63
+
+
+def waiting_pod(said: str = "", **spec: Any) -> bytes:
+    container = {"name": "main", "resources": {"limits": {"hygon.com/dcu-mem": "4"}}}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    made = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container], **spec}}
+    return json.dumps({**made, "status": {"conditions": [condition]}}).encode()
+
+
+def test_what_keeps_a_pod_from_a_node_beside_cards_is_read() -> None:
+    found = decode.pod(
+        waiting_pod(
+            "3 node(s) had untolerated taint(s)",
+            schedulingGates=[{"name": "x/y"}],
+            nodeSelector={"zone": "a", "disk": "ssd"},
+            affinity={"nodeAffinity": {}},
+            volumes=[
+                {"name": "tmp", "emptyDir": {}},
+                {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
+            ],
+        )
+    )
+    assert found.obstacles == Obstacles(
+        ("x/y",),
+        "nodeSelector zone=a, disk=ssd and affinity",
+        ("data",),
+        "3 node(s) had untolerated taint(s)",
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"nodeSelector": None, "affinity": {}, "volumes": [], "schedulingGates": []}]
+)
+def test_nothing_keeps_it(spec: dict[str, Any]) -> None:
+    assert decode.pod(waiting_pod(**spec)).obstacles is NONE
+
+
+def test_who_has_a_node_or_asks_for_nothing_is_kept_by_nothing() -> None:
+    assert decode.pod(waiting_pod("taint", nodeName="n1")).obstacles is NONE
+    assert decode.pod(waiting_pod("taint", containers=[{"name": "main"}])).obstacles is NONE
+
+
+def test_of_obstacles_little_is_kept() -> None:
+    many = [f"{n:0>253}" for n in range(500)]
+    found = decode.pod(
+        waiting_pod(
+            "x" * 30_000,
+            schedulingGates=[{"name": text} for text in many],
+            nodeSelector={text: text for text in many},
+            volumes=[{"name": text, "persistentVolumeClaim": {"claimName": text}} for text in many],
+        )
+    ).obstacles
+    assert sum(map(len, (*found.gates, found.selector, *found.claims, found.said))) < 2000
 
 
 def test_a_grant_is_kept_whole_as_long_as_it_can_be_read() -> None:

@@ -132,12 +132,22 @@ def test_core_groups_slices_and_whole_cards_have_reasons_of_their_own(ledger: Le
     assert refusal(ledger, whole_request("w", 1), ["n1"]).text == "2 cards: 2 not wholly free"
     for i in range(6):
         granted(ledger, slice_request(f"s{i}", 1, 1, uuids=Selector(frozenset({"n1-0", "n1-1"}))))
-    assert refusal(ledger, slice_request("x", 1, 1), ["n1"]).main is Reason.SLICES
+    full = refusal(ledger, slice_request("x", 1, 1), ["n1"])
+    assert full.main is Reason.SLICES
+    assert full.text == "2 cards: 2 full (4 of 4 slices, 24552 MiB idle)"
+    assert full.by_node(["n1"]) == {"n1": "full (4 of 4 slices)"}
 
 
 def test_selectors_family_serving_and_silent_nodes(ledger: Ledger) -> None:
     assert refusal(ledger, slice_request("m", 1, models=Selector.parse("K100"))).main is Reason.MODEL
     assert refusal(ledger, slice_request("m", 1, models=Selector.parse("!Z100"))).main is Reason.MODEL
+    other = refusal(ledger, slice_request("m", 1, models=Selector.parse("MI300X,!K100")))
+    assert other.text == "4 cards: 4 of another model (asked: MI300X, !K100; there are: Z100)"
+    assert other.by_node(["n1"]) == {"n1": "of another model (asked: MI300X, !K100; there are: Z100)"}
+    hostile = refusal(
+        ledger, slice_request("m", 1, models=Selector.parse(",".join(f"{n:0>99}" for n in range(64))))
+    )
+    assert len(hostile.text) < 300
     assert (
         only(granted(ledger, slice_request("u", 1, uuids=Selector.parse("!n1-0,!n1-1,!n2-0")))).card == "n2-1"
     )
@@ -163,7 +173,8 @@ def test_whole_cards_are_wholly_free_and_take_everything(ledger: Ledger) -> None
     assert grant.node == "n2"
     assert [(s.mem_mib, len(s.cores)) for s in grant.slices()] == [(16368, 60)] * 2
     assert refusal(ledger, whole_request("v", 2)).text == (
-        "4 cards: 1 fit a part of the pod, but no node fits all of it, 3 not wholly free"
+        "4 cards: 1 fit a part of the pod, but no node fits all of it (needs 2 free cards on one node; the most free:"
+        " n1 with 1), 3 not wholly free"
     )
 
 
