@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 PULL_SECONDS = 1800.0
 # So long a registered kubelet may take to open its stream before we register again.
 STREAM_SECONDS = 3.0
-# How often the kubelet is asked whose devices it has.
-OTHERS_SECONDS = 3.0
+# How often the kubelet is asked whose devices it has: some milliseconds of CPU with 8 cards.
+OTHERS_SECONDS = 10.0
 
 
 class Advertiser:
