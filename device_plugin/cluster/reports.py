@@ -94,16 +94,21 @@ class Reports:
         """Of those `nodes` that report pods whose slices outlive them, a text that names the pods; it never counts."""
         if not self._on_node:
             return {}
-        return {node: _text(self._names(node)) for node in nodes if node in self._on_node}
+        return {node: self._text(node) for node in nodes if node in self._on_node}
 
     def summary(self) -> list[str]:
         """The same of the first nodes that report such pods, for people."""
-        nodes = islice(sorted(self._on_node), MOST_NAMED)
-        return [f"on node {node} {_text(self._names(node))}" for node in nodes]
+        return [self._text(node) for node in islice(sorted(self._on_node), MOST_NAMED)]
 
-    def _names(self, node: str) -> list[str]:
+    def _text(self, node: str) -> str:
         found = (self._reported[uid] for uid in self._on_node[node])
-        return sorted({f"{left.namespace}/{left.name}" for left in found})
+        names = sorted({f"{left.namespace}/{left.name}" for left in found})
+        more = ", and others" if len(names) > MOST_NAMED else ""
+        pods, its = ("pod", "its") if len(names) == 1 else ("pods", "their")
+        return (
+            f"slices of ended {pods} {', '.join(names[:MOST_NAMED])}{more} still run on {node}:"
+            f" {its} processes have not ended"
+        )
 
 
 def _outliving(node: str, reports: Iterable[ReportedSlice]) -> dict[str, Outliving]:
@@ -116,12 +121,3 @@ def _outliving(node: str, reports: Iterable[ReportedSlice]) -> dict[str, Outlivi
     return {
         uid: Outliving(*names[uid], Grant(uid, node, held), reported=True) for uid, held in containers.items()
     }
-
-
-def _text(names: Sequence[str]) -> str:
-    more = ", and others" if len(names) > MOST_NAMED else ""
-    one = len(names) == 1
-    return (
-        f"slices of ended {'pod' if one else 'pods'} {', '.join(names[:MOST_NAMED])}{more} still run:"
-        f" {'its' if one else 'their'} processes have not ended"
-    )

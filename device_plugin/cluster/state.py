@@ -123,7 +123,9 @@ class State:
         with self.lock:
             self._leave(uid)
             pod, grant = self._roster.get(uid), self.ledger.grant(uid)
-            if pod is not None and grant is not None and pod.node and not (pod.ended or ended):
+            reservation = self.reservations.get(uid)
+            unknown = reservation is not None and reservation.stage is Stage.UNKNOWN
+            if pod is not None and grant is not None and (pod.node or unknown) and not (pod.ended or ended):
                 self.reports.vanish(pod, grant, self._clock())
             self.groups.forget(uid)
             gang = self.gangs.forget(uid)

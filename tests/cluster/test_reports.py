@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cluster.explain import as_text
+from device_plugin.cluster.ports import UnknownError
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
 from device_plugin.core.pods import Pod
 from tests.cluster.world import HALF, Replica, World
@@ -52,6 +53,25 @@ def test_a_vanished_pod_stays_held_until_its_agent_could_have_spoken(world: Worl
     assert one.free() == [ALL, ALL], "it is free within 5 s, and somebody looks once a second"
 
 
+def test_so_does_one_of_which_nobody_knows_whether_it_was_bound(world: World, one: Replica) -> None:
+    made = world.pod("old")
+    node = one.ask(made)
+
+    def lost(*_: object) -> None:
+        world.api.away = True
+        raise UnknownError("no answer")
+
+    world.api.on_bind = lost
+    assert one.bind(made, node)
+    world.api.away = False
+    del world.api.by_name["default", "old"]
+    one.binder.settle()
+    assert one.free() == [ALL - HALF, ALL]
+    one.wait(REPORT_SECONDS)
+    one.turn()
+    assert one.free() == [ALL, ALL]
+
+
 def test_nobody_is_placed_where_an_ended_pods_processes_run(world: World, one: Replica) -> None:
     old = world.placed("old")
     world.api.remove(old)
@@ -65,10 +85,10 @@ def test_nobody_is_placed_where_an_ended_pods_processes_run(world: World, one: R
     waiting = world.pod("waiting", 16, 60)
     answer = one.filter(waiting, ["n1"])
     assert answer.failed["n1"].endswith(
-        "(slices of ended pod default/old still run: its processes have not ended)"
+        "(slices of ended pod default/old still run on n1: its processes have not ended)"
     )
     (entry,) = one.explainer.waiting()
-    assert "on node n1 slices of ended pod default/old still run" in entry.text
+    assert "slices of ended pod default/old still run on n1" in entry.text
     assert (
         "default/old main: 8184 MiB, core groups 0-29 (its pod has ended, its processes have not)"
         in as_text(one.explainer.view())
@@ -92,7 +112,7 @@ def test_what_the_text_says_does_not_depend_on_how_many_there_are(world: World, 
         world.api.remove(pod)
     says(world, [report(pod) for pod in bound])
     text = one.filter(world.pod("w", 16, 60), ["n1"]).failed["n1"]
-    assert "ended pods default/old-0, default/old-1, default/old-2, and others still run" in text
+    assert "ended pods default/old-0, default/old-1, default/old-2, and others still run on n1" in text
 
 
 def test_an_ended_pod_whose_process_runs_is_held_too(world: World, one: Replica) -> None:
