@@ -1,17 +1,24 @@
 """What pods ask for, learnt from those that come and stay."""
 
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.target import Target
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import ANYTHING, PodRequest
 
 # A pod counts, once, when it has been there for so long, bound or waiting. How many a tenant has at a time is bounded
 # by quotas and cards; how many it creates and deletes is bounded by nothing, and must not decide what everybody's pods
 # are placed for. Whoever stays for less hardly matters to what else fits.
 STAY_SECONDS = 60.0
+# Different asks that are learnt of one namespace's pods, and namespaces of which that is known. An ask may give way to
+# another one once so many pods have counted without it.
+MOST_OF_NAMESPACE, NAMESPACES, STALE = 64, 1024, 4096
+# Words of a list of card models that is learnt, and pods that have not stayed for long enough yet.
+MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
@@ -21,10 +28,18 @@ class Learning:
         self, request_of: Callable[[Pod], PodRequest | None], known: Callable[[str], Pod | None]
     ) -> None:
         self.target = Target()
+        self.left_out = 0
+        """Pods that do not count because their namespace asks for too many different things."""
         self._request_of = request_of
         self._known = known
         # What those ask for that are not counted yet, and since when they are there, the oldest first.
         self._new: dict[str, tuple[Ask, float]] = {}
+        # What is learnt of each namespace, and how many pods had counted when it was asked for last; the oldest first.
+        self._asks: OrderedDict[str, OrderedDict[Ask, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Pods that have not stayed for long enough yet."""
+        return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:
         """A pod that was not known before; it counts at once where `since` is minus infinity: unknown."""
@@ -34,10 +49,17 @@ class Learning:
             return
         if request is None or (ask := Ask.of(request)) is None or pod.ended or pod.deleting:
             return
-        if since == float("-inf"):
-            self.target.add(ask)
+        learnt = self._learnt(pod.namespace, ask)
+        if learnt is None or len(self._new) >= MOST_NEW:
+            self.left_out += 1
+        elif since == float("-inf"):
+            self.target.add(learnt)
         else:
-            self._new[pod.uid] = ask, since
+            self._new[pod.uid] = learnt, since
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
         """What those ask for that have stayed is what others like them will ask for."""
@@ -49,3 +71,22 @@ class Learning:
             pod = self._known(uid)
             if pod is not None and not pod.ended and not pod.deleting:
                 self.target.add(ask)
+
+    def _learnt(self, namespace: str, ask: Ask) -> Ask | None:
+        """The ask as it is learnt; None if its namespace asks for too many."""
+        # Which of several like cards somebody wants says nothing of what others will ask for.
+        ask = replace(ask, uuids=ANYTHING)
+        if len(ask.models.include) + len(ask.models.exclude) > MOST_MODELS:
+            return None
+        asks = self._asks.setdefault(namespace, OrderedDict())
+        self._asks.move_to_end(namespace)
+        if len(self._asks) > NAMESPACES:
+            self._asks.popitem(last=False)
+        if ask not in asks and len(asks) >= MOST_OF_NAMESPACE:
+            oldest, counted = next(iter(asks.items()))
+            if counted + STALE > self.target.arrivals:
+                return None
+            del asks[oldest]
+        asks[ask] = self.target.arrivals
+        asks.move_to_end(ask)
+        return ask

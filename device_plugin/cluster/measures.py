@@ -11,7 +11,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.core.cards import memory_units
 from device_plugin.core.ledger import CardState
-from device_plugin.core.metrics import CARD, Exporter, Metric, Reading
+from device_plugin.core.metrics import CARD, Exporter, Metric, MetricType, Reading
 from device_plugin.core.reasons import Reason
 
 MIB = 2**20
@@ -50,6 +50,20 @@ UNPLACED = Metric(
     ("reason",),
 )  # fmt: skip
 
+KEPT = Metric(
+    "vgpu_kept_entries", Exporter.REPLICA,
+    "What this replica keeps in memory of what pods ask for: refusals, refused (pods), preempting (pods that may),"
+    " scores (of asks), asks (to be expected) and arriving (pods not counted among those yet).", ("what",),
+)  # fmt: skip
+KEPT_MOST = Metric(
+    "vgpu_kept_entries_max", Exporter.REPLICA, "The most entries of each kind that this replica keeps.", ("what",)
+)  # fmt: skip
+KEPT_LEFT_OUT = Metric(
+    "vgpu_kept_entries_left_out_total", Exporter.REPLICA,
+    "Entries that were not kept, or not for long, because there were too many, in all or of one namespace.",
+    ("what",), MetricType.COUNTER,
+)  # fmt: skip
+
 _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
     (GRANTED_MEMORY, lambda of: (of.card.mem_mib - of.free_mib) * MIB),
     (GRANTED_CORE_GROUPS, lambda of: of.card.core_groups - of.free_cores.bit_count()),
@@ -73,8 +87,16 @@ class Measures:
         yield Reading(SYNCED, [((), float(synced))])
         if not self._leader.unread():
             yield Reading(LEADER, [((), float(leads))])
+        yield from self._kept()
         if synced and leads:
             yield from self._cluster()
+
+    def _kept(self) -> Iterator[Reading]:
+        with self._state.lock:
+            bounds = self._state.bounds()
+        yield Reading(KEPT, [((what,), float(bound.count)) for what, bound in bounds.items()])
+        yield Reading(KEPT_MOST, [((what,), float(bound.most)) for what, bound in bounds.items()])
+        yield Reading(KEPT_LEFT_OUT, [((what,), float(bound.left_out)) for what, bound in bounds.items()])
 
     def _cluster(self) -> Iterator[Reading]:
         with self._state.lock:

@@ -26,6 +26,8 @@ class Offers:
             self._lists[frozenset(known)] = known
             if len(self._lists) > MOST:
                 self._lists.popitem(last=False)
+                if len(self._names) > 2 * sum(map(len, self._lists.values())):
+                    self._names = {name: name for names in self._lists.values() for name in names}
         else:
             self._lists.move_to_end(key)
         return known

@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], Tables]
 # Tables are made anew after so many arrivals, twice as many each time, and then after each MOST; and not more often
-# than every PAUSE_SECONDS, nor for more than half of the time.
+# than every PAUSE_SECONDS, nor for more than a tenth of the time.
 FIRST, MOST = 64, 1024
-PAUSE_SECONDS = 30.0
+PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
 # Nodes that are looked at while the lock is held: about a third of a millisecond.
 NODES = 64
 
@@ -46,7 +46,7 @@ class Refit:
         if target is not None:
             started = self._clock()
             try:
-                tables = self._make(kinds, supply, target.frequent())
+                tables = self._make(kinds, supply, target.affordable())
             except FitError as error:
                 log.warning("the target workload was not learnt, the one of before stays: %s", error)
             else:
@@ -55,7 +55,7 @@ class Refit:
                     self._state.placer.adopt(tables)
                 log.info("target workload learnt arrivals=%d asks=%d", target.arrivals, len(tables.asks))
             ended = self._clock()
-            self._not_before = max(started + PAUSE_SECONDS, ended + (ended - started))
+            self._not_before = max(started + PAUSE_SECONDS, ended + PAUSE_TIMES * (ended - started))
         while not self._renewed() and not self._pause():
             pass
 

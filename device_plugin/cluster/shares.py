@@ -7,6 +7,8 @@ from device_plugin.core.errors import VgpuError
 # What is refused may take so many seconds in all, and gets back so much of the time: a pod that waits for the next of a
 # few events has them, and one that nothing helps stops nobody.
 BURST, SHARE = 5.0, 0.1
+# Beyond so many namespaces those that owe nothing any more are forgotten.
+NAMESPACES = 1024
 
 
 class LaterError(VgpuError):
@@ -40,6 +42,8 @@ class Shares:
 
     def refused(self, namespace: str, started: float, ended: float) -> None:
         """A refusal was found from `started` to `ended`."""
+        if len(self._debts) >= NAMESPACES:
+            self._debts = {name: debt for name, debt in self._debts.items() if debt.left(ended) > 0}
         self._debts[namespace] = Debt(self._owed(namespace, started) + ended - started, ended)
 
     def _owed(self, namespace: str, now: float) -> float:

@@ -8,8 +8,9 @@ moves forward (unbound, bound, ended, gone), so watch events, lists, reads and o
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from device_plugin.cluster import learning, refusals, wishes
 from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
@@ -29,13 +30,22 @@ from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
-from device_plugin.core.placement import Placer, Refusal, Refused
+from device_plugin.core.placement import Placer, Refusal, Refused, target
 from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest, pod_request, resource_names
 from device_plugin.core.room import Planner
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How much is kept of what grows with pods, the most that is, and how much was left out so far."""
+
+    count: int
+    most: int
+    left_out: int
 
 
 class State:
@@ -135,6 +145,7 @@ class State:
             self.faults.clear("grant", uid)
             self.wishes.drop(uid)
             self.waiting.drop(uid)
+            self.learning.forget(uid)
             self.release(uid)
             self._fall(gang)
 
@@ -242,9 +253,11 @@ class State:
             if isinstance(answer, Refused):
                 if known is None:
                     self.refusals.note(pod.namespace, request, nodes, answer)
+                # What is kept for long is the pod that is known anyway.
+                pod = self._roster.get(pod.uid) or pod
                 self._wish(Wish(pod, request, nodes), before)
                 if not named:
-                    self.waiting.note(self._roster.get(pod.uid) or pod, nodes, answer, gang=False)
+                    self.waiting.note(pod, nodes, answer, gang=False)
                 return answer
             self._reserve(answer, request)
             self.wishes.drop(pod.uid)
@@ -254,6 +267,18 @@ class State:
     def news(self) -> object:
         """Differs from what it was before something changed that may make a refused pod fit."""
         return self.ledger.gained, self.gangs.news
+
+    def bounds(self) -> Mapping[str, Bound]:
+        """All that grows with pods that wait, beside the pods themselves."""
+        scores, learnt = self.placer.scores, self.learning
+        return {
+            "refusals": Bound(len(self.refusals), refusals.MOST, self.refusals.left_out),
+            "refused": Bound(len(self.waiting), refusals.MOST_WAITING, self.waiting.left_out),
+            "preempting": Bound(len(self.wishes), wishes.MOST, self.wishes.left_out),
+            "scores": Bound(len(scores), scores.most, scores.left_out),
+            "asks": Bound(len(learnt.target), target.MOST_COUNTED, learnt.target.left_out),
+            "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
+        }
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
         """Do before the lock is taken what a decision for the request would else do behind it."""

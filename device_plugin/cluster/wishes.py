@@ -8,6 +8,9 @@ from device_plugin.cluster.offers import Offers
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
+# Wishes in all, and of pods of one namespace.
+MOST, MOST_OF_NAMESPACE = 4096, 512
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -31,6 +34,13 @@ class Wishes:
         self._least = float("inf")
         self._by_pod: dict[str, Wish] = {}
         self._tries: Counter[str] = Counter()
+        self._of: Counter[str] = Counter()
+        self.left_out = 0
+        """Wishes that were not noted because there were too many."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._by_pod)
 
     def held(self, priority: int) -> None:
         """A pod of this priority holds slices."""
@@ -38,18 +48,25 @@ class Wishes:
 
     def note(self, wish: Wish) -> None:
         """The pod was refused just now."""
-        self._by_pod.pop(wish.pod.uid, None)
-        if wish.pod.preempts and wish.pod.priority > self._least:
-            self._by_pod[wish.pod.uid] = replace(wish, nodes=self._offers.shared(wish.nodes))
+        namespace = wish.pod.namespace
+        self._pop(wish.pod.uid)
+        if not wish.pod.preempts or wish.pod.priority <= self._least:
+            return
+        if self._of[namespace] >= MOST_OF_NAMESPACE or len(self._by_pod) >= MOST:
+            self.left_out += 1
+            return
+        self._by_pod[wish.pod.uid] = replace(wish, nodes=self._offers.shared(wish.nodes))
+        self._of[namespace] += 1
 
     def drop(self, uid: str) -> None:
         """The pod is gone, or has what it wants."""
-        self._by_pod.pop(uid, None)
+        self._pop(uid)
         self._tries.pop(uid, None)
 
     def clear(self) -> None:
         """Others decide now."""
         self._by_pod.clear()
+        self._of.clear()
         self._tries.clear()
 
     def take(self) -> Wish | None:
@@ -58,7 +75,15 @@ class Wishes:
             return None
         wish = min(self._by_pod.values(), key=self._order)
         self._tries[wish.pod.uid] += 1
-        return self._by_pod.pop(wish.pod.uid)
+        self._pop(wish.pod.uid)
+        return wish
+
+    def _pop(self, uid: str) -> None:
+        wish = self._by_pod.pop(uid, None)
+        if wish is not None:
+            self._of[wish.pod.namespace] -= 1
+            if not self._of[wish.pod.namespace]:
+                del self._of[wish.pod.namespace]
 
     def _order(self, wish: Wish) -> tuple[int, int, str, str]:
         pod = wish.pod

@@ -28,6 +28,8 @@ ANNOTATIONS = (
 # Characters of a list of cards, and of any other annotation: Kubernetes would keep 256 Ki of them. A refusal repeats
 # what it refuses for each of thousands of nodes.
 MAX_LIST, MAX_WORD = 4096, 63
+# Words of a list of cards: each costs some 100 bytes where the request is kept.
+MAX_WORDS = 64
 MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmetic with it stays exact
 
 # The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
@@ -145,8 +147,8 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
     return PodRequest(
         pod.uid,
         tuple(asking),
-        Selector.parse(_annotation(pod, annotations.CARD_MODEL, MAX_LIST)),
-        Selector.parse(_annotation(pod, annotations.CARD_UUID, MAX_LIST)),
+        _selector(pod, annotations.CARD_MODEL),
+        _selector(pod, annotations.CARD_UUID),
         _annotation(pod, annotations.POLICY, MAX_WORD),
         pod.host,
         _annotation(pod, annotations.APP_TYPE, MAX_WORD),
@@ -162,6 +164,15 @@ def _check_places(pod: Pod) -> None:
     ):
         if kept and (strays := [key for key in keys if key in kept]):
             raise RequestError(f"{found} {', '.join(strays)}: write {meant} instead")
+
+
+def _selector(pod: Pod, key: str) -> Selector:
+    text = pod.annotation(key)
+    if len(text) > MAX_LIST or sum(bool(word.strip()) for word in text.split(",")) > MAX_WORDS:
+        raise RequestError(
+            f"annotation {key} is too long: write at most {MAX_WORDS} words, {MAX_LIST} characters"
+        )
+    return Selector.parse(text)
 
 
 def _annotation(pod: Pod, key: str, most: int) -> str:
@@ -218,9 +229,14 @@ def _count(container: str, resource: str, text: str) -> int:
     return min(int(value), MAX_COUNT)
 
 
-@lru_cache(4096)
 def parse_quantity(text: str) -> Fraction | None:
     """The value of a Kubernetes resource.Quantity (`4`, `2k`, `1.5Ki`, `3e2`), or None if it is not one."""
+    # What is remembered has a bounded size.
+    return _parsed(text) if len(text) <= MAX_WORD else None
+
+
+@lru_cache(4096)
+def _parsed(text: str) -> Fraction | None:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None

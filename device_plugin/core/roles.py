@@ -9,11 +9,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 
+# Numbers of a name by whose value pods are ordered; the rest of it counts as text.
+MOST_NUMBERS = 8
+_PART = re.compile(r"([^0-9]*)([0-9]+)")
 # Characters of a role order: enough for a dozen roles, and what a refusal repeats.
 MAX_ORDER = 256
 EXAMPLE = "master,ps,worker"
@@ -141,6 +144,11 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 # Every pod of a group is compared with all others, again and again.
-@lru_cache(8192)
+@lru_cache(4096)
 def _natural(text: str) -> tuple[tuple[str, int], ...]:
-    return tuple((words, int(digits or 0)) for words, digits in re.findall(r"([^0-9]*)([0-9]*)", text))
+    parts, end = [], 0
+    # A name may have 126 numbers: what is remembered of it has a bounded size.
+    for match in islice(_PART.finditer(text), MOST_NUMBERS):
+        parts.append((match[1], int(match[2])))
+        end = match.end()
+    return (*parts, (text[end:], 0))

@@ -12,6 +12,7 @@ from device_plugin.cluster.covered import CoveredPods
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.measures import Measures
 from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError, UnknownError
 from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.state import State
@@ -196,6 +197,7 @@ class Replica:
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
+        self.measures = Measures(self.state, self.leader, self.explainer, lambda: None)
 
     def pause(self) -> bool:
         """Victims were looked for on some nodes, and will be on others."""

@@ -98,7 +98,9 @@ def test_annotations_select_cards_and_policy() -> None:
 def test_annotations_are_as_long_as_anybody_needs(key: str, most: int) -> None:
     """Kubernetes keeps 256 KiB, and a refusal would repeat them for each node."""
     assert pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * most}), DEFAULT_PREFIXES) is not None
-    with pytest.raises(RequestError, match=f"annotation {key} is too long: write at most {most} characters$"):
+    with pytest.raises(
+        RequestError, match=f"annotation {key} is too long: write at most .*{most} characters$"
+    ):
         pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * (most + 1)}), DEFAULT_PREFIXES)
 
 

@@ -12,8 +12,8 @@ from device_plugin.core.placement.index import Index
 from device_plugin.core.placement.policy import Policy
 from device_plugin.core.placement.scores import Scores
 
-# 10,000 nodes take 190 KiB for each.
-MOST = 256
+# Asks whose scores are kept: so many, and no more than so many bytes for all of their nodes.
+MOST, MOST_BYTES, NODE_BYTES = 256, 24 * 2**20, 20
 Key = tuple[str, Ask]
 
 
@@ -24,6 +24,17 @@ class Kept:
         self._index = index
         self._scores: OrderedDict[Key, Scores] = OrderedDict()
         self._coming: dict[Key, Scores] = {}
+        self.left_out = 0
+        """Scores that were forgotten because there were too many."""
+
+    def __len__(self) -> int:
+        """How many asks' scores are kept."""
+        return len(self._scores)
+
+    @property
+    def most(self) -> int:
+        """How many may be kept."""
+        return max(1, min(MOST, MOST_BYTES // (NODE_BYTES * max(1, len(self._index.nodes)))))
 
     def knows(self, name: str, ask: Ask) -> bool:
         """True if the scores of this ask are kept."""
@@ -35,7 +46,8 @@ class Kept:
         if scores is None:
             scores = Scores(self._index, ask, policy)
         if policy.lasting:
-            while len(self._scores) >= MOST:
+            while len(self._scores) >= self.most:
+                self.left_out += 1
                 self._coming.pop(self._scores.popitem(last=False)[0], None)
             self._scores[name, ask] = scores
         scores.refresh()

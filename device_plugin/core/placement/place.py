@@ -64,6 +64,11 @@ class Placer:
         # Not ready yet.
         self._next: Lesson | None = None
 
+    @property
+    def scores(self) -> Kept:
+        """The scores that are kept."""
+        return self._kept
+
     def supply(self) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
         """The kinds of cards, and how many of each there are: what tables are made for."""
         self.index.refresh()

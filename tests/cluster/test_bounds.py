@@ -1,0 +1,106 @@
+"""Whatever pods of a tenant ask for, what is kept of it is bounded, and let go when they go."""
+
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster import learning, refusals, wishes
+from device_plugin.cluster.measures import KEPT, KEPT_LEFT_OUT, KEPT_MOST
+from device_plugin.core.errors import RequestError
+from device_plugin.core.placement.target import MOST_SIZES
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import MAX_WORDS, parse_quantity, pod_request
+from tests.cluster.world import Replica, World, pod
+
+MIB = 2**20
+
+
+def words(number: int, count: int) -> str:
+    return ",".join(f"{number:x}.{word:x}" for word in range(count))[:4096]
+
+
+def hostile(number: int, count: int) -> Pod:
+    selectors = {"vgpu.io/card-uuid": words(number, count), "vgpu.io/card-model": words(number + 7, count)}
+    return pod(f"p{number}", 1 + number % 16, 1 + number % 60, annotations=selectors)
+
+
+def test_a_list_of_cards_has_64_words_at_most() -> None:
+    fits = pod_request(hostile(0, MAX_WORDS), ["hygon.com/dcu"])
+    assert fits is not None
+    assert len(fits.uuids.include) == MAX_WORDS
+    with pytest.raises(RequestError, match="card-model is too long: write at most 64 words, 4096 characters"):
+        pod_request(hostile(0, MAX_WORDS + 1), ["hygon.com/dcu"])
+
+
+@pytest.mark.parametrize("count", [MAX_WORDS, 2000])
+def test_pods_with_long_lists_cost_little_more_than_their_text_and_nothing_once_they_are_gone(
+    one: Replica, count: int
+) -> None:
+    pods = [hostile(number, count) for number in range(1000)]
+    text = sum(len(value) for made in pods for value in (made.annotations or {}).values())
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for made in pods:
+            one.hear(made)
+            one.ask(made, "n1")
+        one.wait(learning.STAY_SECONDS + 10)
+        one.turn()
+        held, _ = tracemalloc.get_traced_memory()
+        for made in pods:
+            one.state.forget_pod(made.uid)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held - before < text + 5 * MIB
+    assert after - before < 3 * MIB
+
+
+def test_a_tenant_teaches_a_bounded_number_of_asks(one: Replica) -> None:
+    for number in range(500):
+        one.hear(pod(f"p{number}", 1 + number % 16, 1 + number % 60))
+    one.hear(replace(pod("other", 5, 59), namespace="other"))
+    one.wait(learning.STAY_SECONDS + 10)
+    one.turn()
+    assert len(one.state.learning.target) == learning.MOST_OF_NAMESPACE + 1
+    assert one.state.learning.left_out > 100
+
+
+def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
+    for number in range(500):
+        made = replace(pod(f"p{number}", 1 + number % 16, 1 + number % 60), namespace=f"ns-{number % 20}")
+        one.hear(made)
+    one.wait(learning.STAY_SECONDS + 10)
+    one.turn()
+    asks = one.state.learning.target.affordable()
+    assert len({each.ask.request for each in asks}) == MOST_SIZES
+
+
+def test_wishes_and_refused_pods_are_bounded_for_each_namespace(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.placed("holder")
+    monkeypatch.setattr(wishes, "MOST_OF_NAMESPACE", 3)
+    monkeypatch.setattr(refusals, "MOST_WAITING_OF_NAMESPACE", 4)
+    for number in range(6):
+        one.ask(world.pod(f"p{number}", 17, priority=5))
+    one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))
+    assert (len(one.state.wishes), one.state.wishes.left_out) == (4, 3)
+    assert (len(one.state.waiting), one.state.waiting.left_out) == (5, 2)
+    for number in range(6):
+        one.state.forget_pod(f"uid-p{number}")
+    assert (len(one.state.wishes), len(one.state.waiting)) == (1, 1)
+
+
+def test_what_is_no_quantity_is_not_remembered() -> None:
+    assert parse_quantity("1" * 64) is None
+
+
+def test_a_metric_says_of_each_bound_how_full_it_is(world: World, one: Replica) -> None:
+    one.ask(world.pod("p", 17))
+    readings = {reading.metric: dict(reading.samples) for reading in one.measures()}
+    assert readings[KEPT].keys() == readings[KEPT_MOST].keys() == readings[KEPT_LEFT_OUT].keys()
+    assert readings[KEPT]["refusals",] == 1
+    assert readings[KEPT_MOST]["refusals",] == refusals.MOST
+    assert all(readings[KEPT_MOST][what] >= count for what, count in readings[KEPT].items())
