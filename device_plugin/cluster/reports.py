@@ -12,7 +12,7 @@ replica places in its first seconds: its term begins 5 s after it took the Lease
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant, Slice
@@ -66,7 +66,8 @@ class Reports:
 
     def expired(self, now: float) -> list[str]:
         """Pods that vanished and that no agent has named in time; they are forgotten here."""
-        expired = [uid for uid, (_, until) in self._vanished.items() if until <= now]
+        # The longest gone come first, and ten thousand may vanish with their namespace.
+        expired = [uid for uid, _ in takewhile(lambda item: item[1][1] <= now, self._vanished.items())]
         for uid in expired:
             del self._vanished[uid]
         return expired
