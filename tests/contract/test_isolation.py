@@ -34,7 +34,7 @@ ELSEWHERE = [
 
 
 def refused_at(answer: Answer, where: str) -> None:
-    refused(answer, "vgpu-isolation", f"volume mount at {where}:", "mount it elsewhere")
+    refused(answer, "vgpu-isolation", f"container main: volume mount at {where}:", "mount it elsewhere")
 
 
 @pytest.mark.parametrize("where", OVER + ELSEWHERE)

@@ -125,6 +125,22 @@ def test_no_other_runtime(kubectl: Kubectl) -> None:
     assert f"runtimeClassName {name}:" in words
 
 
+def test_as_many_mounts_as_a_pod_can_have_are_judged(kubectl: Kubectl) -> None:
+    """The API server gives an expression only so much to spend, and refuses what it could not judge."""
+
+    def mounts(index: int, *more: str) -> list[dict[str, str]]:
+        paths = [f"/{index}/{mount}{99 * '/mounted-0'}" for mount in range(64 - len(more))]
+        return [{"name": "v", "mountPath": path} for path in (*paths, *more)]
+
+    containers = [container(f"c{index}", volumeMounts=mounts(index)) for index in range(16)]
+    containers[0]["resources"] = slice_of(mem=999)
+    volumes = [{"name": "v", "emptyDir": {}}]
+    kubectl.create(pod("many", *containers, volumes=volumes))
+    containers[15]["volumeMounts"] = mounts(15, "/proc/self/root/etc")
+    words = kubectl.refusal(pod("bad", *containers, volumes=volumes))
+    assert "container c15: volume mount at /proc/self/root/etc:" in words
+
+
 def test_no_device_by_annotation(kubectl: Kubectl) -> None:
     kubectl.create(slice_pod("waits", mem=999))
     change = json.dumps({"metadata": {"annotations": {"cdi.k8s.io/all": "vendor.com/gpu=all"}}})
