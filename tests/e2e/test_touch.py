@@ -93,8 +93,9 @@ def test_a_reservation_that_ends_unbound_is_offered_to_as_many_as_it_serves(
         for one in kubectl.items("pods")
         if TOUCHED in one["metadata"].get("annotations", {})
     }
-    assert touched, "nobody was touched"
-    assert touched <= set(bound)
+    # The first that are bound wake the others.
+    assert 1 <= len(touched) <= 2 * cards
+    assert "hopeless" not in touched
     calls = [
         call
         for call in audit.calls(log, size)
