@@ -5,6 +5,7 @@ So: serve again whenever our socket is gone, register again whenever the kubelet
 listens to our tickets.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -64,7 +65,8 @@ class Advertiser:
         try:
             wanted = resources(cards)
             if self._clock() - self._looked >= OTHERS_SECONDS:
-                self._look(wanted)
+                with contextlib.suppress(KubeletError):  # then nobody is registered, and we ask before we do
+                    self._look(wanted)
             self._resize(wanted)
             self._update(cards)
             self._connect()
@@ -91,9 +93,9 @@ class Advertiser:
         A plugin of ours whose stream is open when another one replaces it stays, and says nothing more: a stream that
         ends takes the successor along, because the kubelet knows plugins by their resource alone.
         """
+        self._looked = self._clock()
         before = {resource.name for resource in self._plugins if self._others.serve(resource.name)}
         self._others.look(ours)
-        self._looked = self._clock()
         for resource, plugin in list(self._plugins.items()):
             returned = resource.name in before and not self._others.serve(resource.name)
             if returned or (self._others.serve(resource.name) and not plugin.streaming):

@@ -102,11 +102,8 @@ class OtherPlugins:
         self._served = {**guessed, **self._served}
 
     def look(self, ours: Iterable[Resource]) -> None:
-        """See whose devices the kubelet has. Nothing changes while it does not answer: then nobody is registered."""
-        try:
-            shown = self._kubelet.devices()
-        except KubeletError:
-            return
+        """See whose devices the kubelet has. Raises KubeletError while it does not say; nothing changes then."""
+        shown = self._kubelet.devices()
         served = dict(self._served)
         for resource in ours:
             theirs = sorted(i for i in shown.get(resource.name, ()) if not resource.is_ticket(i))

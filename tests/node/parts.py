@@ -7,7 +7,7 @@ from pathlib import Path
 from device_plugin.adapters.cards.simulated import SimulatedCards
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.machine import Holder
+from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.embedded.runtime.cdi import Edits, read_spec
 from device_plugin.node.agent import Inventory
@@ -32,6 +32,7 @@ class Peer:
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
     holders: list[Holder] = field(default_factory=list)
     healthy: dict[str, frozenset[str]] = field(default_factory=dict)
+    mute: bool = False
     living: set[str] = field(default_factory=set)
     events: list[tuple[str, str]] = field(default_factory=list)
 
@@ -55,6 +56,8 @@ class Peer:
         self.events.append((f"{reason} {pod.name}", message))
 
     def devices(self) -> Mapping[str, frozenset[str]]:
+        if self.mute:
+            raise KubeletError("the kubelet does not say")
         return dict(self.healthy)
 
     def list(self) -> Sequence[Holder]:

@@ -211,6 +211,18 @@ def test_another_plugin_that_registers_just_before_us_is_seen_before_we_do(node:
     assert node.made.get(DCU, Plugin()).registrations == 0
 
 
+def test_nothing_is_registered_while_the_kubelet_does_not_say_whose_devices_it_has(node: Node) -> None:
+    node.parts.peer.mute = True
+    node.kubelet()
+    node.turn()
+    assert node.advertiser.why_not == "the kubelet does not say"
+    assert {plugin.registrations for plugin in node.made.values()} == {0}
+    node.parts.peer.mute = False
+    node.turn()
+    node.turn()
+    assert node.advertiser.serving
+
+
 def test_the_family_comes_back_when_the_other_plugin_has_gone(node: Node) -> None:
     node.parts.peer.healthy = {DCU: frozenset({"0000:21:00.0"})}
     node.kubelet()

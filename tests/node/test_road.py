@@ -200,7 +200,7 @@ def test_another_plugin_keeps_what_it_takes_and_what_runs_of_ours_goes_on(
     node.agent.wait()
     until(lambda: node.allocatable()[DCU] == "3", node.agent.log_tail())
     until(lambda: node.allocatable()[MEM] == "4", node.agent.log_tail())
-    assert closed(node)
+    until(lambda: closed(node), node.agent.log_tail())
     node.agent.stop()
     assert theirs.listened_to
     assert node.allocatable()[DCU] == "3"

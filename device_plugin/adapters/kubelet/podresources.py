@@ -66,12 +66,16 @@ class KubeletPodResources:
 
         Unlike `list` it changes nothing in the kubelet, so it may be called during Allocate.
         """
-        try:
-            answer = self._stub.GetAllocatableResources(
-                pb.AllocatableResourcesRequest(), timeout=TIMEOUT_SECONDS
-            )
-        except grpc.RpcError as error:
-            raise KubeletError(f"devices of {self._path}: {error.details()}") from error
+        # Of its own: a kept connection to a kubelet that was away is not tried again for a while, and to register waits
+        # for this answer.
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", MOST_BYTES)]
+        with grpc.insecure_channel(f"unix:{self._path}", options=options) as channel:
+            try:
+                answer = rpc.PodResourcesListerStub(channel).GetAllocatableResources(
+                    pb.AllocatableResourcesRequest(), timeout=TIMEOUT_SECONDS
+                )
+            except grpc.RpcError as error:
+                raise KubeletError(f"devices of {self._path}: {error.details()}") from error
         return _union(answer.devices)
 
     def _ask(self) -> Sequence[Holder]:
