@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import check_disjoint, held, inventory
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import slice_pod
+from tests.e2e.workloads import container, pod, slice_of, slice_pod
 
 
 @pytest.fixture
@@ -84,3 +85,45 @@ def test_a_pod_that_never_preempts_waits(kubectl: Kubectl) -> None:
         assert evicted(kubectl, by_card) == {}
     finally:
         Kubectl("")("delete", "priorityclass", name)
+
+
+@pytest.fixture
+def unready(kubectl: Kubectl) -> Iterator[str]:
+    """A claim for a volume that nobody ever makes, of a class that waits for its first pod."""
+    name = f"never-{uuid.uuid4().hex[:8]}"
+    storage = {
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": "example.com/never", "volumeBindingMode": "WaitForFirstConsumer",
+    }  # fmt: skip
+    spec = {
+        "storageClassName": name, "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }  # fmt: skip
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+    kubectl.create(storage, claim)
+    yield name
+    Kubectl("")("delete", "storageclass", name)
+
+
+def since(kubectl: Kubectl, name: str, status: str) -> datetime:
+    """When the pod's condition PodScheduled took this status, in whole seconds."""
+    (found,) = [
+        each for each in kubectl.pod(name)["status"]["conditions"]
+        if (each["type"], each["status"]) == ("PodScheduled", status)
+    ]  # fmt: skip
+    return datetime.fromisoformat(found["lastTransitionTime"])
+
+
+def test_a_pod_that_is_preempted_while_it_waits_for_a_volume_gives_back_its_cards(
+    kubectl: Kubectl, important: str, unready: str
+) -> None:
+    """kube-scheduler deletes nobody then: it takes the pod back, before it was bound."""
+    here = nodes.on(nodes.first())
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": unready}}
+    kubectl.create(pod("low", container(resources=slice_of(whole=4)), volumes=[volume], **here))
+    assert eventually(lambda: kubectl.pod("low")["status"].get("nominatedNodeName") == nodes.first(), 30)
+    kubectl.create(pod("vip", container(resources=slice_of(whole=4)), priorityClassName=important, **here))
+    kubectl.running("vip")
+    waited = since(kubectl, "vip", "True") - since(kubectl, "low", "False")
+    assert waited <= timedelta(seconds=2 + 1), "2 s, and times are in whole seconds"
+    assert "nodeName" not in kubectl.pod("low")["spec"]
