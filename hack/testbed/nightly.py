@@ -19,7 +19,11 @@ from hack.testbed.layout import Layout
 RELEASE = "1.34"
 LANES = (
     Lane("contract", 1, ("tests/contract",), product=False),
-    Lane("older", 3, ("tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back",)),
+    Lane(
+        "older",
+        3,
+        ("tests/e2e/test_touch.py", "tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back"),
+    ),
 )
 
 
