@@ -57,8 +57,11 @@ class ClusterApi:
             self._client.evict_pod(pod.namespace, pod.name, pod.uid, dry=dry)
 
     def touch(self, pod: Pod) -> None:
-        """Change an annotation of the pod of this uid that means nothing. Raises GoneError."""
-        with _other_pod_is_gone(), _translated():
+        """Change an annotation of the pod of this uid that means nothing. Raises GoneError.
+
+        Another pod of that name is a RefusedError. A conflict says nothing of the pod: a patch has no precondition.
+        """
+        with _translated():
             self._client.touch_pod(pod.namespace, pod.name, pod.uid)
 
     def warn(self, pod: Pod, reason: str, message: str) -> None:

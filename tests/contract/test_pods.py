@@ -107,7 +107,9 @@ def test_the_allocator_touches_a_pod_by_its_status_and_no_other_of_that_name(
     }  # fmt: skip
     assert (after["spec"], after["status"]) == (before["spec"], before["status"])
     other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000", "annotations": {"by": "other"}}}
-    assert cluster.patch(f"{pending}/status", other, "allocator").refusal == (409, "Conflict")
+    answer = cluster.patch(f"{pending}/status", other, "allocator")
+    assert answer.refusal == (422, "Invalid")
+    assert "metadata.uid" in answer.body["message"]
     assert cluster.get(pending).body == after
 
 

@@ -1,4 +1,4 @@
-"""Which of the API server's answers to an eviction mean what."""
+"""Which of the API server's answers to an eviction and to a touch mean what."""
 
 import pytest
 from pytest_mock import MockerFixture
@@ -28,3 +28,19 @@ def test_an_eviction_that_fails(mocker: MockerFixture, error: Exception, meant: 
         ClusterApi(client).evict(Pod("default", "p", "u"))
     assert caught.type is meant
     client.evict_pod.assert_called_once_with("default", "p", "u", dry=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "meant"),
+    [
+        (refused(404, "NotFound", 'pods "p" not found'), GoneError),
+        (refused(422, "Invalid", "metadata.uid: field is immutable"), RefusedError),
+        (refused(409, "Conflict", "the object has been modified"), UnknownError),
+    ],
+)
+def test_a_touch_that_fails(mocker: MockerFixture, error: Exception, meant: type[ApiError]) -> None:
+    client = mocker.Mock(spec=KubeClient)
+    client.touch_pod.side_effect = error
+    with pytest.raises(ApiError) as caught:
+        ClusterApi(client).touch(Pod("default", "p", "u"))
+    assert caught.type is meant

@@ -114,7 +114,7 @@ class KubeClient:
     def touch_pod(self, namespace: str, name: str, uid: str) -> None:
         """Write the time into an annotation of the pod of this uid, by its status: no other field can change by it.
 
-        Raises NotFoundError, or ConflictError for another pod of that name.
+        Raises NotFoundError, or a KubeError of status 422 for another pod of that name.
         """
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         change = {"metadata": {"uid": uid, "annotations": {TOUCHED: now}}}

@@ -220,6 +220,9 @@ class Registry:
             )
             raise errors.conflict(resource.qualified, target.name, why)
         if metadata.get("uid", was["uid"]) != was["uid"]:
+            if unconditional:  # a patch carries no precondition: its uid is a field like any other
+                value = f'Invalid value: "{metadata["uid"]}": field is immutable'
+                raise errors.invalid(resource.qualified, target.name, [errors.Cause("metadata.uid", value)])
             raise errors.conflict(
                 resource.qualified, target.name, pods.uid_mismatch(metadata["uid"], old.value)
             )
