@@ -123,7 +123,7 @@ def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one:
         made = world.pod(f"p{number}", mem=rng.randint(1, 3), cores=rng.randint(1, 9))
         if one.ask(made) and number % 2:
             world.api.end(made)
-    assert texts == {(name, "lack memory (largest free about 8 GiB)") for name in nodes}
+    assert texts == {(name, "lack memory (largest free at least 8 GiB)") for name in nodes}
 
 
 def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, mocker: MockerFixture) -> None:

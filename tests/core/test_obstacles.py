@@ -32,7 +32,7 @@ def test_it_is_named(obstacles: Obstacles, text: str) -> None:
     "said",
     [
         "",
-        "0/3 nodes are available: 3 lack memory (largest free about 1 GiB).",
+        "0/3 nodes are available: 3 lack memory (largest free at least 1 GiB).",
         "0/1 nodes are available: 1 cordoned.",
     ],
 )

@@ -1,6 +1,6 @@
 """Why nothing fits: for every card the first cause that applies, counted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 
@@ -181,15 +181,19 @@ def _of(states: Columns, kinds: Mapping[Kind, int], family: str) -> Rows:
 
 
 def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool = False) -> str:
-    """The number that helps with a reason, exactly or `about`."""
+    """The number that helps with a reason: exact, or with `about` a lower bound that seldom changes."""
     first, second = numbers
     if reason is Reason.TOO_LARGE:
         return f"at most {family}-mem: {first}, {family}-cores: {second}"
     if reason is Reason.SLICES:
         return f"{first} of {first} slices" if about else f"{first} of {first} slices, {second} MiB idle"
     if reason is Reason.MEMORY:
-        return f"largest free about {gib(rounded(first))}" if about else f"largest free {gib(first)}"
-    return f"most free core groups about {rounded(second)}" if about else f"most free core groups {second}"
+        return f"largest free {_bound(first, gib, about=about)}"
+    return f"most free core groups {_bound(second, str, about=about)}"
+
+
+def _bound(number: int, text: Callable[[int], str], *, about: bool) -> str:
+    return f"at least {text(rounded(number))}" if about and number else text(number)
 
 
 def _few(words: Sequence[str]) -> str:

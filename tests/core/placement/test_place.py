@@ -207,8 +207,8 @@ def test_nodes_of_one_reason_have_one_text_and_it_is_their_most_hopeful(ledger: 
     assert refusal(ledger, slice_request("p", 4, 1), ["n1", "n2", "n3", "n4", "ghost"]).by_node(
         ["n1", "n2", "n3", "n4", "ghost"]
     ) == {
-        "n1": "lack memory (largest free about 2 GiB)",
-        "n2": "lack memory (largest free about 2 GiB)",
+        "n1": "lack memory (largest free at least 2 GiB)",
+        "n2": "lack memory (largest free at least 2 GiB)",
         "n3": "whose agent is not serving",
         "n4": "showing no card",
         "ghost": "showing no card",
