@@ -22,7 +22,7 @@ POD_NAME = "vgpu-bench"
 LEASE_HOLDER = f"{POD_NAME}_00000000-0000-4000-8000-000000000000"
 # A thread that computes keeps the others waiting for so many seconds at most.
 SWITCH_SECONDS = 0.0005
-_POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding)?")
+_POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding|/status)?")
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
 _CONFLICT = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}'
 _NO_AGENTS = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
@@ -87,15 +87,20 @@ class _Routes(KeptConnection):
 
     def _other(self, method: str, path: str, body: bytes) -> None:
         found = _POD.fullmatch(path)
-        if found and found[2] and method == "POST":
+        call = (method, found[2]) if found else None
+        if call == ("POST", "/binding"):
             self._bind(body)
-        elif found and method == "GET":
-            pod = self.server.store.pod(int(found[1]))
-            self.send(404 if pod is None else 200, _NOT_FOUND if pod is None else pod)
+        elif found and call == ("GET", None):
+            self._pod(self.server.store.pod(int(found[1])))
+        elif found and call == ("PATCH", "/status"):
+            self._pod(self.server.store.touch(int(found[1])))
         else:
             # An event or a deletion tells of something wrong: nothing in this workload calls for one.
             self.server.strange.append(f"{method} {path} {body[:300].decode(errors='replace')}")
             self.send(404, _NOT_FOUND)
+
+    def _pod(self, pod: bytes | None) -> None:
+        self.send(404 if pod is None else 200, _NOT_FOUND if pod is None else pod)
 
     def _bind(self, body: bytes) -> None:
         try:

@@ -55,6 +55,14 @@ class Store:
             known = number in self._pods
             return self._texts.pod(number, self._version, self._pods[number]) if known else None
 
+    def touch(self, number: int) -> bytes | None:
+        """Tell of the pod once more, as after a write to its annotations, and return it; None if there is none."""
+        with self._lock:
+            if number not in self._pods:
+                return None
+            self._tell("MODIFIED", number, self._pods[number])
+            return self._texts.pod(number, self._version, self._pods[number])
+
     def watch(self, version: int, tell: Tell) -> bool:
         """Tell of every change from now on; False if there were others after `version`."""
         with self._lock:
