@@ -20,7 +20,7 @@ from device_plugin.core.requests import PodRequest
 class Verdict:
     """What kube-scheduler is told: nodes that remain, texts of those that do not, or an error.
 
-    `hopeless` nodes would not do even if other pods went away.
+    `hopeless` nodes are those where kube-scheduler need not look for pods to evict.
     """
 
     nodes: Sequence[str] = ()
@@ -64,12 +64,14 @@ class Filter:
             return Verdict((answer.grant.node,))
         refusal = answer()
         if refusal.main is Reason.GANG:
-            # Nobody else's leaving completes a gang: kube-scheduler need not look for victims.
             return Verdict(hopeless=refusal.by_node(nodes))
         texts = dict(refusal.by_node(nodes))
         for node, note in self._state.notes(nodes).items():
             texts[node] = f"{texts[node]} ({note})"
-        return Verdict(failed=texts)
+        # kube-scheduler found room on each of these nodes for what it counts, so it would find nobody there whose
+        # leaving helps, and take longer to find that than for all the rest of an attempt; cards are our own
+        # preemption's. Only if it has nominated a node it must go on to wait for that one.
+        return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started, several = self._clock(), len(request.containers) > 1 and request.gang is None

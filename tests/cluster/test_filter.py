@@ -2,6 +2,7 @@
 
 import random
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,11 +88,23 @@ def test_nodes_of_one_reason_share_one_text(world: World, one: Replica) -> None:
     one.state.sync_nodes(world.api.nodes())
     verdict = one.filter(world.pod("p", mem=17, cores=1), ["n1", "n2", "n3", "bare"])
     assert verdict.nodes == ()
-    texts = verdict.failed
+    texts = verdict.hopeless
     assert texts["n1"] == texts["n2"] == texts["n3"]
     assert "too small" in texts["n1"]
     assert "at most hygon.com/dcu-mem: 16" in texts["n1"]
     assert texts["bare"] == "showing no card"
+
+
+def test_kube_scheduler_looks_for_pods_to_evict_only_where_it_has_nominated_a_node(
+    world: World, one: Replica
+) -> None:
+    """It finds none on a node that it has offered; but it must go on to wait for the node that it has nominated."""
+    for name in ("low-0", "low-1"):
+        assert one.ask(world.pod(name, mem=16, cores=60), "n1") == "n1"
+    high = replace(world.pod("high", mem=16, cores=60), priority=100)
+    text = {"n1": "lack memory (largest free 0 MiB)"}
+    assert one.filter(high, ["n1"]) == Verdict(hopeless=text)
+    assert one.filter(replace(high, nominated="n1"), ["n1"]) == Verdict(failed=text)
 
 
 def test_pods_that_ask_for_nothing_may_go_anywhere(one: Replica) -> None:

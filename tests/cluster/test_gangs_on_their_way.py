@@ -99,7 +99,7 @@ def test_a_gang_that_nothing_helps_takes_a_tenth_of_the_time_at_most(
         verdict = one.filter(rng.choice(large), ["n1"])
         assert verdict.nodes == ()
         # kube-scheduler asks again by itself after an error, and after a refusal only when something happens.
-        assert bool(verdict.failed) != bool(verdict.error)
+        assert bool(verdict.hopeless) != bool(verdict.error)
         later += "takes too long to be refused: try again" in verdict.error
         busy += world.clock.now - before
         world.clock.now += 0.5

@@ -71,7 +71,7 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
                     assert one.bind(made, verdict.nodes[0]) == ""
             else:
                 refused += 1
-                assert verdict.failed.keys() == set(nodes)
+                assert verdict.hopeless.keys() == set(nodes)
                 world.api.end(made)
         elif event < 0.85 and there:
             gone = there.pop(rng.randrange(len(there)))
@@ -119,7 +119,7 @@ def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one:
     large, texts = world.pod("large", mem=16, cores=60), set()
     rng = random.Random(1)
     for number in range(40):
-        texts |= set(one.filter(large, nodes).failed.items())
+        texts |= set(one.filter(large, nodes).hopeless.items())
         made = world.pod(f"p{number}", mem=rng.randint(1, 3), cores=rng.randint(1, 9))
         if one.ask(made) and number % 2:
             world.api.end(made)

@@ -84,7 +84,7 @@ def test_nobody_is_placed_where_an_ended_pods_processes_run(world: World, one: R
     assert card_of(world, "whole") != card_of_old(old)
     waiting = world.pod("waiting", 16, 60)
     answer = one.filter(waiting, ["n1"])
-    assert answer.failed["n1"].endswith(
+    assert answer.hopeless["n1"].endswith(
         "(slices of ended pod default/old still run on n1: its processes have not ended)"
     )
     (entry,) = one.explainer.waiting()
@@ -111,7 +111,7 @@ def test_what_the_text_says_does_not_depend_on_how_many_there_are(world: World, 
     for pod in bound:
         world.api.remove(pod)
     says(world, [report(pod) for pod in bound])
-    text = one.filter(world.pod("w", 16, 60), ["n1"]).failed["n1"]
+    text = one.filter(world.pod("w", 16, 60), ["n1"]).hopeless["n1"]
     assert "ended pods default/old-0, default/old-1, default/old-2, and others still run on n1" in text
 
 
