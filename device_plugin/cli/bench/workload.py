@@ -123,6 +123,6 @@ def _job(row: Mapping[str, str]) -> Job:
         containers = (("main", Request(FAMILY, mem=milli, cores=0)),)
     elif count:
         raise ValueError(f"{row['name']} asks for parts of {count} cards: only whole cards come in numbers")
-    models = Selector(frozenset((row.get("gpu_spec") or "").split("|")) - {""})
+    models = Selector(",".join(sorted({*(row.get("gpu_spec") or "").split("|")} - {""})))
     request = PodRequest(row["name"], containers, models, host=room)
     return Job(row["name"], request, count * milli / MILLI)

@@ -80,5 +80,5 @@ def test_rows_of_nodes_and_sums_over_them() -> None:
     assert index.on(["c", "ghost"]).tolist() == [False, False, True]
     assert not index.on([]).any()
     assert index.by_node(np.array([1, 2, 4])).tolist() == [3, 0, 4]
-    assert index.named(Selector.parse("!a-0")).tolist() == [False, True, True]
+    assert index.named(Selector("!a-0")).tolist() == [False, True, True]
     assert Placer(ledger).place(slice_request("p", 1), ["c"]).node == "c"  # type: ignore[union-attr]

@@ -44,8 +44,8 @@ def mixed_request(rng: random.Random, pod: str) -> PodRequest:
         mem = rng.randint(1, 18) if cores is None else rng.choice([None, rng.randint(1, 18)])
         asked = Request(family, rng.randint(1, 3)) if rng.random() < 0.2 else Request(family, 0, mem, cores)
         containers.append((f"c{i}", asked))
-    models = rng.choice([Selector()] * 3 + [Selector.parse("X"), Selector.parse("!X")])
-    uuids = rng.choice([Selector()] * 3 + [Selector.parse("!a-0,!b-0")])
+    models = rng.choice([Selector()] * 3 + [Selector("X"), Selector("!X")])
+    uuids = rng.choice([Selector()] * 3 + [Selector("!a-0,!b-0")])
     return PodRequest(pod, tuple(containers), models, uuids, rng.choice(REPEATABLE))
 
 

@@ -16,7 +16,7 @@ from tests.core.clusters import FAMILY, inventory
 def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes_often() -> None:
     target, usual = Target(), Ask(Request(FAMILY, mem=4))
     for number in range(3 * KEPT):
-        target.add(Ask(Request(FAMILY, mem=1), Selector(frozenset({f"m{number}"}))))
+        target.add(Ask(Request(FAMILY, mem=1), Selector(f"m{number}")))
         if number % 10 == 0:
             target.add(usual)
     assert target.frequent()[0].ask == usual
@@ -27,10 +27,7 @@ def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes
 def test_tables_look_at_so_many_kinds_of_asks_for_each_card_and_no_more() -> None:
     """A column for each of a thousand would take a third of a gigabyte for 512 nodes."""
     kinds = [Kind(FAMILY, "K100", 16368, 16, 60, 4)]
-    asks = [
-        Weighted(Ask(Request(FAMILY, mem=1), Selector(frozenset(), frozenset({f"x{n}"}))), 1.0)
-        for n in range(500)
-    ]
+    asks = [Weighted(Ask(Request(FAMILY, mem=1), Selector(f"!x{n}")), 1.0) for n in range(500)]
     ledger = Ledger()
     ledger.set_node("n1", inventory("n1", 2))
     placer = Placer(ledger)

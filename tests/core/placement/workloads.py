@@ -13,7 +13,7 @@ KIND = Kind(FAMILY, "Z100", 16368, 16, 60, 4)
 def ask(
     mem: int | None = None, cores: int | None = None, whole: int = 0, cpu: int = 0, models: str = ""
 ) -> Ask:
-    return Ask(Request(FAMILY, whole, mem, cores), Selector.parse(models), host=Room(cpu))
+    return Ask(Request(FAMILY, whole, mem, cores), Selector(models), host=Room(cpu))
 
 
 def target(*asks: tuple[Ask, float]) -> tuple[Weighted, ...]:
