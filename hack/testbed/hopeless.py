@@ -3,7 +3,7 @@
 Each round has two parts, in the same kube-scheduler. In the first, thousands of pods of 20 namespaces wait that a
 nodeSelector refuses: the allocator never hears of them. In the second as many wait that the allocator refuses, and each
 pod that is bound wakes all of them. In both a few good pods are always on their way: each that is bound is deleted, and
-the next is created. Attempts are kube-scheduler's; for a pod that the allocator refuses each is one call of /filter.
+the next is created. Attempts are kube-scheduler's, decisions the allocator's answers to /filter.
 The last line is the median of the rounds' ratios, second part to first: `ratio 0.93`.
 
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
@@ -43,6 +43,7 @@ TOKEN = "hopeless"  # noqa: S105 - of a cluster on loopback that ends with this 
 READY_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 60.0, 600.0, 1.0
 WRITERS = 8
 ATTEMPTS = re.compile(r"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
+DECISIONS = re.compile(r"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
 GOOD = "/api/v1/namespaces/good/pods"
 
 
@@ -90,10 +91,16 @@ class Plane:
             raise SystemExit(f"{method} {path}: {answer.status} {answer.data[:300]!r}")
         return answer.json()
 
-    def attempts(self) -> int:
-        """How often kube-scheduler tried to find a node for a pod: of those it may offer nodes for it asks /filter."""
-        text = self.http.request("GET", f"{self.scheduler}/metrics", headers=_headers()).data.decode()
-        return sum(int(float(count)) for count in ATTEMPTS.findall(text))
+    def tries(self) -> tuple[int, int]:
+        """How often kube-scheduler tried to find a node for a pod, and how often the allocator decided for it."""
+        return (
+            self._counted(f"{self.scheduler}/metrics", ATTEMPTS),
+            self._counted(f"{self.allocator}/metrics", DECISIONS),
+        )
+
+    def _counted(self, url: str, line: re.Pattern[str]) -> int:
+        text = self.http.request("GET", url, headers=_headers()).data.decode()
+        return sum(int(float(count)) for count in line.findall(text))
 
     @contextmanager
     def bindings(self) -> Iterator[Iterator[str]]:
@@ -310,7 +317,7 @@ def _measure(plane: Plane, arguments: argparse.Namespace) -> None:
             _empty(plane)
             print(
                 f"round {number}: beside pods that the {kind} refuses {told[-1][0]:.1f} good pods/s,"
-                f" {told[-1][1]:.1f} attempts of kube-scheduler for each",
+                f" {told[-1][1]:.1f} attempts of kube-scheduler and {told[-1][2]:.1f} decisions of /filter for each",
                 flush=True,
             )
         ratios.append(told[1][0] / told[0][0])
@@ -347,8 +354,8 @@ def _refused(plane: Plane) -> int:
     )
 
 
-def _part(plane: Plane, arguments: argparse.Namespace) -> tuple[float, float]:
-    """Good pods bound in a second, and attempts of kube-scheduler for each."""
+def _part(plane: Plane, arguments: argparse.Namespace) -> tuple[float, float, float]:
+    """Good pods bound in a second, and for each the attempts of kube-scheduler and the decisions of /filter."""
     bound: list[float] = []
     stop = threading.Event()
     numbers = itertools.count(time.monotonic_ns())
@@ -369,15 +376,15 @@ def _part(plane: Plane, arguments: argparse.Namespace) -> tuple[float, float]:
         for name in names:
             now = time.monotonic()
             if before is None and now >= begin:
-                before = plane.attempts()
+                before = plane.tries()
             bound.append(now)
             pool.submit(replace, name)
             if now >= begin + arguments.seconds:
                 break
         stop.set()
     count = sum(each >= begin for each in bound)
-    attempts = plane.attempts() - (before or 0)
-    return count / (bound[-1] - begin), attempts / max(1, count)
+    attempts, decisions = (now - then for now, then in zip(plane.tries(), before or (0, 0), strict=True))
+    return count / (bound[-1] - begin), attempts / max(1, count), decisions / max(1, count)
 
 
 def _empty(plane: Plane) -> None:
