@@ -1,8 +1,10 @@
 """What the kubelet tells of the health of tickets that a container holds."""
 
 from tests.contract.kubelet.node import Node
+from tests.release import since
 
 
+@since("1.36", "the health of a container's devices, switched on,")
 def test_a_sick_ticket_is_told_in_the_pods_status_and_its_container_goes_on(node: Node) -> None:
     plugin = node.plugin(node.mem, 4)
     node.create("one", node.container(mem=2, command=["sh", "-c", "sleep 4; exit 1"]))
