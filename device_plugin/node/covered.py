@@ -25,6 +25,8 @@ LOOK_SECONDS = 30.0
 SOON_SECONDS, START_SECONDS, SEEK_SECONDS = 5.0, 30.0, 3.0
 # A runtime that is still mounting shows a part of our files: what is wrong must be so for this long.
 SURE_SECONDS = 2.0
+# A cover may be among the mounts that were not read.
+UNREAD = "its pod has so many mounts that not all were read"
 Files = Sequence[tuple[Path, str]]
 """For each file its path on this machine, and in the container."""
 
@@ -52,8 +54,8 @@ class CoveredSlices:
         # When something was first seen to be wrong.
         self._suspected: dict[tuple[str, str], float] = {}
         self._covered: dict[tuple[str, str], Record] = {}
-        # By process: hash of a text that showed nothing wrong.
-        self._sound: dict[int, int] = {}
+        # By pod UID: hashes of texts that showed nothing wrong. Processes of a container have one text.
+        self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
         """Containers that are covered."""
@@ -73,12 +75,12 @@ class CoveredSlices:
         self._looked = now
         self._processes.look()
         own = self._own_mounts()
-        sound: dict[int, int] = {}
+        sound: dict[str, set[int]] = {}
         by_pod: dict[str, list[Record]] = {}
         for record in due:
             by_pod.setdefault(record.pod, []).append(record)
-        for members in by_pod.values():
-            self._look(members, own, sound)
+        for pod, members in by_pod.items():
+            sound[pod] = self._look(members, own, self._sound.get(pod, set()))
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, records: Iterable[Record], now: float) -> None:
@@ -102,32 +104,38 @@ class CoveredSlices:
         seeking = age < START_SECONDS and record.key not in self._identified
         return age < SOON_SECONDS or (seeking and now - self._looked >= SEEK_SECONDS)
 
-    def _look(self, records: Sequence[Record], own: Sequence[Mounted], sound: dict[int, int]) -> None:
-        """Look at a few processes of each container of one pod."""
+    def _look(self, records: Sequence[Record], own: Sequence[Mounted], known: set[int]) -> set[int]:
+        """Look at a few processes of each container of one pod; returns the hashes of the texts that are sound.
+
+        A text of which the hash is `known` to be sound is not read again.
+        """
         wanted = {record.key: self._wanted(record, own) for record in records}
         wrong: dict[tuple[str, str], str] = {}
+        sound: set[int] = set()
         unread = False
         for process in self._processes.of(records[0].pod):
             found = self._processes.mounts(process)
             if found is None:
                 continue
             text, whole = found
+            unread = unread or not whole
             digest = hash(text)
-            mounts = () if self._sound.get(process) == digest else mountinfo.parse(text)
+            if digest in known or digest in sound:
+                sound.add(digest)
+                continue
+            mounts = mountinfo.parse(text)
             record = next((r for r in records if _shows(mounts, wanted[r.key])), None)
-            why = mountinfo.problem(mounts, wanted[record.key]) if record is not None else ""
             if record is not None:
                 self._identified.add(record.key)
-            if record is not None and why:
-                wrong[record.key] = why
+            why = mountinfo.problem(mounts, wanted[record.key]) if record is not None else ""
+            if record is not None and (why or not whole):
+                wrong[record.key] = why or UNREAD
             elif whole:
-                sound[process] = digest
-            unread = unread or not whole
+                sound.add(digest)
         for record in records:
-            why = wrong.get(record.key, "")
-            if unread and not why and record.key not in self._identified:
-                why = "its pod has more mounts than are read"
-            self._judge(record, why)
+            unseen = unread and record.key not in self._identified
+            self._judge(record, wrong.get(record.key, UNREAD if unseen else ""))
+        return sound
 
     def _judge(self, record: Record, why: str) -> None:
         if not why:
@@ -150,7 +158,8 @@ class CoveredSlices:
 
     def _tell(self, record: Record, why: str) -> None:
         text = (
-            f"container {record.container}: {why}: its limits may not hold. Remove the volume mount that does this,"
+            f"container {record.container}: {why}: its limits may not hold."
+            f" {'Use fewer mounts' if why == UNREAD else 'Remove the volume mount that does this'},"
             " and create the pod again"
         )
         log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)

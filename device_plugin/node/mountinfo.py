@@ -28,9 +28,13 @@ Origin = tuple[str, str]
 
 
 def parse(text: str) -> list[Mounted]:
-    """All mounts in the order in which they were made. A line that is none, as the last of a cut text, is left out."""
+    """All mounts in the order in which they were made. A line that is none, as the last of a cut text, is left out.
+
+    Only a newline ends a line: the kernel escapes newline, space, tab and backslash. A tenant's subPath may hold any
+    other character at which str.splitlines would split.
+    """
     found = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         words = line.split(" ", 5)
         if len(words) == 6:
             root, point = _path(words[3]).removesuffix(_REMOVED), _path(words[4])

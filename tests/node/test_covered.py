@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from device_plugin.core.grants import Slice
+from device_plugin.node import mountinfo as mountinfo_of
 from device_plugin.node.covered import LOOK_SECONDS, START_SECONDS, SURE_SECONDS, CoveredSlices
 from tests.node.parts import MEM, Parts, Peer
 
@@ -148,7 +150,25 @@ def test_a_list_of_mounts_too_long_to_read_is_no_way_round(node: Watched) -> Non
     node.host.mounted["uid-a"] = {101: "10 1 0:9 / / rw - overlay overlay rw\n"}
     node.host.whole = False
     assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
-    assert "more mounts than are read" in node.parts.peer.events[0][1]
+    assert "so many mounts that not all were read" in node.parts.peer.events[0][1]
+
+
+def test_a_cover_may_be_behind_what_is_read_of_a_container_that_is_known(node: Watched) -> None:
+    node.host.mounted["uid-a"] = {101: node.mountinfo()}
+    node.host.whole = False
+    assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
+    assert "Use fewer mounts" in node.parts.peer.events[0][1]
+
+
+def test_the_mounts_of_a_container_are_examined_once_for_all_of_its_processes(
+    node: Watched, mocker: MockerFixture
+) -> None:
+    """A tenant can make a long list, and new processes all the time."""
+    examined = mocker.spy(mountinfo_of, "problem")
+    for process in range(100, 160):
+        node.host.mounted["uid-a"] = {process: node.mountinfo(), process + 1000: node.mountinfo()}
+        node.turns(1)
+    assert examined.call_count == 1
 
 
 def test_what_is_gone_is_forgotten(node: Watched) -> None:

@@ -86,6 +86,15 @@ def test_a_file_of_the_same_name_elsewhere_is_not_ours() -> None:
     assert found(text=text) == f"{CONFIG} is not mounted"
 
 
+@pytest.mark.parametrize(
+    "character", ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+)
+def test_a_character_that_ends_lines_elsewhere_hides_no_cover(character: str) -> None:
+    """A tenant's subPath is part of its mount's root, and the kernel escapes only space, tab, newline and backslash."""
+    cover = f"950 900 0:99 /a{character}b /usr/local/vgpu rw - tmpfs tmpfs rw\n"
+    assert found(cover) == f"{LIBRARY} is covered by a mount at '/usr/local/vgpu'"
+
+
 def test_origins_follow_filesystems_and_names_of_any_kind() -> None:
     mounts = parse("1 0 0:80 / / rw - a b c\n2 1 8:1 /lib\\040x/vgpu /var/lib/vg\\134pu rw - ext4 a b\n")
     assert origin(mounts, "/var/lib/vg\\pu/slices/a") == ("8:1", "/lib x/vgpu/slices/a")
