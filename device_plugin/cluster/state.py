@@ -307,7 +307,7 @@ class State:
             if found is None or found.stage is not Stage.WAITING or found.grant.node != node:
                 return None
             if not self.ledger.fits_still(found.grant):
-                # The card reports less since it was chosen: nothing new is bound to it.
+                # Since it was chosen the card was cordoned, fell sick or reports less: nothing new is bound to it.
                 self.release(uid)
                 return None
             return self.reservations.move(found, Stage.BINDING, self._clock())

@@ -205,9 +205,11 @@ class Ledger(Followed):
         return tuple(found)
 
     def fits_still(self, grant: Grant) -> bool:
-        """False if one of its cards has less now than it and the others were granted."""
+        """False if a card of `grant` takes no new slices now, or has less than all grants on it take together."""
         cards = (self._card(grant.node, s.card) for s in grant.slices())
-        return not any(self._state(grant.node, card).short for card in cards if card is not None)
+        return all(
+            card.open and not self._state(grant.node, card).short for card in cards if card is not None
+        )
 
     def checkpoint(self) -> int:
         """Start a trial: later `hold` and `release` can be taken back to here. End it by rollback or commit."""

@@ -269,3 +269,17 @@ def test_a_binding_that_overtakes_a_reservation_wins(world: World, one: Replica,
     else:
         assert one.bind(mine) == ""
     assert one.state.suspects() == set()
+
+
+def test_a_card_that_was_cordoned_since_it_was_chosen_gets_nothing_new(world: World, one: Replica) -> None:
+    """`vgpu drain` says that a card is empty when no pod that is bound holds any of it."""
+    made = world.pod("p")
+    assert one.ask(made) == "n1"
+    first = one.state.reservations.get("uid-p")
+    assert first is not None
+    (chosen,) = {s.card for s in first.grant.slices()}
+    one.state.see_node(replace(world.api.by_node["n1"], cordoned=chosen))
+    assert one.bind(made) == ""
+    bound = world.api.by_name["default", "p"].grant()
+    assert bound is not None
+    assert chosen not in {s.card for s in bound.slices()}
