@@ -6,6 +6,7 @@ without managedResources all resources of the settings' prefixes, so that these 
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,24 +21,28 @@ from device_plugin.wiring.settings import ClusterSettings, SettingsError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Two files, and one flag for each setting."""
     parser.add_argument("--template", metavar="FILE", required=True, help="KubeSchedulerConfiguration")
-    parser.add_argument("--out", metavar="FILE", default="/dev/stdout", help="where to write it")
+    parser.add_argument("--out", metavar="FILE", help="where to write it (default: stdout)")
     settings.add_flags(parser, ClusterSettings)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the configuration. Raises SettingsError."""
     loaded = settings.load(ClusterSettings, vars(args), os.environ)
-    template, out = Path(args.template), Path(args.out)
+    template = Path(args.template)
     try:
         text = yaml.safe_dump(filled(yaml.safe_load(template.read_text()), loaded), sort_keys=False)
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise SettingsError(f"template {template}: no KubeSchedulerConfiguration: {error}") from error
     except OSError as error:
         raise SettingsError(f"template {template}: {error.strerror}") from error
+    if args.out is None:
+        # Not /dev/stdout: a process under another user cannot open it anew.
+        sys.stdout.write(text)
+        return 0
     try:
-        out.write_text(text)
+        Path(args.out).write_text(text)
     except OSError as error:
-        raise SettingsError(f"cannot write {out}: {error.strerror}") from error
+        raise SettingsError(f"cannot write {args.out}: {error.strerror}") from error
     return 0
 
 

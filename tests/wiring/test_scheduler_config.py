@@ -29,10 +29,12 @@ def test_names_and_resources_are_filled_in_and_what_is_there_stays(
     }
 
 
-def test_without_a_file_it_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_file_it_is_printed_and_stdout_is_not_opened_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "template.yaml").write_text(TEMPLATE)
     assert main(["scheduler-config", f"--template={tmp_path}/template.yaml"]) == 0
-    assert "name: hygon.com/dcu-mem" in capfd.readouterr().out
+    assert "name: hygon.com/dcu-mem" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["[]", "a: b", "profiles: [[]]\nextenders: []", "a: [", "profiles: 1"])
