@@ -27,7 +27,7 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 class Exposition:
-    """The WSGI application: what `read` gives, and the text of what is `counted` as it happens.
+    """WSGI application of /metrics: the samples of `read`, then the text of `counted`.
 
     A text is kept only while `leads` returns what it returned before the text was made: a replica that has lost the
     leadership must not go on exporting what its successor exports.
@@ -82,7 +82,10 @@ class Exposition:
 
 
 class _Text:
-    """A text, and the same packed once somebody wants it so. `led`: whether its replica led when it was made."""
+    """One scrape's text, and its gzip form once a client asks for it.
+
+    `led`: whether this replica led when it was made.
+    """
 
     def __init__(self, pieces: Sequence[bytes], *, led: bool) -> None:
         self.pieces = pieces
@@ -100,7 +103,7 @@ class _Text:
 
 
 def _lines(reading: Reading) -> Iterator[str]:
-    """Nothing for a metric without samples."""
+    """The lines of one metric, HELP and TYPE first; none if it has no samples."""
     metric = reading.metric
     head = f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type.value}\n"
     for values, value in reading.samples:

@@ -25,7 +25,8 @@ SETTLED_SECONDS = 5.0
 MOUNT_BYTES = 1 << 18
 # cgroup v1 has a line for each of a dozen trees.
 CGROUP_BYTES = 1 << 14
-# Of a container: its first process is among them, unless the numbers of processes have wrapped round.
+# Processes looked at of each container: its oldest ones. The first is among them, unless the numbers of processes
+# have wrapped round.
 PROCESSES = 4
 _CONTAINER = re.compile(r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})(?:\.slice)?/([^/\n]+)")
 

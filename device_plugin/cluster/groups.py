@@ -62,7 +62,7 @@ class Groups:
         return f"group {key[1]} has {count} pods, ended ones included: at most {MOST} can be in one group"
 
     def _discord(self, key: Key) -> str:
-        """In words if members give different orders of roles: then nobody could say who comes first."""
+        """What to say if members give different role orders; empty if they agree."""
         if len(self._orders.get(key, ())) <= 1:
             return ""
         return f"the pods of group {key[1]} differ in {annotations.ROLE_ORDER}: write the same on all of them"

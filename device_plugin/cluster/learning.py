@@ -14,8 +14,8 @@ from device_plugin.core.requests import ANYTHING, PodRequest
 # by quotas and cards; how many it creates and deletes is bounded by nothing, and must not decide what everybody's pods
 # are placed for. Whoever stays for less hardly matters to what else fits.
 STAY_SECONDS = 60.0
-# Different asks that are learnt of one namespace's pods, and namespaces of which that is known. An ask may give way to
-# another one once so many pods have counted without it.
+# Most different asks learnt for one namespace; most namespaces remembered; pods after which an unused ask may be
+# replaced.
 MOST_OF_NAMESPACE, NAMESPACES, STALE = 64, 1024, 4096
 # Words of a list of card models that is learnt, and pods that have not stayed for long enough yet.
 MOST_MODELS, MOST_NEW = 8, 16_384

@@ -70,7 +70,7 @@ class Api(Protocol):
         """
 
     def touch(self, pod: Pod) -> None:
-        """Change an annotation of the pod of this uid that means nothing: whoever waits for its news looks at it."""
+        """Write the annotation vgpu.io/touched of the pod of this uid, so that kube-scheduler tries the pod again."""
 
     def warn(self, pod: Pod, reason: str, message: str) -> None:
         """Post a Warning event about a pod."""

@@ -37,7 +37,10 @@ class _Entry:
 
 
 class Refusals:
-    """By what was asked for; of too many the longest unused are forgotten. Callers hold the state's lock."""
+    """Remembered refusals by request shape; beyond the bounds the least recently used is forgotten.
+
+    Callers hold the state's lock.
+    """
 
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
         self._ledger = ledger
@@ -172,7 +175,7 @@ class WaitingPods:
             _take_one(self._of, waiting.pod.namespace)
 
     def clear(self) -> None:
-        """Others decide now."""
+        """Forget all pods: another replica leads."""
         self._by_pod.clear()
         self._of.clear()
 

@@ -26,7 +26,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Outliving:
-    """What containers of a pod hold that has ended or is gone. `reported` is false as long as no agent has named it."""
+    """Slices that a pod still holds after it ended or was deleted. `reported` is true once an agent has named it."""
 
     namespace: str
     name: str
@@ -92,13 +92,16 @@ class Reports:
         return before.union(named)
 
     def notes(self, nodes: Iterable[str]) -> dict[str, str]:
-        """Of those `nodes` that report pods whose slices outlive them, a text that names the pods; it never counts."""
+        """For each of `nodes` with slices of ended pods, a text that names these pods.
+
+        It has no counts, so it seldom changes.
+        """
         if not self._on_node:
             return {}
         return {node: self._text(node) for node in nodes if node in self._on_node}
 
     def summary(self) -> list[str]:
-        """The same of the first nodes that report such pods, for people."""
+        """Those texts of the first MOST_NAMED such nodes."""
         return [self._text(node) for node in islice(sorted(self._on_node), MOST_NAMED)]
 
     def _text(self, node: str) -> str:

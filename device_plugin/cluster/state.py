@@ -265,7 +265,7 @@ class State:
             return self.reservations.put(pod, request, answer, self._clock())
 
     def news(self) -> object:
-        """Differs from what it was before something changed that may make a refused pod fit."""
+        """A value that changes whenever a refused pod may fit again."""
         return self.ledger.gained, self.gangs.news
 
     def bounds(self) -> Mapping[str, Bound]:
@@ -294,7 +294,10 @@ class State:
                 self.wishes.note(wish)
 
     def nominate(self, wish: Wish, grant: Grant, seconds: float) -> None:
-        """Hold for a pod, for so long, what others are about to leave: it counts as taken twice until they have."""
+        """Hold `grant` for the wish's pod for `seconds`.
+
+        Until the evicted pods have ended it counts beside theirs.
+        """
         with self.lock:
             self._reserve(grant, wish.request)
             self.reservations.nominate(wish.pod, wish.request, grant, self._clock() + seconds)
@@ -403,7 +406,7 @@ class State:
             self._free(uid)
 
     def _free(self, uid: str) -> None:
-        """Whatever the pod had is free, but for what its containers still hold."""
+        """Free what the pod had, except slices that its processes still hold."""
         self._leave(uid)
         left = self.reports.outliving(uid)
         if left is not None:

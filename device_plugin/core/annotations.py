@@ -35,7 +35,7 @@ VERSION = 1
 MAX_BYTES = 64 * 1024
 # Wide enough for any card or cluster, narrow enough that sums stay exact in a signed 64-bit integer.
 MAX_INT = 2**40
-# Of a node, and so slices of a container.
+# Most cards of a node, and so most slices of a container.
 MAX_CARDS = 64
 MAX_COMPUTE_UNITS = 1024
 _WRITER = json.JSONEncoder(separators=(",", ":"))

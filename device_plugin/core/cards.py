@@ -13,9 +13,9 @@ from device_plugin.core.units import DEFAULT_UNIT_MIB
 
 # Far more than the kubelet could count; keeps units times MiB exact in a signed 64-bit integer.
 MAX_UNITS = 2**20
-# More than a node's text holds.
+# More reports than fit into a node's annotation.
 MAX_REPORTS = 1024
-# Of namespace and pod together.
+# Longest namespace and pod name, with the slash.
 MAX_NAME = 63 + 1 + 253
 # The processes of a pod that vanished may take this long to end before the agent reports them: a forced deletion alone
 # takes about 2 s, and an ordinary end, after which nothing lives, costs no write.

@@ -29,7 +29,7 @@ class CardSize:
 
 
 def largest(sizes: Iterable[CardSize | None]) -> CardSize:
-    """The most of either that the known ones of these sizes have; None is one that is not known."""
+    """The largest memory and the largest slice count among `sizes`; None (unknown) entries are left out."""
     known = [size for size in sizes if size is not None]
     return CardSize(max(size.mem_mib for size in known), max(size.max_slices for size in known))
 
@@ -39,8 +39,8 @@ class Grant:
     """What a pod was given: for each container that asks, its slices.
 
     `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards. `cards` are
-    the sizes, by uuid, that the cards had at that moment: a card may report less later, and then nobody is to blame who
-    fitted it before. Grants that were written by earlier versions do not say.
+    the sizes, by uuid, that the cards had at that moment: a card may report less later, and a grant that fitted before
+    is no conflict. Grants that were written by earlier versions do not say.
     """
 
     pod: str

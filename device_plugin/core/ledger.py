@@ -183,7 +183,7 @@ class Ledger(Followed):
         return grant
 
     def conflicts(self, grant: Grant) -> tuple[Conflict, ...]:
-        """The grants of other pods that cannot have been decided beside this one, whatever the cards report now.
+        """The grants of other pods that conflict with `grant`: at no time did the card have room for both.
 
         Two grants of one core group never can. More memory or slices than a card has are a conflict only if the card
         never had as much: whichever of its grants was decided last was decided with all others in the ledger, so

@@ -17,7 +17,7 @@ from device_plugin.core.pods import ContainerKind, Pod
 from device_plugin.core.roles import ALONE, Standing, order_problem
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
-# Of a prefix's resources, in the order in which the first that a container asks carries its slice.
+# A family's resource suffixes; a container's slice is carried by the first of them that it asks for.
 SUFFIXES = WHOLE, MEM, CORES = ("", "-mem", "-cores")
 MAX_GANG = 1024
 LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)

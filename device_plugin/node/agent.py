@@ -22,7 +22,7 @@ from device_plugin.node.restore import Restorer
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
-# Of the pods on a sick card: an event has room for about as many of the longest names.
+# Most pods on a sick card that are named: an event has room for about as many of the longest names.
 NAMED = 3
 SCAN_SECONDS = 3.0
 PREFLIGHT_SECONDS = 60.0
@@ -177,7 +177,7 @@ class Agent:
         ]
 
     def reports(self) -> list[ReportedSlice]:
-        """What the cluster must know of containers on this node. One that outlives its pod is nothing else."""
+        """The reports for the inventory: outliving and covered containers; one that is both counts as outliving."""
         outliving = {record.key: record for record in self._reclaimer.outliving()}
         covered = [record for record in self._covered.found() if record.key not in outliving]
         return [

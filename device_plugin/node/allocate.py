@@ -213,7 +213,7 @@ class Allocator:
                 self.remove(other)
 
     def _sizes(self, claim: Claim) -> Mapping[str, CardSize]:
-        """What the cards of a claim may hold, by uuid; of those that its container has held already nothing is said.
+        """Sizes to check the claim against, by card uuid; empty if the container held the same slices before.
 
         A card may report less than when it was granted: nobody who fitted it then is kept from starting.
         """

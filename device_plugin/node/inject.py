@@ -191,7 +191,10 @@ class Injector:
 
 
 def _variables(contents: config.SliceConfig) -> dict[str, object]:
-    """The runtime sets these last, whatever the image, Allocate or the pod's own spec says."""
+    """The CDI edit with the slice's environment variables; empty if it has none.
+
+    Runtimes apply it after image, Allocate and pod spec.
+    """
     variables = [f"{name}={value}" for name, value in config.environment(contents).items()]
     return {"env": variables} if variables else {}
 
@@ -201,7 +204,7 @@ def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) ->
 
 
 def _limit(local: LocalCard, mem_mib: int, cores: Sequence[int]) -> config.CardLimit:
-    """What a container may have of a card: of what was granted as much as the card still has."""
+    """The limit of one card: the granted memory and core groups, reduced to what the card still has."""
     card, found = local.card, local.found
     return config.CardLimit(
         uuid=card.uuid,

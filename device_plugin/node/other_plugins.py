@@ -49,7 +49,7 @@ class _Other:
 
 
 class OtherPlugins:
-    """What `look` saw last; it is kept in the file `store`, for the next agent.
+    """Which of our resources other plugins serve, as `look` last saw it; kept in the file `store` for the next agent.
 
     `capacity` is that of the node's status, or None if it cannot be had. Only one thread looks; any may ask.
     """
@@ -85,7 +85,7 @@ class OtherPlugins:
         self._dropped = set(self._served)
 
     def expect(self, capacity: Mapping[str, str], ours: Iterable[Resource]) -> None:
-        """Before the first registration of the first agent here: take what the node has already for another plugin's.
+        """On a node's first start of an agent: assume that resources which already have capacity are another plugin's.
 
         The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is told by
         all of a family's resources: the kubelet remembers all of them when it is gone, and other plugins have one.

@@ -1,4 +1,7 @@
-"""Preflight: what the machine must offer, and other plugins on our resource names. Said loudly, each once."""
+"""Preflight: checks that the machine has what the agent needs, and that no other plugin serves our resources.
+
+Each problem is logged and posted once.
+"""
 
 import logging
 import os

@@ -93,9 +93,9 @@ class Reclaimer:
         return sum(self._remove(record) for record in ended if record.pod not in alive)
 
     def _note(self, lingering: Sequence[Record]) -> None:
-        """Keep since when pods have ended of which processes are left.
+        """Remember when the pods of `lingering` ended.
 
-        Nobody knows how long ago those ended that the first sweep finds; our predecessor may have reported them.
+        Pods found by the first sweep count as ended long ago: the previous agent may have reported them.
         """
         now = self._clock()
         before = self._ended

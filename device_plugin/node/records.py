@@ -179,7 +179,7 @@ def _encode(record: Record) -> str:
 
 
 def _decode(text: str, node: str) -> Record:
-    """Raises ValueError or AnnotationError, whatever the text holds."""
+    """The record in `text`. Raises ValueError or AnnotationError, and nothing else, if it is damaged."""
     fields = Fields(json.loads(text), "record")
     tickets = fields.mapping("tickets", most=16)
     return Record(

@@ -11,7 +11,7 @@ from device_plugin.core import units
 from device_plugin.core.cards import Card
 from device_plugin.core.requests import family_of, resource_names
 
-# Of one resource: a kubelet needs 1.9 s after a restart for 4,000 IDs, and 28.6 s for 16,000.
+# Most tickets of a resource: a kubelet needs 1.9 s after a restart for 4,000 IDs, and 28.6 s for 16,000.
 MOST_TICKETS = 4096
 
 

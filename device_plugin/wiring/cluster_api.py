@@ -57,9 +57,10 @@ class ClusterApi:
             self._client.evict_pod(pod.namespace, pod.name, pod.uid, dry=dry)
 
     def touch(self, pod: Pod) -> None:
-        """Change an annotation of the pod of this uid that means nothing. Raises GoneError.
+        """Write the annotation vgpu.io/touched of the pod of this uid, so that kube-scheduler tries the pod again.
 
-        Another pod of that name is a RefusedError. A conflict says nothing of the pod: a patch has no precondition.
+        Raises GoneError, or RefusedError for another pod of that name. A conflict says nothing of the pod: a patch has
+        no precondition.
         """
         with _translated():
             self._client.touch_pod(pod.namespace, pod.name, pod.uid)

@@ -68,7 +68,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
     simulated: Annotated[str, Meta(description="folder of simulated cards (demo, tests)")] = ""
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
-    drain_seconds: Annotated[float, Meta(description="serve so long after SIGTERM", ge=0)] = 5.0
+    drain_seconds: Annotated[float, Meta(description="seconds to go on serving after SIGTERM", ge=0)] = 5.0
     kube: KubeSettings = KubeSettings()
 
 
@@ -99,18 +99,20 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
     most_load: Annotated[
         float,
         Meta(
-            description="nor one with a greater share of its core groups granted, or of its time busy",
+            description="a card with a greater share of its core groups granted, or of its time busy, is not free",
             gt=0,
             le=1,
         ),
     ] = 0.9
     agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
     ask_seconds: Annotated[
-        float, Meta(description="agents are asked for their cards' loads so often", gt=0)
+        float, Meta(description="seconds between two questions to one agent for its cards' loads", gt=0)
     ] = 15.0
-    asks_per_second: Annotated[float, Meta(description="of all agents, at most", gt=0)] = 50.0
+    asks_per_second: Annotated[
+        float, Meta(description="questions to all agents together in a second, at most", gt=0)
+    ] = 50.0
     stale_seconds: Annotated[
-        float, Meta(description="loads that are older are forgotten, and the ledger tells", gt=0)
+        float, Meta(description="older loads are forgotten: then only grants count", gt=0)
     ] = 60.0
 
     def scoring(self) -> Scoring:
@@ -135,7 +137,9 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
         "127.0.0.1:9401"
     )
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9402"
-    reservation_seconds: Annotated[float, Meta(description="an unbound reservation ends then", gt=0)] = 60.0
+    reservation_seconds: Annotated[
+        float, Meta(description="a reservation ends after this many seconds without a Binding", gt=0)
+    ] = 60.0
     covered_pods: Annotated[
         Literal["report", "delete"],
         Meta(description="pods in which a mount hides the files that limit them: only report, or delete"),

@@ -52,11 +52,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="hack/hopeless", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pods", type=int, default=4000, help="that wait for ever (default: 4000)")
+    parser.add_argument("--pods", type=int, default=4000, help="pods that wait (default: 4000)")
     parser.add_argument("--nodes", type=int, default=100, help=f"of {CARDS} cards each (default: 100)")
-    parser.add_argument("--rounds", type=int, default=3, help="pairs of parts (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of two parts (default: 3)")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured in each part (default: 30)")
-    parser.add_argument("--good", type=int, default=32, help="good pods on their way at a time (default: 32)")
+    parser.add_argument("--good", type=int, default=32, help="good pods that exist at a time (default: 32)")
     parser.add_argument("--backoff", type=int, help="podMaxBackoffSeconds (default: as in manifests/)")
     arguments = parser.parse_args()
     try:

@@ -1,6 +1,7 @@
 """hack/nightly: the contract suite, touches and a Job on an older Kubernetes, which make e2e does not run.
 
 Installs the overlay kubernetes-1.31: pods name their scheduler themselves. The last line says how it went.
+Needs root and Go.
 """
 
 import argparse

@@ -22,10 +22,10 @@ _MIDDLE = {(11, 0, 0), (11, 0, 1), (12, 0, 0), (12, 0, 1)}
 
 
 class Kernel(enum.Enum):
-    """A Linux, named by the first version that does so."""
+    """How Linux checks a queue's save area. The value is the first release that checks so."""
 
     UNCHECKED = "6.1"
-    """Takes what it is given. Not the first version: any before 6.12."""
+    """No check: every release before 6.12; 6.1 stands for them."""
     EQUAL = "6.12"
     """The save area must have exactly the card's size."""
     EXPORTED = "6.18.4"

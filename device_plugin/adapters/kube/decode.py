@@ -182,7 +182,7 @@ _READ = (*ANNOTATIONS, *LABELS, annotations.RANK, annotations.REPLICA_TYPE, anno
 _KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
 _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
-# Of what is only shown to people: so many gates, labels and claims, so much of each, and of kube-scheduler's words.
+# Bounds of texts that are only shown: entries, characters of an entry, characters of kube-scheduler's message.
 _FEW, _SHOWN, _SAID = 4, 127, 300
 _NOTHING = (b"", b"null", b"{}")
 # Kind and uid of an owner, which nobody checks.

@@ -126,7 +126,10 @@ class Causes:
         )
 
     def _foremost(self, ranks: Numbers) -> Ranks:
-        """Of each node the rank that is easiest to cure, then that of a node without cards."""
+        """For each node the lowest rank of its cards, the cause that is easiest to cure.
+
+        The last element is for nodes without cards.
+        """
         least = np.full(len(self._position) + 1, len(ORDER), dtype=np.int8)
         # The cards of a node stand together.
         first = np.flatnonzero(np.diff(self._node_of, prepend=-1))
@@ -135,9 +138,10 @@ class Causes:
         return least
 
     def _numbers(self, reason: Reason, rows: Rows) -> tuple[int, int]:
-        """Of the cards in `rows`, all of one reason, the most of what they lack: memory or units, and core groups.
+        """Two numbers about the cards in `rows`, which all have `reason`.
 
-        Of full cards the most slices of one, and the memory that is idle on all of them.
+        They are the largest free memory (TOO_LARGE: units) and the most core groups. For full cards: the most slices of
+        one card, and the idle memory of all.
         """
         states = self._states
         hit = np.bincount(self._code[rows], minlength=len(states.kind)) > 0

@@ -13,7 +13,7 @@ from device_plugin.embedded.apiserver.policies import Policy, Validation
 from device_plugin.embedded.apiserver.registry import Write
 from device_plugin.embedded.apiserver.store import Object
 
-# Who may everything; the others may what no authorizer is asked about.
+# The user who may do everything; an authorizer's answer for all other users is no.
 ADMIN = "system:admin"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
