@@ -23,8 +23,9 @@ LOOK_SECONDS = 30.0
 # A container that is about to start is looked at each turn for the first time, and then, until its processes are seen,
 # every SEEK_SECONDS for the second.
 SOON_SECONDS, START_SECONDS, SEEK_SECONDS = 5.0, 30.0, 3.0
-# A runtime that is still mounting shows a part of our files: what is wrong must be so for this long.
-SURE_SECONDS = 2.0
+# A runtime that is still mounting shows a part of our files, or the old root over the new one, for seconds on a busy
+# machine: what is wrong must be so for this long.
+SURE_SECONDS = 15.0
 # A cover may be among the mounts that were not read.
 UNREAD = "its pod has so many mounts that not all were read"
 Files = Sequence[tuple[Path, str]]

@@ -173,7 +173,7 @@ def test_the_mounts_of_a_container_are_examined_once_for_all_of_its_processes(
 
 def test_what_is_gone_is_forgotten(node: Watched) -> None:
     node.host.mounted["uid-a"] = {101: node.mountinfo(COVER)}
-    assert node.turns(10) == ["a"]
+    assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
     node.host.mounted.clear()
     node.parts.end(node.parts.peer.pods["default", "a"])
     node.parts.reclaimer.sweep()
