@@ -33,7 +33,7 @@ def families(text: str) -> Mapping[str, Family]:
 
 
 def exporters(found: Mapping[str, Family]) -> set[Exporter]:
-    """Who exports what was scraped; every family is as it is declared."""
+    """The exporters of the scraped metrics. Asserts that type and help of each are as declared."""
     for name, family in found.items():
         metric = DECLARED[name]
         assert (family.type, family.documentation) == (metric.type.value, metric.help), name

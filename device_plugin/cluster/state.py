@@ -412,11 +412,7 @@ class State:
         if left is not None:
             self._keep(left)
         elif self.ledger.release(uid) is not None:
-            self._freed()
-
-    def _freed(self) -> None:
-        """Slices have become free."""
-        self.gangs.hope()
+            self.gangs.hope()
 
     def _keep(self, left: Outliving) -> None:
         """Hold what outlives a pod. Reservations that are in its way are made anew elsewhere."""
@@ -425,7 +421,7 @@ class State:
             return
         self.ledger.hold(left.grant)
         if before is not None:
-            self._freed()
+            self.gangs.hope()
         for conflict in self.ledger.in_the_way(left.grant):
             reservation = self.reservations.get(conflict.other)
             if reservation is not None and reservation.stage is Stage.WAITING:

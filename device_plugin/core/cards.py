@@ -57,7 +57,7 @@ class Card:
 
     @property
     def size(self) -> CardSize:
-        """What it has to give when nothing of it is held."""
+        """Memory and number of slices of the whole card."""
         return CardSize(self.mem_mib, self.max_slices)
 
     def mib(self, unit_count: int) -> int:
@@ -114,7 +114,7 @@ class Inventory:
     slices: tuple[ReportedSlice, ...] = ()
 
     def named(self, node: str) -> "Inventory":
-        """The same, with the names that the cards of `node` have in the cluster.
+        """The inventory with cards named as the cluster names those of `node`.
 
         An agent before card_names still calls a card by its PCI address alone, and a grant for it must do so as well.
         Raises AnnotationError if two cards have one name.

@@ -55,7 +55,7 @@ class Grant:
             yield from self.containers[name]
 
     def renamed(self, names: Mapping[str, str]) -> "Grant":
-        """The same slices, with other names for the cards in `names`."""
+        """The grant with its cards renamed: `names` maps old names to new ones."""
         if not names:
             return self
         return replace(

@@ -92,7 +92,7 @@ def order_of(pod: Pod) -> tuple[str, ...]:
 
 
 def order_problem(pod: Pod) -> str:
-    """What is wrong with the pod's role order, or with its role by that order, in words; empty if nothing is."""
+    """An error text about the pod's role order, or about its role in that order; empty if both are right."""
     text = pod.annotation(annotations.ROLE_ORDER)
     if not text:
         return ""

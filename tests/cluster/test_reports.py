@@ -186,7 +186,7 @@ def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: Worl
 
 @pytest.mark.parametrize("spoken", [True, False])
 def test_an_agent_that_is_down_holds_up_nobody_for_long(world: World, one: Replica, *, spoken: bool) -> None:
-    """What it had reported is held until it is back; what it has not, for some seconds."""
+    """Reported slices are held until the agent is back; slices that it did not report, for some seconds."""
     old = world.placed("old")
     world.api.remove(old)
     reports = [report(old)] if spoken else []

@@ -1,4 +1,4 @@
-"""Who may keep a deleted pod's card, and for how long: tenants within the bounds, Kubernetes' own ways untouched."""
+"""How long a deleted pod may keep its card: tenants stay within the bounds, Kubernetes' own deletions pass."""
 
 import json
 from collections.abc import Callable

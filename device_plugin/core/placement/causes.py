@@ -24,9 +24,9 @@ _NAMES, _SHOWN = 5, 40
 
 
 class Causes:
-    """What is to be known of all cards to say why a request fits none of `nodes` (None: all).
+    """A copy of the cards by state, from which to say why a request fits none of `nodes` (None: all).
 
-    Made behind the lock, in a moment: the cards by state are copied. Call `refusal` when the lock is let go.
+    Made behind the lock, because a copy is fast. Call `refusal` when the lock is let go.
     """
 
     def __init__(self, index: Index, request: PodRequest, nodes: Sequence[str] | None) -> None:
