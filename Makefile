@@ -51,7 +51,7 @@ lock:
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		-o requirements/run.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra demo --extra plot --extra dev -c requirements/run.lock -o requirements/dev.lock pyproject.toml
+		--extra cli --extra demo --extra plot --extra dev -c requirements/run.lock -o requirements/dev.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build

@@ -58,9 +58,12 @@ def from_settings(
 
 def from_kubeconfig(path: str) -> Endpoint:
     """The current context of a kubeconfig file, with whatever authentication it names. Raises EndpointError."""
-    # 20 MiB of memory that an agent with a service account does not pay.
-    from kubernetes import config
-    from kubernetes.client import Configuration
+    # A process with a service account needs neither this package's 126 MB on the disk nor its 20 MiB of memory.
+    try:
+        from kubernetes import config
+        from kubernetes.client import Configuration
+    except ImportError:
+        raise EndpointError(f"kubeconfig {path}: to read it, install vgpu[cli]") from None
     from yaml import YAMLError
 
     # $KUBECONFIG may be a list, of which only those that exist are read.

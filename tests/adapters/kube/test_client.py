@@ -1,6 +1,7 @@
 """The client's requests, on a real HTTP server."""
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,14 @@ def test_a_kubeconfig_names_server_and_token(tmp_path: Path) -> None:
     with pytest.raises(EndpointError, match=r"kubeconfig .*nothing: no such file"):
         from_settings("", "", "", str(tmp_path / "nothing"))
     assert from_settings("", "", "", f"{tmp_path / 'nothing'}:{config}").url == "http://127.0.0.1:1"
+
+
+def test_without_the_package_that_reads_kubeconfigs_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(EndpointError, match=r"kubeconfig config: to read it, install vgpu\[cli\]"):
+        from_settings("", "", "", "config")
 
 
 @pytest.mark.parametrize(
