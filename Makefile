@@ -27,16 +27,16 @@ lint: setup
 
 setup: $(STAMP) native
 
-$(STAMP): requirements/dev.lock pyproject.toml
+$(STAMP): requirements/dev.lock pyproject.toml hack/pyproject.toml
 	@$(PYTHON) hack/check-tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e hack
 	@touch $@
 
 native: $(STAMP)
 	@$(MAKE) --no-print-directory -C vgpu_runtime
-	@$(MAKE) --no-print-directory -s -C device_plugin/embedded/runtime
+	@$(MAKE) --no-print-directory -s -C hack/embedded/runtime
 
 # Generated gRPC stubs are committed, so that an install needs no protoc; a test holds them to the .proto files.
 protos: setup
@@ -51,9 +51,10 @@ lock:
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		-o requirements/run.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra cli --extra demo --extra plot --extra dev -c requirements/run.lock -o requirements/dev.lock pyproject.toml
+		--extra cli --extra dev --extra plot -c requirements/run.lock -o requirements/dev.lock \
+		pyproject.toml hack/pyproject.toml
 
 clean:
 	rm -rf $(VENV) build
 	@$(MAKE) --no-print-directory -C vgpu_runtime clean
-	@$(MAKE) --no-print-directory -C device_plugin/embedded/runtime clean
+	@$(MAKE) --no-print-directory -C hack/embedded/runtime clean

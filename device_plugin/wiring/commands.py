@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from device_plugin.core.errors import VgpuError
 
 VERSION = "0.1.0"
 # Name, what it does, and the module that offers add_arguments(parser) and run(args) -> exit status.
-_COMMANDS = (
+_Command = tuple[str, str, str]
+_COMMANDS: tuple[_Command, ...] = (
     ("node", "run the node agent (DaemonSet)", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service, beside its kube-scheduler", "device_plugin.wiring.cluster_command"),
     (
@@ -21,14 +22,14 @@ _COMMANDS = (
         "write the configuration of the kube-scheduler beside it",
         "device_plugin.wiring.scheduler_config",
     ),
-    ("demo", "a cluster on this machine, with simulated cards", "device_plugin.cli.demo"),
-    ("bench", "measure placement", "device_plugin.cli.bench"),
     ("defrag", "move a few pods so that more fit", "device_plugin.cli.defrag"),
     ("cordon", "let a card get no new slices", "device_plugin.cli.cordon"),
     ("uncordon", "let a card get slices again", "device_plugin.cli.uncordon"),
     ("drain", "cordon a card, and evict the pods that hold slices of it", "device_plugin.cli.drain"),
     ("simulate", "cards for a node that has none, for trying and testing", "device_plugin.cli.simulate"),
 )
+# Entry points of this group are tuples of further commands: a development install adds `demo` and `bench`.
+_GROUP = "vgpu.commands"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, text, module in _COMMANDS:
+    for name, text, module in _offered(words[:1]):
         command = commands.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in words[:1]:
             loaded = importlib.import_module(module)
@@ -53,6 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vgpu: {error}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
         return 2
     return status
+
+
+def _offered(chosen: Sequence[str]) -> Iterator[_Command]:
+    """The product's commands, and where none of them was chosen those of other installed distributions."""
+    yield from _COMMANDS
+    if not any(name in chosen for name, _, _ in _COMMANDS):
+        from importlib.metadata import entry_points  # megabytes that no service is to load
+
+        for entry in entry_points(group=_GROUP):
+            yield from entry.load()
 
 
 def run_service(service: Callable[[threading.Event], int]) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import device_plugin
 from device_plugin.core.metrics import Exporter, Metric
 
-# What is below these is a command for people or the one-machine cluster: it exports nothing.
-APART = ("device_plugin.__main__", "device_plugin.cli", "device_plugin.embedded")
+# What is below these is a command for people: it exports nothing.
+APART = ("device_plugin.__main__", "device_plugin.cli")
 
 _TABLE = ("| metric | type | labels | says |", "|---|---|---|---|")
 HEAD = """\

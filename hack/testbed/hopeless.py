@@ -32,7 +32,7 @@ from typing import Any
 import urllib3
 import yaml
 
-from device_plugin.cli.extender_bench.cluster_model import Workload
+from hack.bench.extender.cluster_model import Workload
 from hack.testbed import programs
 from hack.testbed.certificates import Authority
 from hack.testbed.cluster import PROJECT

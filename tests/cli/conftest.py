@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.embedded.apiserver import EmbeddedApiServer
-from device_plugin.embedded.apiserver.server import policy_files
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.server import policy_files
 from tests.cli.fleet import USERS, Fleet
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer
 from tests.contract.cluster import PODS, Cluster, binding, pod
 from tests.core.clusters import FAMILY, card, inventory
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer
 from tests.contract.asking import asking, container, refused
 from tests.contract.cluster import PODS, Cluster, pod
 from tests.manifests.conftest import MANIFESTS

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from device_plugin.embedded.apiserver.server import policy_files
 from device_plugin.wiring.settings import ClusterSettings
+from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import OVERLAYS, Installation, rendered
 
 NAMESPACE = "vgpu-system"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from device_plugin.embedded.apiserver.server import policy_files
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
+from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
 
 POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")

@@ -10,10 +10,10 @@ import urllib3
 
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.embedded.apiserver import EmbeddedApiServer
-from device_plugin.embedded.apiserver.admission import ADMIN
-from device_plugin.embedded.kubelet import Kubelet, Timing
-from device_plugin.embedded.services import Service
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.admission import ADMIN
+from hack.embedded.kubelet import Kubelet, Timing
+from hack.embedded.services import Service
 from tests.files import found
 from vgpu_runtime import sim
 

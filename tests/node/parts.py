@@ -9,7 +9,6 @@ from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
-from device_plugin.embedded.runtime.cdi import Edits, read_spec
 from device_plugin.node.agent import Inventory
 from device_plugin.node.allocate import Allocator, Peers
 from device_plugin.node.discover import Discovery, LocalCard
@@ -18,6 +17,7 @@ from device_plugin.node.ports import PodLookupError
 from device_plugin.node.reclaim import ActivePods, Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.restore import Restorer
+from hack.embedded.runtime.cdi import Edits, read_spec
 from vgpu_runtime import sim
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}

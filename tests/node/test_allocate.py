@@ -6,9 +6,9 @@ import pytest
 
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
-from device_plugin.embedded.runtime.cdi import Edits
 from device_plugin.node import allocate
 from device_plugin.node.allocate import NotNowError
+from hack.embedded.runtime.cdi import Edits
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
 from vgpu_runtime import config
 

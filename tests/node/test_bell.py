@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.embedded.runtime.inotify import FolderWatch
 from device_plugin.node.bell import MOST_SECONDS, SECONDS_A_SPEC, Bell
+from hack.embedded.runtime.inotify import FolderWatch
 
 
 class World:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.embedded.cluster import EmbeddedCluster, Options
-from device_plugin.embedded.person import Object, Person
-from device_plugin.embedded.trials.load import FAMILY, FLAGS, create_all, delete_all, phase
-from device_plugin.embedded.trials.witness import Witness
+from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.person import Object, Person
+from hack.trials.load import FAMILY, FLAGS, create_all, delete_all, phase
+from hack.trials.witness import Witness
 from tests.deadline import eventually
 from vgpu_runtime import sim
 

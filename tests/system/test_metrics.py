@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import Metric as Family
 
 from device_plugin.core.metrics import Exporter
-from device_plugin.embedded.cluster import EmbeddedCluster, Options
-from device_plugin.embedded.person import Person
-from device_plugin.embedded.trials.load import phase
-from device_plugin.embedded.trials.witness import Witness
+from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.person import Person
+from hack.trials.load import phase
+from hack.trials.witness import Witness
 from tests.deadline import eventually
 from tests.exposed import exporters, facts, families
 from vgpu_runtime import sim

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.embedded.trials import in_flight, kill_anywhere
+from hack.trials import in_flight, kill_anywhere
 
 pytestmark = pytest.mark.usefixtures("native")
 

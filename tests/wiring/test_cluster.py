@@ -20,10 +20,10 @@ from device_plugin.adapters.kube.client import MERGE, KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.cards import Inventory
-from device_plugin.embedded.apiserver import EmbeddedApiServer
-from device_plugin.embedded.cluster import AGENT_USER
 from device_plugin.wiring import cluster
 from device_plugin.wiring.settings import ClusterSettings, KubeSettings, SettingsError
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.cluster import AGENT_USER
 from tests.adapters.kube.conftest import create, node
 from tests.core.clusters import inventory
 from tests.deadline import eventually

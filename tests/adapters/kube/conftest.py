@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from device_plugin.adapters.kube.client import EventSpec, KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError, from_settings
 from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
-from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer
 from tests.adapters.kube.conftest import node, pod
 
 

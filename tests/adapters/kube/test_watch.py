@@ -13,7 +13,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.errors import ExpiredError
 from device_plugin.adapters.kube.watch import Change, ListWatch
 from device_plugin.core.pods import Node
-from device_plugin.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer
 from tests.adapters.kube.conftest import create, node
 
 SECONDS = 10.0
@@ -163,6 +163,6 @@ def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) ->
 
 
 def _nodes() -> object:
-    from device_plugin.embedded.apiserver.resources import NODES, Target
+    from hack.embedded.apiserver.resources import NODES, Target
 
     return Target(NODES)

@@ -9,7 +9,7 @@ from hack.testbed.cluster import INSIDE
 from tests.contract.cluster import Cluster
 from tests.contract.kubelet.machines import Machine, Real, StandIn
 from tests.contract.kubelet.node import Node
-from tests.embedded import launcher
+from tests.hack.embedded import launcher
 from tests.requirement import require
 
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from device_plugin.embedded.kubelet import Kubelet, Timing
+from hack.embedded.kubelet import Kubelet, Timing
 from hack.testbed.layout import here
 from hack.testbed.supervisor import order
 from tests.contract.kubelet.late_plugin import Folders

@@ -1,0 +1,1 @@
+"""Benchmarks of the product's own parts."""

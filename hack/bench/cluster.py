@@ -1,0 +1,83 @@
+"""The real core over a workload's nodes: places, lets go, and learns what pods ask for."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import Hosts
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import POLICIES, Placer
+from device_plugin.core.placement.ask import Ask
+from device_plugin.core.placement.tables import Tables
+from device_plugin.core.placement.target import Target, Weighted
+from device_plugin.core.placement.waste import Waste
+from hack.bench.workload import Job, Workload
+
+# The learnt target is renewed after so many arrivals, twice as many each time, and then after each MOST_REFIT.
+FIRST_REFIT, MOST_REFIT = 64, 1024
+# Policies that the published protocol gives the list of pods to, and those that learn it as pods come. The others know
+# nothing of pods to come, and a refit takes time.
+GIVEN = ("fgd",)
+LEARNING = ("fragmentation",)
+
+
+class Cluster:
+    """One policy on a workload's nodes, in a fixed random order: the core breaks ties by name."""
+
+    def __init__(self, workload: Workload, policy: str, seed: int) -> None:
+        self._policy = policy
+        self.ledger, self.hosts = Ledger(), Hosts()
+        rng = random.Random(seed)
+        for number, node in enumerate(rng.sample(list(workload.nodes), len(workload.nodes))):
+            name = f"{number:05}"
+            self.ledger.set_node(name, node.inventory)
+            self.hosts.set_node(name, node.room)
+        self.placer = Placer(self.ledger, self.hosts, POLICIES)
+        listed = _listed(workload.jobs)
+        self._waste = Waste(self.placer.index, Tables(*self.placer.supply(), listed).fragments)
+        if policy in GIVEN:
+            self.placer.teach(listed)
+        self._target, self._refit = Target(), FIRST_REFIT
+
+    def learn(self, job: Job) -> None:
+        """A pod arrives."""
+        if (ask := Ask.of(job.request)) is not None:
+            self._target.add(ask)
+        if self._policy in LEARNING and self._target.arrivals == self._refit:
+            self.teach()
+            self._refit += min(self._refit, MOST_REFIT)
+
+    def teach(self) -> None:
+        """Decide from now on for pods like those that have arrived."""
+        self.placer.teach(self._target.frequent())
+
+    def place(self, job: Job) -> Grant | None:
+        """Place and hold; None if it does not fit."""
+        found = self.placer.place(replace(job.request, policy=self._policy))
+        if not isinstance(found, Grant):
+            return None
+        self.ledger.hold(found)
+        self.hosts.hold(found.pod, found.node, job.request.host)
+        return found
+
+    def leave(self, grant: Grant) -> None:
+        """The pod has ended."""
+        self.ledger.release(grant.pod)
+        self.hosts.release(grant.pod)
+
+    def useless(self) -> float:
+        """Percent of the cards that is idle and of no use to the pods of the list."""
+        self.placer.index.refresh()
+        self._waste.refresh()
+        return 100 * self._waste.ratio()
+
+
+def _listed(jobs: Sequence[Job]) -> Sequence[Weighted]:
+    """The list itself, every ask counted as often as it stands there."""
+    target = Target(half_life=float("inf"))
+    for job in jobs:
+        if (ask := Ask.of(job.request)) is not None:
+            # FGD tells classes apart by CPU, share, number and model, not by memory.
+            target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
+    return target.frequent(1.0)

@@ -1,0 +1,29 @@
+"""`vgpu bench`: measure the product's own parts, with data of yours or without."""
+
+import argparse
+
+from hack.bench import defrag, gang, placement, refusals
+from hack.bench.extender import command as extender
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench`."""
+    kinds = parser.add_subparsers(metavar="WHAT", required=True)
+    for name, text, module in (
+        ("placement", "how full the cards get, by policy, and how long a decision takes", placement),
+        ("defrag", "how much more fits a full cluster when a few pods are moved", defrag),
+        ("gang", "how long it takes to decide for all pods of a gang at once", gang),
+        ("refusals", "how long refusing a pod keeps the others from being placed", refusals),
+        ("extender", "pods per second through /filter and /bind of the real service", extender),
+    ):
+        parser = kinds.add_parser(
+            name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(parser)
+        parser.set_defaults(bench=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark that was asked for."""
+    status: int = args.bench(args)
+    return status

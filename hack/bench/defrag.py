@@ -1,0 +1,172 @@
+"""How much more fits a full cluster when a few pods are moved.
+
+    vgpu bench defrag --nodes nodes.csv --pods pods.csv --seeds 42-51 --max-moves-share 0.05
+
+The policy `random` fills the cluster until 100 % of its capacity was asked for; what found no place waits. Then at most
+so large a share of the pods moves, and after that everything that waits is offered again, in the order of arrival. The
+curve is what the plan itself promises after each of its steps.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from device_plugin.core.grants import Grant
+from device_plugin.core.room import Move, Planner, Ranked, defragment
+from hack.bench.cluster import Cluster
+from hack.bench.replay import arrivals
+from hack.bench.runs import BenchError, every, numbered
+from hack.bench.synthetic import chosen
+from hack.bench.workload import Job, Workload
+
+SEEDS, SHARE = "42-44", 0.05
+# The curve is read at so many parts of the moves.
+PARTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """After so many moves: percent of the capacity that is allocated, and that is idle and of no use."""
+
+    moves: float
+    allocated: float
+    fragmented: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One seed: the curve from before the first move, and what is allocated once all that waits was offered again.
+
+    `seconds` is what the plan took.
+    """
+
+    pods: int
+    curve: Sequence[Point]
+    offered_again: float
+    seconds: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench defrag`."""
+    parser.add_argument("--nodes", type=Path, metavar="FILE", help="as of `vgpu bench placement`")
+    parser.add_argument("--pods", type=Path, metavar="FILE", help="as of `vgpu bench placement`")
+    parser.add_argument("--seeds", default=SEEDS, metavar="A-B", help=f"orders of arrival (default: {SEEDS})")
+    parser.add_argument(
+        "--max-moves-share", type=float, default=SHARE, metavar="S", help=f"of the pods (default: {SHARE})"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
+    if not 0 < args.max_moves_share <= 1:
+        raise BenchError("write --max-moves-share above 0 and up to 1: 0.05 for one pod in twenty")
+    workload = chosen(args.nodes, args.pods)
+    outcomes = every(args.processes, ("random",), numbered(args.seeds), moved, workload, args.max_moves_share)
+    found = figures(outcomes["random"])
+    print(json.dumps(found, indent=1) if args.json else _shown(found, args.seeds))
+    return 0
+
+
+def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
+    """Fill by `policy`, plan, move, and offer again."""
+    cluster = Cluster(workload, policy, seed)
+    there, waiting = _filled(cluster, workload, seed)
+    cluster.teach()
+    jobs = {**there, **waiting}
+    planner = Planner(cluster.ledger, cluster.hosts, cluster.placer)
+    started = time.perf_counter()
+    steps = defragment(planner, list(_asking(waiting).values()), _asking(there), round(share * len(there)))
+    seconds = time.perf_counter() - started
+
+    def measured(moves: int) -> Point:
+        allocated = sum(workload.cards(jobs[name]) for name in cluster.ledger.grants())
+        return Point(moves, 100 * allocated / workload.capacity, cluster.useless())
+
+    def take(moves: Iterable[Move], places: Iterable[Grant] = ()) -> None:
+        for source in [move.source for move in moves]:
+            planner.trial.release(source.pod)
+        for grant in (*places, *(move.target for move in moves if move.target is not None)):
+            planner.trial.hold(grant, jobs[grant.pod].request.host)
+
+    curve, done = [measured(0)], 0
+    with planner.trial.attempt():
+        for step in steps:
+            take(step.moves, step.places)
+            done += len(step.moves)
+            curve.append(measured(done))
+    for step in steps:
+        take(step.moves)
+    for job in waiting.values():
+        place = cluster.placer.place(job.request)
+        if isinstance(place, Grant):
+            planner.trial.hold(place, job.request.host)
+    return Moved(len(there), curve, measured(done).allocated, seconds)
+
+
+def _filled(cluster: Cluster, workload: Workload, seed: int) -> tuple[Mapping[str, Job], Mapping[str, Job]]:
+    """Pods that found a place, and those that did not, by name."""
+    there: dict[str, Job] = {}
+    waiting: dict[str, Job] = {}
+    asked = 0.0
+    for job in arrivals(workload, seed):
+        asked += workload.cards(job)
+        if asked > workload.capacity:
+            break
+        cluster.learn(job)
+        (waiting if cluster.place(job) is None else there)[job.name] = job
+    return there, waiting
+
+
+def _asking(jobs: Mapping[str, Job]) -> Mapping[str, Ranked]:
+    return {name: Ranked(job.request) for name, job in jobs.items() if job.request.containers}
+
+
+def figures(outcomes: Sequence[Moved]) -> Mapping[str, object]:
+    """Means over the seeds, the curve read at equal parts of each seed's moves."""
+    curve = [
+        {
+            name: _mean([getattr(_at(outcome.curve, part / PARTS), name) for outcome in outcomes])
+            for name in ("moves", "allocated", "fragmented")
+        }
+        for part in range(PARTS + 1)
+    ]
+    return {
+        "pods": _mean([outcome.pods for outcome in outcomes]),
+        "curve": curve,
+        "offered_again": _mean([outcome.offered_again for outcome in outcomes]),
+        "gained": _mean([outcome.offered_again - outcome.curve[0].allocated for outcome in outcomes]),
+        "plan_seconds": _mean([outcome.seconds for outcome in outcomes]),
+    }
+
+
+def _at(curve: Sequence[Point], part: float) -> Point:
+    """The last point within a part of all moves."""
+    return [point for point in curve if point.moves <= part * curve[-1].moves][-1]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(float(np.mean(values)), 2)
+
+
+def _shown(found: Mapping[str, Any], which: str) -> str:
+    lines = [f"{found['pods']:.0f} pods placed by `random`; mean of seeds {which}"]
+    lines.append("pods moved  allocated %  fragmentation %")
+    lines += [
+        f"{point['moves']:10.0f}  {point['allocated']:11.2f}  {point['fragmented']:15.2f}"
+        for point in found["curve"]
+    ]
+    lines.append(
+        f"offered again: {found['offered_again']:.2f} % allocated, {found['gained']:+.2f} points;"
+        f" the plan took {found['plan_seconds']:.1f} s"
+    )
+    return "\n".join(lines)

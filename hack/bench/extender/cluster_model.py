@@ -1,0 +1,91 @@
+"""The cluster that is measured: its nodes and cards, who holds slices beforehand, and what later pods ask for."""
+
+import math
+import random
+from dataclasses import dataclass
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from device_plugin.core.requests import PodRequest, Request
+from hack.bench import hygon
+
+FAMILY = "hygon.com/dcu"
+CONTAINER = "main"
+# Pod n asks for what entry n modulo this says, so that all three processes know it without a word between them.
+KINDS = 4096
+MOST_NODES = 20_000
+
+
+class ExtenderBenchError(VgpuError):
+    """The measurement cannot be made as asked, or what was measured did not work."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What to measure: `fill` is the share of all memory that is granted beforehand, `seconds` the time measured."""
+
+    nodes: int
+    cards: int
+    fill: float
+    seconds: float
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Raise ExtenderBenchError if it cannot be made."""
+        rules = {
+            f"--nodes from 1 to {MOST_NODES}": 1 <= self.nodes <= MOST_NODES,
+            "--cards from 1 to 64": 1 <= self.cards <= 64,
+            "--fill from 0 to 0.9": 0 <= self.fill <= 0.9,
+            "--seconds above 0": 0 < self.seconds < math.inf,
+        }
+        if broken := [rule for rule, holds in rules.items() if not holds]:
+            raise ExtenderBenchError(f"write {', '.join(broken)}")
+
+    def names(self) -> list[str]:
+        """The nodes' names."""
+        return [f"node-{n:05}" for n in range(self.nodes)]
+
+    def inventory(self, node: str) -> Inventory:
+        """The cards of one node."""
+        return Inventory(tuple(hygon.card(f"{node}-{i:02}", FAMILY, i) for i in range(self.cards)))
+
+    def requests(self) -> list[Request]:
+        """What pods ask for: half memory alone, a quarter core groups alone, a quarter both."""
+        rng = random.Random(self.seed)
+        return [_request(rng) for _ in range(KINDS)]
+
+    def grants(self) -> list[Grant]:
+        """The grants of pods 0, 1, 2, … that hold slices beforehand, made by the real placement.
+
+        Raises ExtenderBenchError if the cluster is full before that share.
+        """
+        requests, ledger = self.requests(), Ledger()
+        for name in self.names():
+            ledger.set_node(name, self.inventory(name))
+        placer = Placer(ledger)
+        grants: list[Grant] = []
+        missing = self.fill * self.nodes * self.cards * hygon.MIB
+        while missing > 0:
+            asked = ((CONTAINER, requests[len(grants) % KINDS]),)
+            grant = placer.place(PodRequest(uid(len(grants)), asked))
+            if not isinstance(grant, Grant):
+                raise ExtenderBenchError(
+                    f"the cluster is full before that share: {grant.text}; write a smaller --fill"
+                )
+            ledger.hold(grant)
+            grants.append(grant)
+            missing -= sum(s.mem_mib for s in grant.slices())
+        return grants
+
+
+def uid(number: int) -> str:
+    """The UID of pod `number`."""
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def _request(rng: random.Random) -> Request:
+    mem, cores, kind = rng.randint(1, 8), rng.randint(4, 30), rng.random()
+    return Request(FAMILY, 0, mem if kind < 0.75 else None, cores if kind >= 0.5 else None)

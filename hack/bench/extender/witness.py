@@ -1,0 +1,36 @@
+"""Looks at every Binding that the stub API server took, in its order: no core group or MiB may have two holders."""
+
+from collections.abc import Iterable, Sequence
+
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Ledger
+from hack.bench.extender.cluster_model import Workload, uid
+
+
+def overlaps(
+    workload: Workload, before: Sequence[Grant], history: Iterable[tuple[int, str, int | None]]
+) -> list[str]:
+    """What clashed. `history` has for each Binding the pod's number, its grant, and which pod was deleted after it."""
+    ledger = Ledger()
+    for name in workload.names():
+        ledger.set_node(name, workload.inventory(name))
+    for grant in before:
+        ledger.hold(grant)
+    found = []
+    for number, text, ended in history:
+        try:
+            grant = Grant.decode(text)
+        except AnnotationError as error:
+            found.append(f"pod-{number}: {error}")
+            continue
+        if grant.pod != uid(number):
+            found.append(f"pod-{number} has the grant of {grant.pod}")
+        ledger.hold(grant)
+        found += [
+            f"pod-{number} and {clash.other} hold {clash.clash.value} of card {clash.card}"
+            for clash in ledger.in_the_way(grant)
+        ]
+        if ended is not None:
+            ledger.release(uid(ended))
+    return found

@@ -1,0 +1,162 @@
+"""Pods that leave again, and wait when they do not fit.
+
+Lifetimes are drawn from a list, arrivals come at random so often that a given share of the capacity is asked for. The
+cluster does not start empty, for then the few pods that stay very long would be missing for as long: it starts with as
+many pods as are there on average, each somewhere within its life, long lives being met more often. Whenever a pod
+leaves, those that wait are tried again, the longest waiting first.
+"""
+
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+import numpy as np
+
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.placement.fit import fit
+from hack.bench.cluster import Cluster
+from hack.bench.workload import Job, Workload
+
+# What is measured, in mean lifetimes after the start.
+FROM, UNTIL = 0.5, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """Mean percent of the capacity that was allocated, and for how many seconds each pod waited, while it was measured.
+
+    Whoever waited then counts, also those that came before and those that wait still: to leave them out would forgive
+    a policy just those that it starves.
+    """
+
+    allocated: float
+    waits: Sequence[float]
+    arrived: int
+
+    @property
+    def wait(self) -> float:
+        """Seconds that a pod waits on average: how many wait by how many arrive, as Little's law has it."""
+        return sum(self.waits) / max(1, self.arrived)
+
+
+class Waiting:
+    """Pods that wait, by what they ask: where one does not fit, the others of its kind do not either."""
+
+    def __init__(self) -> None:
+        self._queues: dict[object, deque[tuple[float, int, Job]]] = {}
+        self._numbers = count()
+
+    def add(self, since: float, job: Job) -> None:
+        """A pod waits, behind all others."""
+        self._queues.setdefault(_kind(job), deque()).append((since, next(self._numbers), job))
+
+    def blocked(self, job: Job) -> bool:
+        """True if another of its kind waits already."""
+        return bool(self._queues.get(_kind(job)))
+
+    def tried(self) -> Iterator[tuple[float, Job]]:
+        """The longest waiting first; of a kind no more than one that is not taken."""
+        # Numbers differ, so that nothing behind them is compared.
+        heads = [(*queue[0][:2], queue) for queue in self._queues.values() if queue]
+        heapify(heads)
+        while heads:
+            since, number, queue = heappop(heads)
+            yield since, queue[0][2]
+            if queue and queue[0][1] != number:  # it was taken: the next of its kind may fit too
+                heappush(heads, (*queue[0][:2], queue))
+
+    def take(self, job: Job) -> None:
+        """The first of its kind waits no longer."""
+        self._queues[_kind(job)].popleft()
+
+    def left(self) -> Iterator[float]:
+        """Since when each of those that wait still does."""
+        return (since for queue in self._queues.values() for since, _, _ in queue)
+
+
+def simulate(
+    policy: str, seed: int, workload: Workload, lifetimes: Sequence[float], offered: float
+) -> Steady:
+    """One policy on one seed, with so many percent of the capacity `offered`. Time is in mean lifetimes."""
+    cluster, rng = Cluster(workload, policy, seed), random.Random(seed)
+    waiting, numbers = Waiting(), count()
+    ends: list[tuple[float, int, Job, Grant]] = []
+    mean = float(np.mean(lifetimes))
+    lives = [life / mean for life in lifetimes]
+    size = float(np.mean([workload.cards(job) for job in workload.jobs]))
+    rate = offered / 100 * workload.capacity / size
+    area = held = last = 0.0
+    waits: list[float] = []
+    arrived = 0
+    left: dict[str, float] = {}
+
+    def start(job: Job, grant: Grant, now: float, since: float) -> None:
+        nonlocal held
+        held += workload.cards(job)
+        heappush(ends, (now + left.pop(job.name), next(numbers), job, grant))
+        if now >= FROM:
+            waits.append(now - max(since, FROM))
+
+    def arrive(now: float, life: float) -> None:
+        job = rng.choice(workload.jobs).named(next(numbers))
+        left[job.name] = life
+        cluster.learn(job)
+        grant = None if waiting.blocked(job) else cluster.place(job)
+        if grant is None:
+            waiting.add(now, job)
+        else:
+            start(job, grant, now, now)
+
+    for life in rng.choices(lives, lives, k=round(rate)):
+        arrive(0.0, life * rng.random())
+    arrival = rng.expovariate(rate)
+    while (now := min(arrival, ends[0][0] if ends else arrival)) < UNTIL:
+        area += held * max(0.0, now - max(last, FROM))
+        last = now
+        if now == arrival:
+            arrived += now >= FROM
+            arrive(now, rng.choice(lives))
+            arrival = now + rng.expovariate(rate)
+            continue
+        _, _, job, grant = heappop(ends)
+        cluster.leave(grant)
+        held -= workload.cards(job)
+        freed = Freed(cluster, grant.node)
+        for since, other in waiting.tried():
+            found = cluster.place(other) if freed.could(other) else None
+            if found is not None:
+                waiting.take(other)
+                start(other, found, now, since)
+                freed = Freed(cluster, grant.node)
+    area += held * max(0.0, UNTIL - max(last, FROM))
+    waits += [UNTIL - max(since, FROM) for since in waiting.left()]
+    allocated = 100 * area / (UNTIL - FROM) / workload.capacity
+    return Steady(allocated, [mean * wait for wait in waits], arrived)
+
+
+class Freed:
+    """The node where something was just given back: nowhere else is more room than when those that wait were tried."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        state = cluster.ledger.node(node)
+        self._cards = state.cards if state is not None else ()
+        self._room = cluster.hosts.room(node)
+
+    def could(self, job: Job) -> bool:
+        """Whether it may have room for the pod."""
+        room, host, request = self._room, job.request.host, job.request
+        if room.cpu_milli < host.cpu_milli or room.memory_mib < host.memory_mib:
+            return False
+        if not request.containers:
+            return True
+        asked = request.containers[0][1]
+        cards = (card for card in self._cards if request.models.accepts(card.card.model))
+        return sum(isinstance(fit(card, asked), Slice) for card in cards) >= max(1, asked.whole)
+
+
+def _kind(job: Job) -> object:
+    request = job.request
+    return request.containers, request.models, request.host

@@ -1,0 +1,44 @@
+"""Draw allocation and fragmentation against what has arrived."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from hack.bench.replay import ARRIVALS, Outcome
+from hack.bench.runs import BenchError
+
+PERCENT = range(1, round(100 * ARRIVALS) + 1)
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def drawable(file: Path) -> None:
+    """See that there can be a drawing, before minutes of replays. Raises BenchError."""
+    if find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib: pip install matplotlib")
+    if file.suffix not in FORMATS:
+        raise BenchError(f"--plot {file}: write a file that ends in {', '.join(FORMATS)}")
+    if not file.parent.is_dir():
+        raise BenchError(f"--plot {file}: no folder {file.parent}")
+
+
+def draw(replays: Mapping[str, Sequence[Outcome]], file: Path) -> None:
+    """One line for each policy, the mean of its seeds, in a file that is `drawable`. Raises BenchError."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 7), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
+    for policy, outcomes in replays.items():
+        curves = np.array([[outcome.at(percent) for percent in PERCENT] for outcome in outcomes])
+        allocated, useless = np.nanmean(curves, axis=0).T
+        above.plot(PERCENT, allocated, label=policy)
+        below.plot(PERCENT, useless, label=policy)
+    above.set_ylabel("allocated, % of the capacity")
+    below.set_ylabel("idle and of no use, % of the capacity")
+    below.set_xlabel("asked for so far, % of the capacity")
+    above.legend()
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        raise BenchError(f"--plot {file}: {error.strerror}") from None

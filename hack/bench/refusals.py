@@ -1,0 +1,198 @@
+"""What refusing a pod costs the others: the time for which /filter holds the lock, of placements and of refusals.
+
+    vgpu bench refusals --nodes 5000
+
+The cluster service's own state and /filter, without HTTP, on nodes of eight cards that are nearly full. No request
+comes twice: each refusal is a first one. The processor's time is counted, which other work on the machine hardly moves.
+Texts are found after the lock is let go, and count in the last column only.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Protocol
+
+from device_plugin.cluster.filter import Filter, Verdict
+from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.ports import Lease
+from device_plugin.cluster.state import State
+from device_plugin.core import annotations
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from hack.bench.extender.cluster_model import Workload
+from hack.bench.runs import BenchError
+
+NODES, CARDS, REQUESTS = 5000, 8, 1000
+FAMILY = DEFAULT_PREFIXES[0]
+# Of every card a part this large at most stays free, so that a slice of more units fits nowhere.
+LEFT_UNITS, LEFT_CORES = 3, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Milliseconds of the processor for one /filter, while the lock was held and in all."""
+
+    locked_p50_ms: float
+    locked_p99_ms: float
+    all_p50_ms: float
+
+
+class _Lock(Protocol):
+    def acquire(self) -> bool:
+        """Take it."""
+
+    def release(self) -> None:
+        """Let it go."""
+
+
+class _TimedLock:
+    """Around a re-entrant lock: `held` is the processor's time, in seconds, that its holder has spent so far."""
+
+    def __init__(self, lock: "_Lock") -> None:
+        self._lock = lock
+        self._depth = 0
+        self._since = 0.0
+        self.held = 0.0
+
+    def __enter__(self) -> bool:
+        self._lock.acquire()
+        if not self._depth:
+            self._since = time.thread_time()
+        self._depth += 1
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.held += time.thread_time() - self._since
+        self._lock.release()
+
+
+class _Nobody:
+    def placed(self, seconds: float) -> None:
+        """Do nothing: the benchmark needs no such metric."""
+
+    def bound(self, outcome: str) -> None:
+        """Do nothing: the benchmark needs no such metric."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench refusals`."""
+    parser.add_argument(
+        "--nodes", type=int, default=NODES, metavar="N", help=f"of {CARDS} cards (default: {NODES})"
+    )
+    parser.add_argument(
+        "--requests", type=int, default=REQUESTS, metavar="N", help=f"all different (default: {REQUESTS})"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark and print its figures. Raises BenchError for what cannot be run."""
+    if args.nodes < 1 or not len(_REFUSED) <= args.requests <= 10_000:
+        raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to 10000")
+    workload = Workload(args.nodes, CARDS, 0.0, seconds=1)
+    found = costs(nearly_full(workload), workload.names(), args.requests)
+    if args.json:
+        print(json.dumps({name: asdict(cost) for name, cost in found.items()}, indent=1))
+    else:
+        print(f"{args.nodes} nodes of {CARDS} cards; ms of the processor for one /filter")
+        print(f"{'':44}  lock p50    p99  in all p50")
+        for name, cost in found.items():
+            print(f"{name:44}  {cost.locked_p50_ms:8.3f}  {cost.locked_p99_ms:5.3f}  {cost.all_p50_ms:10.3f}")
+    return 0
+
+
+def nearly_full(workload: Workload) -> State:
+    """The state of a service on whose nodes every card holds a slice that leaves a little, here more and there less."""
+    state = State(DEFAULT_PREFIXES, reservation_seconds=3600.0, clock=time.monotonic)
+    rng = random.Random(workload.seed)
+    state.sync_pods(())
+    for name in workload.names():
+        inventory = workload.inventory(name)
+        state.see_node(Node(name, inventory.encode()))
+        for card in inventory.cards:
+            mib = card.mem_mib - card.mib(rng.randint(0, LEFT_UNITS))
+            cores = range(card.core_groups - rng.randint(0, LEFT_CORES))
+            state.ledger.hold(
+                Grant(f"on-{card.uuid}", name, {"main": (Slice(card.uuid, mib, tuple(cores)),)})
+            )
+    state.nodes_listed = True
+    return state
+
+
+def costs(state: State, nodes: Sequence[str], requests: int) -> Mapping[str, Cost]:
+    """What placements and first refusals cost, by kind; the last is of all refusals together."""
+    lock = _TimedLock(state.lock)
+    state.lock = lock  # type: ignore[assignment]
+    leader = Leader("bench", lambda: 0.0)
+    for renewed in ("1", "2"):
+        leader.observe(Lease("bench_", renewed), 0.0)
+    leader.begin()
+    ask = Filter(state, leader, _Nobody(), time.monotonic)
+
+    def timed(pods: Iterable[Pod], *, placed: bool) -> list[tuple[float, float]]:
+        times = []
+        for pod in pods:
+            started, held = time.thread_time(), lock.held
+            verdict: Verdict = ask(pod, nodes)
+            times.append((1000 * (lock.held - held), 1000 * (time.thread_time() - started)))
+            if bool(verdict.nodes) is not placed or verdict.error:
+                raise BenchError(
+                    f"{pod.name} is not what it was made to be: {verdict.error or 'see the code'}"
+                )
+            state.release(pod.uid)
+        return times
+
+    first = (_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16))
+    again = (_pod(f"b-{n}", {"-mem": 1, "-cores": 1}) for n in range(requests))
+    found = {
+        "placement, the first of its kind": timed(first, placed=True),
+        "placement": timed(again, placed=True),
+    }
+    refused = {
+        name: timed((make(n) for n in range(requests // len(_REFUSED))), placed=False)
+        for name, make in _REFUSED.items()
+    }
+    found |= {f"refusal: {name}": times for name, times in refused.items()}
+    found["refusal: all of these"] = [each for times in refused.values() for each in times]
+    return {name: _cost(times) for name, times in found.items()}
+
+
+def _cost(times: Sequence[tuple[float, float]]) -> Cost:
+    locked, whole = (sorted(column) for column in zip(*times, strict=True))
+    return Cost(
+        round(statistics.median(locked), 3), round(locked[len(locked) * 99 // 100], 3),
+        round(statistics.median(whole), 3),
+    )  # fmt: skip
+
+
+def _pod(name: str, *containers: Mapping[str, int], family: str = FAMILY, **written: str) -> Pod:
+    asking = tuple(
+        Container(f"c{number}", ContainerKind.MAIN, {family + suffix: str(n) for suffix, n in limits.items()})
+        for number, limits in enumerate(containers)
+    )
+    return Pod("bench", name, name, containers=asking, annotations=written)
+
+
+_REFUSED: Mapping[str, Callable[[int], Pod]] = {
+    "larger than any card": lambda n: _pod(f"c-{n}", {"-mem": 1000 + n}),
+    "more memory than is free": lambda n: _pod(f"d-{n}", {"-mem": 4 + n % 12, "-cores": 1 + n // 12}),
+    "more core groups than are free": lambda n: _pod(f"e-{n}", {"-mem": 1 + n % 3, "-cores": 13 + n // 3}),
+    "whole cards": lambda n: _pod(f"f-{n}", {"": 1 + n}),
+    "a model that no card has": lambda n: _pod(f"g-{n}", {"-mem": 1}, **{annotations.CARD_MODEL: f"none-{n}"}),
+    "a card that does not exist": lambda n: _pod(f"h-{n}", {"-mem": 1}, **{annotations.CARD_UUID: f"none-{n}"}),
+    "64 cards excluded, and too much memory": lambda n: _pod(
+        f"i-{n}", {"-mem": 4},
+        **{annotations.CARD_UUID: ",".join(f"!n-{n * 64 + m}" for m in range(64))},
+    ),
+    "another family": lambda n: _pod(f"j-{n}", {"-mem": 1 + n}, family=DEFAULT_PREFIXES[1]),
+}  # fmt: skip

@@ -1,0 +1,59 @@
+"""A made-up workload: cards like Hygon's, pods that ask for memory and core groups in different proportions."""
+
+import random
+from pathlib import Path
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.hosts import Room
+from device_plugin.core.requests import PodRequest, Request
+from hack.bench import hygon
+from hack.bench.runs import BenchError
+from hack.bench.workload import FAMILY, Job, Node, Workload, read
+
+NODES, CARDS, PODS = 100, 8, 2000
+# Memory units and core groups with weights: what inference services, notebooks and small trainings ask for.
+SLICE_SIZES = (
+    ((2, 4), 10), ((2, 15), 8), ((4, 8), 12), ((4, 15), 15), ((4, 30), 6), ((6, 10), 8), ((8, 15), 10), ((8, 30), 12),
+    ((10, 20), 6), ((12, 20), 5), ((12, 45), 8),
+)  # fmt: skip
+WHOLE = ((1, 15), (2, 3), (4, 1), (8, 1))
+CPU_MILLI = (1000, 2000, 4000, 8000)
+
+
+def chosen(nodes: Path | None, pods: Path | None) -> Workload:
+    """The workload of these files, or where there are none the made-up one. Raises VgpuError."""
+    if nodes is None and pods is None:
+        return synthetic()
+    if nodes is None or pods is None:
+        raise BenchError("write --nodes and --pods, or neither")
+    return read(nodes, pods)
+
+
+def synthetic(seed: int = 1) -> Workload:
+    """The same for the same seed."""
+    rng = random.Random(seed)
+    nodes = [
+        Node(
+            f"node-{n}",
+            Room(rng.choice((64_000, 96_000, 128_000)), 1 << 20),
+            Inventory(tuple(hygon.card(f"node-{n}-{i}", FAMILY, i) for i in range(CARDS))),
+        )
+        for n in range(NODES)
+    ]
+    kinds: list[tuple[int, tuple[int, int], int]] = [(0, size, weight) for size, weight in SLICE_SIZES]
+    kinds += [(count, (0, 0), weight) for count, weight in WHOLE]
+    drawn = rng.choices(kinds, [weight for _, _, weight in kinds], k=PODS)
+    return Workload(
+        nodes,
+        [
+            _job(f"pod-{i:05}", whole, *size, rng.choice(CPU_MILLI))
+            for i, (whole, size, _) in enumerate(drawn)
+        ],
+    )
+
+
+def _job(name: str, whole: int, mem: int, cores: int, cpu_milli: int) -> Job:
+    request = Request(FAMILY, whole=whole) if whole else Request(FAMILY, mem=mem, cores=cores)
+    room = Room(cpu_milli * max(1, whole), 1024)
+    shares = (float(whole), float(whole)) if whole else (mem / hygon.UNITS, cores / hygon.GROUPS)
+    return Job(name, PodRequest(name, (("main", request),), host=room), *shares)

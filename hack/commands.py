@@ -1,0 +1,6 @@
+"""The commands that a development install adds to `vgpu`; hack/pyproject.toml declares them."""
+
+COMMANDS = (
+    ("demo", "a cluster on this machine, with simulated cards", "hack.demo"),
+    ("bench", "measure placement", "hack.bench.command"),
+)

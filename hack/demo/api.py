@@ -1,0 +1,63 @@
+"""The demo's cluster, as a person with kubectl, curl and a browser sees it."""
+
+from pathlib import Path
+
+import urllib3
+import yaml
+
+from hack.demo.session import Session
+from hack.embedded.person import NAMESPACE, ApiServerError, Object, Person, decoded
+
+
+class Api(Person):
+    """A person with access to the cluster of a session."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.api)
+        self._session = session
+        self._services = urllib3.PoolManager(timeout=10.0, retries=False)
+
+    def logs(self, pod: str) -> str:
+        """What the pod's containers printed so far."""
+        files = sorted(Path(self._session.root).glob(f"*/logs/{NAMESPACE}_{pod}_*.log"))
+        return "".join(file.read_text(errors="replace") for file in files)
+
+    def explain(self) -> Object:
+        """What the cluster service says of its ledger and of the pods that wait."""
+        url = f"{self._session.explain}/explain"
+        return decoded(self._services.request("GET", url, headers={"Accept": "application/json"}))
+
+    def explanation(self, pod: str | None) -> str:
+        """The same as people read it, of everything or of one pod."""
+        url, fields = f"{self._session.explain}/explain", {"pod": f"{NAMESPACE}/{pod}"} if pod else {}
+        return self._services.request("GET", url, fields=fields).data.decode()
+
+    def cards(self) -> list[Object]:
+        """Every card in that ledger."""
+        return [card for node in self.explain()["nodes"] for card in node["cards"]]
+
+    def metrics(self, service: str) -> list[str]:
+        """The sample lines of one service's /metrics."""
+        text = self._services.request("GET", f"{self._session.metrics[service]}/metrics").data.decode()
+        return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def manifests(file: Path) -> list[Object]:
+    """The pods of a YAML file. Raises ApiServerError that names the file, before the first of them."""
+    try:
+        documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d is not None]
+    except OSError as error:
+        raise ApiServerError(f"{file}: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ApiServerError(f"{file}: not YAML: {line}{error.problem}") from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise ApiServerError(f"{file}: not YAML: it is no text") from None
+    if not documents:
+        raise ApiServerError(f"{file}: no pod in it")
+    for document in documents:
+        if not isinstance(document, dict) or document.get("kind") != "Pod":
+            raise ApiServerError(f"{file}: the demo cluster runs pods: every document needs `kind: Pod`")
+        if not isinstance(document.get("metadata"), dict) or not isinstance(document.get("spec"), dict):
+            raise ApiServerError(f"{file}: a pod needs `metadata` and `spec`")
+    return documents

@@ -1,0 +1,170 @@
+"""How the demo looks: tables and bars that a person enjoys reading."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.masks import core_mask
+from device_plugin.core.placement.refusal import gib
+
+if TYPE_CHECKING:
+    from hack.demo.api import Api
+    from hack.embedded.person import Object
+
+BAR = 30
+COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
+
+
+class Page:
+    """Prints to one console. `width` is fixed where there is no terminal, so that logs read the same everywhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console if console.is_terminal else Console(width=110)
+        self._step = 0
+
+    def runtime(self, text: str) -> None:
+        """What the pods' programs are."""
+        self._console.print(
+            Panel(f"[bold]vgpu demo[/]  one node, two simulated cards\n{text}", box=box.ROUNDED)
+        )
+
+    def title(self, text: str) -> None:
+        """A chapter."""
+        self._step += 1
+        self._console.print(f"\n[bold cyan]{self._step}  {text}[/]")
+
+    def line(self, text: str) -> None:
+        """One line, as it is."""
+        self._console.print(Text("   " + text))
+
+    def cards(self, cards: Iterable["Object"]) -> None:
+        """A bar of core groups for each card, coloured by pod, and below it who holds what has a colour."""
+        for card in cards:
+            owners = _owners(card["slices"])
+            line = Text(f"   {card['uuid']:<22}{card['model']:<8}") + _bar(card["coreGroups"], owners)
+            line.append(f"  {gib(card['freeMiB'])} of {gib(card['memMiB'])} free")
+            line.append("" if card["healthy"] else "  UNHEALTHY", "bold red")
+            line.append("  cordoned" if card["cordoned"] else "", "bold yellow")
+            self._console.print(line)
+            if owners:
+                names = Text(", ").join(
+                    Text(name, COLOURS[i % len(COLOURS)]) for i, name in enumerate(owners)
+                )
+                self._console.print(Text(" " * 33) + names)
+
+    def requests(self, pods: Iterable["Object"]) -> None:
+        """What each pod asks for."""
+        table = _table("pod", "asks for")
+        for pod in pods:
+            limits = [c["resources"]["limits"] for c in pod["spec"]["containers"]]
+            table.add_row(
+                pod["metadata"]["name"], ", ".join(f"{k}: {v}" for one in limits for k, v in one.items())
+            )
+        self._console.print(table)
+
+    def grants(self, grants: Mapping[str, Grant]) -> None:
+        """Who got which memory and core groups."""
+        table = _table("pod", "card", "memory", "core groups")
+        for name, grant in grants.items():
+            for given in grant.slices():
+                table.add_row(name, given.card, gib(given.mem_mib), f"{len(given.cores)}: {_ranges(given)}")
+        self._console.print(table)
+
+    def reports(self, seen: Mapping[str, "Object"], grants: Mapping[str, Grant]) -> None:
+        """What the program inside each pod printed, beside the grant."""
+        table = _table("pod", "total memory", "free memory", "units", "device", "granted")
+        for name, report in seen.items():
+            (given,) = grants[name].slices()
+            table.add_row(
+                name, f"{report['total_mib']} MiB", f"{report['free_mib']} MiB", str(report["units"]),
+                report["name"], f"{given.mem_mib} MiB, {len(given.cores)} groups",
+            )  # fmt: skip
+        self._console.print(table)
+
+    def limit(self, refused: "Object", neighbour: "Object") -> None:
+        """The refused allocation, and the neighbour's that went through."""
+        self._console.print(f"   greedy asks for {refused['mib']} MiB: [bold red]{refused['error']}[/]")
+        self._console.print(
+            f"   inference, on the same card, allocates {neighbour['mib']} MiB: [bold green]done[/]"
+        )
+
+    def metrics(self, samples: Iterable[str]) -> None:
+        """Sample lines as Prometheus reads them."""
+        for sample in samples:
+            self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
+
+    def pods(self, pods: Iterable["Object"], api: "Api") -> None:
+        """All pods, with their grant or what they wait for."""
+        table = _table("pod", "phase", "slice")
+        for pod in pods:
+            name, text = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
+            status = pod["status"]
+            table.add_row(name, status.get("phase", ""), _summary(text) if text else _why(api, name, status))
+        self._console.print(table)
+
+    def broken(self, text: str) -> None:
+        """The promise that did not hold."""
+        self._console.print(f"\n[bold red]not as promised:[/] {text}")
+
+    def end(self, seconds: float, *, keep: bool) -> None:
+        """The last lines."""
+        self._console.print(f"\n[bold green]Everything held, in {seconds:.0f} s.[/]")
+        if keep:
+            self._console.print(
+                "The cluster goes on running. Submit a pod of your own: [bold].venv/bin/vgpu demo submit FILE[/]\n"
+                "look: [bold].venv/bin/vgpu demo status[/], or [bold]explain[/], or [bold]logs POD[/];"
+                " end it: [bold].venv/bin/vgpu demo end[/]"
+            )
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 1))
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def _owners(slices: Iterable["Object"]) -> Mapping[str, int]:
+    """Pods by their first core group, each with the set of its core groups."""
+    owners: dict[str, int] = {}
+    for held in sorted(slices, key=lambda held: min(held["cores"])):
+        owners[held["pod"]] = owners.get(held["pod"], 0) | core_mask(held["cores"])
+    return owners
+
+
+def _bar(groups: int, owners: Mapping[str, int]) -> Text:
+    """A bar of BAR cells; a cell has the colour of who holds its first core group."""
+    bar = Text()
+    for cell in range(BAR):
+        core = cell * groups // BAR
+        owner = next((i for i, mask in enumerate(owners.values()) if mask >> core & 1), None)
+        bar.append(
+            "█" if owner is not None else "░", "dim" if owner is None else COLOURS[owner % len(COLOURS)]
+        )
+    return bar
+
+
+def _ranges(given: Slice) -> str:
+    """Core-group ids as `0-14, 20`."""
+    parts: list[tuple[int, int]] = []
+    for core in given.cores:
+        if parts and parts[-1][1] == core - 1:
+            parts[-1] = (parts[-1][0], core)
+        else:
+            parts.append((core, core))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def _summary(text: str) -> str:
+    return "; ".join(f"{s.card} {gib(s.mem_mib)}, groups {_ranges(s)}" for s in Grant.decode(text).slices())
+
+
+def _why(api: "Api", name: str, status: "Object") -> str:
+    events = api.events(name)
+    return status.get("message") or (events[-1] if events else "")

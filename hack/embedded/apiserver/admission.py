@@ -1,0 +1,149 @@
+"""The admission chain: which policies a write meets, and what they make of it.
+
+Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hack.embedded.apiserver import cel, errors
+from hack.embedded.apiserver.cel import Expression
+from hack.embedded.apiserver.policies import Policy, Validation
+from hack.embedded.apiserver.registry import Write
+from hack.embedded.apiserver.store import Object
+
+# The user who may do everything; an authorizer's answer for all other users is no.
+ADMIN = "system:admin"
+_CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
+
+
+class PolicyAdmission:
+    """Evaluates `policies`."""
+
+    def __init__(self, policies: Sequence[Policy]) -> None:
+        self._mutating = [policy for policy in policies if policy.patches]
+        self._validating = [policy for policy in policies if policy.validations]
+
+    def mutate(self, write: Write) -> Object:
+        """Apply the patches of the policies that match; each policy sees what those before it made."""
+        for policy in self._mutating:
+            for _, base in self._matching([policy], write):
+                with _failure(policy, write):
+                    scope = self._scope(policy, base)
+                    if scope is None:
+                        continue
+                    for expression in policy.patches:
+                        for operation in scope.evaluate(expression):
+                            _patch(write.new, operation)
+        return write.new
+
+    def validate(self, write: Write) -> None:
+        """Raises ApiError with the message of the first validation that does not hold."""
+        for policy, base in self._matching(self._validating, write):
+            with _failure(policy, write):
+                scope = self._scope(policy, base)
+                if scope is None:
+                    continue
+                for validation in policy.validations:
+                    if not scope.evaluate(validation.expression):
+                        raise _denied(write, policy, scope.message(validation), validation.reason)
+
+    def _matching(self, policies: Sequence[Policy], write: Write) -> Iterator[tuple[Policy, "_Scope"]]:
+        base: _Scope | None = None
+        for policy in policies:
+            if any(rule.matches(write.operation, write.target) for rule in policy.rules):
+                base = base or _Scope(_names(write), {})
+                yield policy, base
+
+    def _scope(self, policy: Policy, base: "_Scope") -> "_Scope | None":
+        if not all(base.holds(condition) for condition in policy.conditions):
+            return None
+        return base.with_variables(policy.variables)
+
+
+class _Scope:
+    """The names that an expression sees. What a condition gave is kept: the policies share theirs."""
+
+    def __init__(self, names: dict[str, Any], conditions: dict[str, bool]) -> None:
+        self._names = names
+        self._conditions = conditions
+
+    def evaluate(self, expression: Expression) -> Any:
+        return expression.evaluate(self._names)
+
+    def message(self, validation: Validation) -> str:
+        expression = validation.message_expression
+        return (validation.message if expression is None else str(self.evaluate(expression))).strip()
+
+    def holds(self, condition: Expression) -> bool:
+        if condition.text not in self._conditions:
+            self._conditions[condition.text] = bool(self.evaluate(condition))
+        return self._conditions[condition.text]
+
+    def with_variables(self, variables: Sequence[tuple[str, Expression]]) -> "_Scope":
+        values = cel.LazyMap(dict(variables), lambda expression: scope.evaluate(expression))
+        scope = _Scope({**self._names, "variables": values}, self._conditions)
+        return scope
+
+
+@contextmanager
+def _failure(policy: Policy, write: Write) -> Iterator[None]:
+    """An expression that cannot be evaluated refuses the write, unless its policy ignores that."""
+    try:
+        yield
+    except cel.EvaluationError as error:
+        if not policy.ignore_errors:
+            raise _denied(write, policy, f"expression failed: {error}", "Invalid") from None
+
+
+def _names(write: Write) -> dict[str, Any]:
+    target = write.target
+    where = {"name": target.name, "namespace": target.namespace, "subResource": target.subresource}
+    request = {
+        "operation": write.operation,
+        "userInfo": _user_info(write.user),
+        **{key: value for key, value in where.items() if value},  # what is empty is absent, as in Kubernetes
+        **({} if write.options is None else {"options": write.options}),
+    }
+    return {
+        "request": cel.to_cel(request),
+        "object": None if write.operation == "DELETE" else cel.to_cel(write.new),
+        "oldObject": None if write.old is None else cel.to_cel(write.old),
+        "authorizer": cel.Authorizer(write.user == ADMIN),
+    }
+
+
+def _user_info(user: str) -> dict[str, Any]:
+    """USER@NODE: the token was made for a pod on that node (k8s.io/kubernetes pkg/serviceaccount)."""
+    username, _, node = user.partition("@")
+    extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
+    groups = ["system:nodes"] if username.startswith("system:node:") else []
+    return {"username": username, "groups": [*groups, "system:authenticated"], "extra": extra}
+
+
+def _denied(write: Write, policy: Policy, message: str, reason: str) -> errors.ApiError:
+    plural, name = write.target.resource.qualified, write.target.name
+    denial = (
+        f"ValidatingAdmissionPolicy '{policy.name}' with binding '{policy.binding}' denied request: {message}"
+    )
+    details = {"name": name, "kind": write.target.resource.plural, "causes": [{"message": message}]}
+    text = f'{plural} "{name}" is forbidden: {denial}'
+    return errors.ApiError(_CODES.get(reason, 422), reason, text, details)
+
+
+def _patch(value: Object, operation: Mapping[str, Any]) -> None:
+    """Carry out one operation of a JSON patch (RFC 6902): a member of an object, or the end of a list ("-")."""
+    if operation["op"] != "add":
+        raise ValueError(f"JSON patch {operation['op']} is not served here: write add")
+    *parents, last = str(operation["path"]).lstrip("/").split("/")
+    place: Any = value
+    for key in parents:
+        place = place[int(key) if isinstance(place, list) else key]
+    new = cel.to_json(operation["value"])
+    if not isinstance(place, list):
+        place[last] = new
+    elif last == "-":
+        place.append(new)
+    else:
+        raise ValueError(f"JSON patch {operation['path']} is not served here: only the end of a list")

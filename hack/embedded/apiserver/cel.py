@@ -1,0 +1,124 @@
+"""CEL as Kubernetes evaluates it: cel-python, and the library functions that the policies use.
+
+The functions follow k8s.io/apiserver pkg/cel/library (quantity, lists, authz) and cel-go ext (strings).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, cast
+
+import celpy
+import lark
+from celpy import celtypes
+from celpy.adapter import CELJSONEncoder, json_to_cel
+from celpy.celparser import CELParseError
+from celpy.evaluation import CELEvalError
+
+from hack.embedded.apiserver import quantities
+
+EvaluationError = CELEvalError
+
+
+def to_cel(value: Mapping[str, Any]) -> celtypes.MapType:
+    """A JSON object as expressions see it."""
+    return cast(celtypes.MapType, json_to_cel(cast(Any, value)))
+
+
+def to_json(value: Any) -> Any:
+    """What an expression made of texts, lists and maps, as JSON has it."""
+    return json.loads(CELJSONEncoder().encode(value))
+
+
+class Quantity(Fraction):
+    """A resource amount inside an expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """Says whether the writer may do what an expression asks about: one answer for all, for there is no RBAC here."""
+
+    allowed: bool
+
+
+def _quantity(text: celtypes.StringType) -> Quantity:
+    value = quantities.parse(str(text))
+    if value is None:
+        raise CELEvalError(f"{text!r} is not a quantity")
+    return Quantity(value)
+
+
+def _split(text: celtypes.StringType, separator: celtypes.StringType) -> celtypes.ListType:
+    return celtypes.ListType([celtypes.StringType(part) for part in str(text).split(str(separator))])
+
+
+_FUNCTIONS: Mapping[str, Any] = {
+    "quantity": _quantity,
+    "isInteger": lambda amount: celtypes.BoolType(amount.denominator == 1),
+    "asInteger": lambda amount: celtypes.IntType(int(amount)),
+    "isGreaterThan": lambda amount, other: celtypes.BoolType(amount > other),
+    # Built in, but not for what "+" makes of two texts.
+    "contains": lambda text, part: celtypes.BoolType(part in text),
+    "startsWith": lambda text, start: celtypes.BoolType(text.startswith(start)),
+    "isLessThan": lambda amount, other: celtypes.BoolType(amount < other),
+    "split": _split,
+    "substring": lambda text, start, end: celtypes.StringType(text[start:end]),
+    "join": lambda parts, separator: celtypes.StringType(str(separator).join(parts)),
+    "indexOf": lambda parts, item: celtypes.IntType(parts.index(item) if item in parts else -1),
+    "upperAscii": lambda text: celtypes.StringType(text.upper()),
+    "lowerAscii": lambda text: celtypes.StringType(text.lower()),
+    **dict.fromkeys(("group", "resource", "namespace", "check"), lambda authorizer, _: authorizer),
+    "allowed": lambda authorizer: celtypes.BoolType(authorizer.allowed),
+}
+_LEVELS = ("expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary")
+# Kubernetes gives JSON patches a type of their own; here it is any message.
+_ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
+
+
+def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
+    """The same expression without the levels of precedence that it does not use: they cost half of the time."""
+    tree.children = [_flattened(child) if isinstance(child, lark.Tree) else child for child in tree.children]
+    if tree.data == "fieldinits":
+        # cel-python looks one level below a field's value, which is wrong for a condition: this is the level.
+        tree.children = [
+            lark.Tree("expr", [child]) if isinstance(child, lark.Tree) else child for child in tree.children
+        ]
+    only = tree.children[0] if len(tree.children) == 1 else None
+    return only if tree.data in _LEVELS and isinstance(only, lark.Tree) else tree
+
+
+class LazyMap(celtypes.MapType):
+    """A map whose values are worked out when they are first looked at, as Kubernetes does with variables."""
+
+    def __init__(
+        self, expressions: "Mapping[str, Expression]", evaluate: "Callable[[Expression], Any]"
+    ) -> None:
+        super().__init__()
+        self._expressions = expressions
+        self._evaluate = evaluate
+
+    def __getitem__(self, key: Any) -> Any:
+        if key not in self:
+            self[key] = self._evaluate(self._expressions[str(key)])
+        return super().__getitem__(key)
+
+    def get(self, key: Any, default: Any | None = None) -> Any:
+        """The value; `default` is for names that are none."""
+        return self[key] if str(key) in self._expressions else super().get(key, default)
+
+
+class Expression:
+    """A compiled expression; `text` is its source. Raises ValueError if it does not compile."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            tree = _ENVIRONMENT.compile(text)
+        except CELParseError as error:
+            raise ValueError(f"the CEL expression {text!r} does not compile: {error}") from None
+        self._program = _ENVIRONMENT.program(_flattened(tree), functions=dict(_FUNCTIONS))
+
+    def evaluate(self, names: Mapping[str, Any]) -> Any:
+        """The value with these variables (of `to_cel`). Raises EvaluationError."""
+        return self._program.evaluate(dict(names))

@@ -1,0 +1,45 @@
+"""PATCH bodies: JSON merge patch (RFC 7386), and strategic merge patch where it means the same."""
+
+from typing import Any
+
+from hack.embedded.apiserver import errors
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+ACCEPTED = (MERGE, STRATEGIC)
+
+
+def apply(content_type: str, value: dict[str, Any], body: object) -> dict[str, Any]:
+    """`value` with the patch `body` applied; `value` must be the caller's own, and may be changed.
+
+    Raises ApiError: 415 for another format, and for a strategic patch that holds a list or a directive,
+    because those need the merge keys of the kind; 400 for a body that is not an object.
+    """
+    if content_type not in ACCEPTED:
+        raise errors.unsupported_media_type()
+    if not isinstance(body, dict):
+        raise errors.bad_request("the patch must be a JSON object")
+    if content_type == STRATEGIC and not _is_plain(body):
+        error = errors.unsupported_media_type()
+        why = f"{error} (no lists in strategic merge patches here: send {MERGE})"
+        raise errors.ApiError(error.code, error.reason, why)
+    _merge(value, body)
+    return value
+
+
+def _merge(value: dict[str, Any], patch: dict[str, Any]) -> None:
+    for key, change in patch.items():
+        if change is None:
+            value.pop(key, None)
+        elif isinstance(change, dict):
+            if not isinstance(value.get(key), dict):
+                value[key] = {}
+            _merge(value[key], change)
+        else:
+            value[key] = change
+
+
+def _is_plain(patch: object) -> bool:
+    if isinstance(patch, dict):
+        return all(not key.startswith("$") and _is_plain(item) for key, item in patch.items())
+    return not isinstance(patch, list)

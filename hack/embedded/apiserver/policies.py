@@ -1,0 +1,128 @@
+"""Admission policies as they stand in their files (admissionregistration.k8s.io/v1), compiled."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.embedded.apiserver.cel import Expression
+from hack.embedded.apiserver.resources import Target
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One resource rule: which writes it is about."""
+
+    groups: frozenset[str]
+    operations: frozenset[str]
+    resources: frozenset[str]
+
+    def matches(self, operation: str, target: Target) -> bool:
+        """True if a write of this kind to `target` is meant; `pods/*` means every subresource of pods."""
+        resource, sub = target.resource, target.subresource
+        name = f"{resource.plural}/{sub}" if sub else resource.plural
+        any_sub = {"*/*", f"{resource.plural}/*"} if sub else {"*", "*/*"}
+        return (
+            bool(self.groups & {"*", resource.group})
+            and bool(self.operations & {"*", operation})
+            and bool(self.resources & {name, *any_sub})
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """An expression that must hold, and what to say if it does not."""
+
+    expression: Expression
+    message: str
+    message_expression: Expression | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy joined with its binding. It has `validations` or `patches`, according to its kind."""
+
+    name: str
+    binding: str
+    rules: tuple[Rule, ...]
+    conditions: tuple[Expression, ...]
+    variables: tuple[tuple[str, Expression], ...]
+    validations: tuple[Validation, ...] = ()
+    patches: tuple[Expression, ...] = ()
+    ignore_errors: bool = False
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What a set of files holds: policies, and objects that they need to be in the cluster."""
+
+    policies: list[Policy] = field(default_factory=list)
+    objects: list[dict[str, Any]] = field(default_factory=list)
+
+
+def load(paths: Iterable[Path]) -> Manifests:
+    """Read and compile the files. Raises ValueError for what is no policy, binding, Namespace or ConfigMap."""
+    manifests = Manifests()
+    policies: dict[tuple[str, str], Document] = {}
+    bindings: list[Document] = []
+    for document in _documents(paths):
+        kind = document["kind"]
+        if kind in ("Namespace", "ConfigMap"):
+            manifests.objects.append(document)
+        elif kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+            policies[kind, document["metadata"]["name"]] = document["spec"]
+        elif kind in ("ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"):
+            bindings.append(document)
+        else:
+            raise ValueError(f"{kind} is no kind of admission manifest")
+    for binding in bindings:
+        kind = binding["kind"].removesuffix("Binding")
+        name = binding["spec"]["policyName"]
+        manifests.policies.append(_policy(name, policies[kind, name], binding))
+    return manifests
+
+
+def _documents(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    for path in paths:
+        yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
+
+
+def _policy(name: str, spec: Document, binding: Document) -> Policy:
+    if "paramKind" in spec:
+        raise ValueError(f"{name} has parameters, which are not served here")
+    return Policy(
+        name,
+        binding["metadata"]["name"],
+        tuple(_rule(rule) for rule in spec["matchConstraints"]["resourceRules"]),
+        tuple(Expression(item["expression"]) for item in spec.get("matchConditions", ())),
+        tuple((item["name"], Expression(item["expression"])) for item in spec.get("variables", ())),
+        tuple(_validation(item) for item in spec.get("validations", ())),
+        tuple(_patches(spec.get("mutations", ()))),
+        spec.get("failurePolicy", "Fail") == "Ignore",
+    )
+
+
+def _rule(rule: Document) -> Rule:
+    return Rule(frozenset(rule["apiGroups"]), frozenset(rule["operations"]), frozenset(rule["resources"]))
+
+
+def _validation(item: Document) -> Validation:
+    text = item.get("messageExpression")
+    return Validation(
+        Expression(item["expression"]),
+        item.get("message", f"failed expression: {item['expression'].strip()}"),
+        None if text is None else Expression(text),
+        item.get("reason", "Invalid"),
+    )
+
+
+def _patches(mutations: Sequence[Document]) -> Iterator[Expression]:
+    for mutation in mutations:
+        if mutation["patchType"] != "JSONPatch":
+            raise ValueError(f"patchType {mutation['patchType']} is not served here: write a JSONPatch")
+        yield Expression(mutation["jsonPatch"]["expression"])

@@ -1,0 +1,320 @@
+"""The verbs on objects: create, read, update, delete, bind. HTTP is elsewhere; storage is below.
+
+Every write reads, prepares, asks admission, and then stores if nobody was faster; otherwise it starts again, as
+Kubernetes does. So admission never runs under a lock.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from hack.embedded.apiserver import clock, errors, pods
+from hack.embedded.apiserver.pods import PodStrategy
+from hack.embedded.apiserver.resources import (
+    BINDINGS,
+    EVENTS,
+    EVICTIONS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Resource,
+    Target,
+)
+from hack.embedded.apiserver.store import Store, Stored
+from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy
+
+# The alphabet of apimachinery's names.SimpleNameGenerator: no vowels, so no words.
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_BASE = 63 - 5
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What admission is asked about. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
+
+    user: str
+    operation: str
+    target: Target
+    new: Object
+    old: Object | None = None
+    options: Object | None = None
+
+
+class Admission(Protocol):
+    """Who may change or refuse a write."""
+
+    def mutate(self, write: Write) -> Object:
+        """The object to store in place of `write.new`; it may be changed in place."""
+
+    def validate(self, write: Write) -> None:
+        """Raises ApiError to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """DeleteOptions: the grace period in seconds (None: the pod's own), and preconditions (empty: none)."""
+
+    grace_seconds: int | None = None
+    uid: str = ""
+    version: str = ""
+
+
+class Registry:
+    """Objects as the API shows them. Every method raises ApiError to refuse."""
+
+    def __init__(self, store: Store, admission: Admission) -> None:
+        self.store = store
+        self._admission = admission
+        self._strategies: dict[Resource, Strategy] = {
+            PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy()
+        }  # fmt: skip
+        self._plain = Strategy()
+
+    def get(self, target: Target) -> Stored:
+        """One object."""
+        return self.store.get(target.resource, target.namespace, target.name)
+
+    def create(self, user: str, target: Target, new: Object) -> Stored:
+        """Store a new object; its name may come from `generateName`."""
+        resource, rules = target.resource, self._rules(target.resource)
+        metadata = _metadata(resource, new)
+        _in_namespace(target, metadata)
+        if "name" not in metadata and metadata.get("generateName"):
+            letters = "".join(random.choices(_SUFFIX_LETTERS, k=5))
+            metadata["name"] = metadata["generateName"][:_LONGEST_BASE] + letters
+        if not metadata.get("name"):
+            cause = errors.Cause(
+                "metadata.name", "Required value: name or generateName is required", "FieldValueRequired"
+            )
+            raise errors.invalid(resource.qualified_kind, "", [cause])
+        rules.default(new)
+        target = Target(resource, target.namespace, metadata["name"])
+        new = self._admission.mutate(Write(user, "CREATE", target, new))
+        if resource.namespaced:
+            self.store.get(NAMESPACES, "", target.namespace)
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = clock.timestamp()
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"):
+            metadata.pop(key, None)
+        rules.prepare_create(new)
+        self._check(resource, target.name, rules.validate(new))
+        self._admission.validate(Write(user, "CREATE", target, new))
+        return self.store.create(resource, new)
+
+    def update(
+        self, user: str, target: Target, change: Callable[[Stored], Object], *, patch: bool = False
+    ) -> tuple[Stored, bool]:
+        """Store what `change` makes of the object as it is, and say whether it is new.
+
+        A PUT of a kind that may be created so (Lease, Event) creates it.
+        """
+        while True:
+            try:
+                old = self.get(target)
+            except errors.ApiError:
+                if patch or target.subresource or not target.resource.create_on_update:
+                    raise
+                placeholder = Stored(
+                    target.resource, target.namespace, target.name, 0, {"metadata": {}}, b"{}"
+                )
+                return self.create(user, target, change(placeholder)), True
+            new = change(old)
+            self._prepare_update(target, new, old, unconditional=patch)
+            new = self._admission.mutate(Write(user, "UPDATE", target, new, old.value))
+            if new == old.value:
+                return old, False
+            rules = self._rules(target.resource)
+            self._check(target.resource, target.name, rules.validate_update(new, old.value))
+            self._admission.validate(Write(user, "UPDATE", target, new, old.value))
+            stored = self._remove_finished(old, new) or self.store.replace(old, new)
+            if stored is not None:
+                return stored, False
+
+    def bind(self, user: str, target: Target, binding: Object) -> None:
+        """Give a pod its node, and with it the binding's annotations and labels, in one write."""
+        metadata = _metadata(BINDINGS, binding)
+        name = target.name or metadata.get("name", "")
+        if metadata.get("name") != name:
+            raise errors.bad_request("name in URL does not match name in Binding object")
+        _in_namespace(target, metadata)
+        place = binding.get("target") or {}
+        if place.get("kind", "Node") not in ("Node", "") or not place.get("name"):
+            raise errors.ApiError(
+                500, "InternalError", "target.name: Required value, target.kind: must be Node"
+            )
+        target = replace(target, name=name)
+        binding = self._admission.mutate(Write(user, "CREATE", target, binding))
+        self._admission.validate(Write(user, "CREATE", target, binding))
+        while True:
+            old = self.store.get(PODS, target.namespace, name)
+            if self.store.replace(old, pods.bound(old.copy(), binding)) is not None:
+                return
+
+    def evict(self, user: str, target: Target, eviction: Object, options: Deletion, *, dry: bool) -> None:
+        """Delete a pod as somebody asks who respects disruption budgets; there are none here. Not if it is `dry`.
+
+        Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
+        """
+        if _metadata(EVICTIONS, eviction).get("name", target.name) != target.name:
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        pod = replace(target, subresource="")
+        self.get(pod)
+        self._admission.validate(Write(user, "CREATE", target, eviction))
+        if dry:
+            _check_preconditions(pod, options, self.get(pod).value["metadata"])
+        else:
+            self._remove(pod, options, lambda _old, _grace: None)
+
+    def delete(self, user: str, target: Target, options: Deletion) -> Stored:
+        """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""
+
+        def validate(old: Object, grace: int) -> None:
+            given = grace if target.resource is PODS else options.grace_seconds
+            asked = {} if given is None else {"gracePeriodSeconds": given}
+            self._admission.validate(Write(user, "DELETE", target, {}, old, asked))
+
+        return self._remove(target, options, validate)
+
+    def _remove(self, target: Target, options: Deletion, validate: Callable[[Object, int], None]) -> Stored:
+        while True:
+            old = self.get(target)
+            metadata = old.value["metadata"]
+            _check_preconditions(target, options, metadata)
+            pending = metadata.get("deletionGracePeriodSeconds")
+            grace = _grace_seconds(target.resource, old.value, options.grace_seconds, pending)
+            if grace == pending and grace:
+                return old
+            validate(old.value, grace)
+            if grace != pending and target.resource is PODS:
+                marked = self.store.replace(old, _marked(old.copy(), grace))
+                if marked is None:
+                    continue
+                if grace:
+                    return marked
+                old = marked
+            if metadata.get("finalizers"):
+                return old
+            removed = self.store.remove(old)
+            if removed is not None:
+                return removed
+
+    def _prepare_update(self, target: Target, new: Object, old: Stored, *, unconditional: bool) -> None:
+        resource, metadata, was = target.resource, _metadata(target.resource, new), old.value["metadata"]
+        _in_namespace(target, metadata)
+        if metadata.get("name") != target.name:
+            raise errors.bad_request(
+                f"the name of the object ({metadata.get('name', '')}) does not match the name on the URL"
+                f" ({target.name})"
+            )
+        version = metadata.get("resourceVersion", "")
+        if not version and not (unconditional or resource.unconditional_update):
+            cause = errors.Cause(
+                "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+            )
+            raise errors.invalid(resource.qualified, target.name, [cause])
+        if version and version != str(old.version):
+            why = (
+                "the object has been modified; please apply your changes to the latest version and try again"
+            )
+            raise errors.conflict(resource.qualified, target.name, why)
+        if metadata.get("uid", was["uid"]) != was["uid"]:
+            if unconditional:  # a patch carries no precondition: its uid is a field like any other
+                value = f'Invalid value: "{metadata["uid"]}": field is immutable'
+                raise errors.invalid(resource.qualified, target.name, [errors.Cause("metadata.uid", value)])
+            raise errors.conflict(
+                resource.qualified, target.name, pods.uid_mismatch(metadata["uid"], old.value)
+            )
+        for key in (
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+        ):
+            if key in was:
+                metadata[key] = was[key]
+            else:
+                metadata.pop(key, None)
+        metadata["resourceVersion"] = was["resourceVersion"]
+        rules = self._rules(resource)
+        rules.default(new)
+        rules.prepare_update(new, old.value, target.subresource)
+
+    def _remove_finished(self, old: Stored, new: Object) -> Stored | None:
+        # The last finalizer of an object that is marked and has no grace left was taken away.
+        metadata = new["metadata"]
+        ends = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
+        if ends and old.value["metadata"].get("finalizers") and not metadata.get("finalizers"):
+            return self.store.remove(old)
+        return None
+
+    def _check(self, resource: Resource, name: str, causes: list[errors.Cause]) -> None:
+        if causes:
+            raise errors.invalid(resource.qualified_kind, name, causes)
+
+    def _rules(self, resource: Resource) -> Strategy:
+        return self._strategies.get(resource, self._plain)
+
+
+def _metadata(resource: Resource, value: Object) -> dict[str, Any]:
+    """The object's metadata, without nulls and empty maps. Raises ApiError 400 for the wrong kind or form."""
+    kind, version = value.pop("kind", resource.kind), value.pop("apiVersion", resource.api_version)
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise errors.bad_request(
+            f"{kind} in version {version} cannot be handled as a {resource.kind} in version {resource.api_version}"
+        )
+    metadata = value.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise errors.bad_request("metadata is not an object")
+    for key in [key for key, item in metadata.items() if item is None or item == {}]:
+        del metadata[key]
+    for key in ("annotations", "labels"):
+        held = metadata.get(key, {})
+        if not isinstance(held, dict) or not all(isinstance(item, str) for item in held.values()):
+            raise errors.bad_request(f"metadata.{key} must map texts to texts")
+    return metadata
+
+
+def _in_namespace(target: Target, metadata: dict[str, Any]) -> None:
+    if not target.namespace:
+        metadata.pop("namespace", None)
+    elif metadata.setdefault("namespace", target.namespace) != target.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _grace_seconds(resource: Resource, value: Object, asked: int | None, pending: int | None) -> int:
+    """The grace period after a DELETE that asks for `asked` seconds, `pending` having been granted before."""
+    if resource is not PODS:
+        return 0
+    if pending is None:
+        return pods.grace_seconds(value, asked)
+    # A second DELETE may only shorten the wait.
+    return pending if asked is None else min(asked, pending)
+
+
+def _marked(value: Object, grace: int) -> Object:
+    metadata = value["metadata"]
+    metadata["deletionTimestamp"] = clock.timestamp(grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    if "generation" in metadata:
+        metadata["generation"] += 1
+    return value
+
+
+def _check_preconditions(target: Target, options: Deletion, metadata: Mapping[str, Any]) -> None:
+    """The wording is that of rest.BeforeDelete (k8s.io/apiserver pkg/registry/rest/delete.go)."""
+    wanted = (
+        ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.version, metadata["resourceVersion"], "modified"),
+    )
+    for field, asked, found, event in wanted:
+        if asked and asked != found:
+            why = (
+                f"the {field} in the precondition ({asked}) does not match the {field} in record ({found})."
+                f" The object might have been {event}"
+            )
+            raise errors.conflict(target.resource.kind, target.name, why)

@@ -1,0 +1,98 @@
+"""The kinds that are served, and the paths at which they are."""
+
+import re
+from dataclasses import dataclass
+
+from hack.embedded.apiserver import errors
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind: how it is named, and what Kubernetes lets a PUT do with it.
+
+    `fields` are the field labels that a selector may use, beside metadata.name and metadata.namespace.
+    """
+
+    plural: str
+    kind: str
+    group: str = ""
+    namespaced: bool = True
+    fields: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    create_on_update: bool = False
+    unconditional_update: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, or `coordination.k8s.io/v1`."""
+        return f"{self.group}/v1" if self.group else "v1"
+
+    @property
+    def qualified(self) -> str:
+        """The plural with its group, as error messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def qualified_kind(self) -> str:
+        """The kind with its group, as complaints about an object name it."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+PODS = Resource(
+    "pods", "Pod",
+    fields=("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+            "status.phase", "status.podIP", "status.nominatedNodeName"),
+    subresources=("status", "binding", "eviction", "ephemeralcontainers"),
+)  # fmt: skip
+NODES = Resource("nodes", "Node", namespaced=False, fields=("spec.unschedulable",), subresources=("status",))
+NAMESPACES = Resource("namespaces", "Namespace", namespaced=False, fields=("status.phase",))
+CONFIGMAPS = Resource("configmaps", "ConfigMap")
+EVENTS = Resource(
+    "events", "Event",
+    fields=("involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+            "reason", "reportingComponent", "type"),
+    create_on_update=True,
+)  # fmt: skip
+LEASES = Resource(
+    "leases", "Lease", group="coordination.k8s.io", create_on_update=True, unconditional_update=False
+)
+# Never stored: a POST to it binds a pod.
+BINDINGS = Resource("bindings", "Binding")
+# Never stored either: a POST to a pod's subresource.
+EVICTIONS = Resource("evictions", "Eviction", group="policy")
+
+RESOURCES = (PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, BINDINGS)
+_BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
+
+_PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/v1"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]+))?"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?/?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names; the empty text where a part is absent."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def target(path: str) -> Target:
+    """The target of a decoded URL path. Raises ApiError 404 if nothing is served there."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        raise errors.no_such_path()
+    group, namespace, plural, name, sub = (text or "" for text in match.groups())
+    resource = _BY_PATH.get((group, plural))
+    if resource is None and namespace and not sub:
+        # /namespaces/{name}/status has the form of a namespaced collection, and is not served.
+        raise errors.no_such_path()
+    if resource is None or (sub and sub not in resource.subresources):
+        raise errors.no_such_path()
+    if bool(namespace) != resource.namespaced and (namespace or name):
+        raise errors.no_such_path()
+    return Target(resource, namespace, name, sub)

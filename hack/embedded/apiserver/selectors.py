@@ -1,0 +1,72 @@
+"""Label and field selectors: the parts of their grammar that Kubernetes clients use."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hack.embedded.apiserver import errors
+from hack.embedded.apiserver.resources import Resource
+from hack.embedded.apiserver.store import Stored
+
+Check = Callable[[Mapping[str, str]], bool]
+
+_SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<how>in|notin)\s+\((?P<values>[^()]*)\)")
+_EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<how>==|=|!=)\s*(?P<value>[^\s!=,()]*)")
+_EXISTS = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=,()]+)")
+
+
+def selects(resource: Resource, namespace: str, labels: str, fields: str) -> Callable[[Stored], bool]:
+    """The test that a list or watch applies. Raises ApiError 400 for a selector that it cannot read."""
+    label_checks = [_label_check(term.strip()) for term in _terms(labels)]
+    field_checks = [_field_check(resource, term.strip()) for term in fields.split(",") if term.strip()]
+
+    def test(stored: Stored) -> bool:
+        if namespace and stored.namespace != namespace:
+            return False
+        if label_checks:
+            own: Mapping[str, str] = stored.value["metadata"].get("labels") or {}
+            if not all(check(own) for check in label_checks):
+                return False
+        return all((_field(stored.value, path) == value) is wanted for path, value, wanted in field_checks)
+
+    return test
+
+
+def _terms(labels: str) -> list[str]:
+    # Commas inside parentheses separate values, not terms.
+    return [term for term in re.split(r",(?![^(]*\))", labels) if term.strip()]
+
+
+def _label_check(term: str) -> Check:
+    if match := _SET.fullmatch(term):
+        key, values = match["key"], {value.strip() for value in match["values"].split(",")}
+        if match["how"] == "in":
+            return lambda labels: key in labels and labels[key] in values
+        return lambda labels: labels.get(key) not in values
+    if match := _EQUAL.fullmatch(term):
+        key, value = match["key"], match["value"]
+        if match["how"] == "!=":
+            return lambda labels: labels.get(key) != value
+        return lambda labels: labels.get(key) == value
+    if match := _EXISTS.fullmatch(term):
+        key, wanted = match["key"], not match["absent"]
+        return lambda labels: (key in labels) is wanted
+    raise errors.bad_request(f"unable to parse requirement: {term!r}")
+
+
+def _field_check(resource: Resource, term: str) -> tuple[tuple[str, ...], str, bool]:
+    match = _EQUAL.fullmatch(term)
+    if match is None:
+        raise errors.bad_request(f"invalid selector: {term!r}; can't understand {term!r}")
+    key = match["key"]
+    if key not in ("metadata.name", "metadata.namespace", *resource.fields):
+        raise errors.bad_request(f"field label not supported: {key}")
+    return tuple(key.split(".")), match["value"], match["how"] != "!="
+
+
+def _field(value: Any, path: tuple[str, ...]) -> str:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

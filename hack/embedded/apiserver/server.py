@@ -1,0 +1,173 @@
+"""The API server of the one-machine cluster: Kubernetes' HTTP protocol on a loopback port."""
+
+import contextlib
+import copy
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from hack.embedded.apiserver import errors
+from hack.embedded.apiserver.admission import ADMIN, PolicyAdmission
+from hack.embedded.apiserver.handler import Handler
+from hack.embedded.apiserver.policies import load
+from hack.embedded.apiserver.registry import Registry
+from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, Target
+from hack.embedded.apiserver.store import DEFAULT_HISTORY, Object, Store
+
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
+_MANIFESTS = Path(__file__).parents[3] / "manifests" / "admission"
+_RECORDED = 20_000
+
+
+class EmbeddedApiServer:
+    """Start it, use `url`, stop it; `stop` and `start` keep the objects and the port, as an API server that was away.
+
+    `policies` are manifest files of admission policies and what belongs to them; the default is `policy_files()`.
+    `tokens` maps bearer tokens to user names; without it a token is the user's name. USER@NODE is a user whose token is
+    bound to a pod on that node. No token at all is ADMIN.
+    `history` is how many changes of a kind a watcher may miss before it is told 410 Gone.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[Path] | None = None,
+        *,
+        tokens: Mapping[str, str] | None = None,
+        port: int = 0,
+        history: int = DEFAULT_HISTORY,
+        bookmark_seconds: float = 10.0,
+    ) -> None:
+        self.store = Store(history)
+        manifests = load(policy_files() if policies is None else policies)
+        self.registry = Registry(self.store, PolicyAdmission(manifests.policies))
+        self.bookmark_seconds = bookmark_seconds
+        self._tokens = tokens
+        self._port = port
+        self._listener: Listener | None = None
+        self._thread: threading.Thread | None = None
+        self._requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
+        for name in _NAMESPACES:
+            namespace: Object = {"metadata": {"name": name}, "status": {"phase": "Active"}}
+            self.registry.create(ADMIN, Target(NAMESPACES), namespace)
+        for document in manifests.objects:
+            self.apply(document)
+
+    def apply(self, document: Object) -> None:
+        """Create what a manifest describes, unless it is there."""
+        kinds = {resource.kind: resource for resource in RESOURCES}
+        target = Target(kinds[document["kind"]], document["metadata"].get("namespace", ""))
+        with contextlib.suppress(errors.ApiError):
+            self.registry.create(ADMIN, target, copy.deepcopy(document))
+
+    @property
+    def url(self) -> str:
+        """`http://127.0.0.1:PORT`; the port is known after the first `start`."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Listen and serve, on the port of before if there was one."""
+        self._listener = Listener(self, self._port)
+        self._port = self._listener.server_address[1]
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, kwargs={"poll_interval": 0.05}, name="apiserver", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Drop every connection and refuse new ones. The objects stay."""
+        if self._listener is None or self._thread is None:
+            return
+        self._listener.shutdown()
+        self._thread.join()
+        self._listener.server_close()
+        self._listener.drop_connections()
+        self.store.end_watches()
+        self._listener.join()
+        self._listener = None
+
+    def drop_watches(self) -> None:
+        """End every watch that runs now, as a restarting API server does; other connections stay."""
+        self.store.end_watches()
+
+    def compact(self) -> None:
+        """Forget the history: watches from before get 410 Gone."""
+        self.store.compact()
+
+    @property
+    def writes(self) -> Counter[str]:
+        """Write requests per user since the start or the last `forget_requests`, refused ones included."""
+        return Counter(user for user, _, _ in list(self._requests))
+
+    @property
+    def write_requests(self) -> list[tuple[str, str, str]]:
+        """The last write requests in their order: (user, method, path)."""
+        return list(self._requests)
+
+    def forget_requests(self) -> None:
+        """Start counting anew."""
+        self._requests.clear()
+
+    def record(self, user: str, method: str, path: str) -> None:
+        """Note a write request."""
+        self._requests.append((user, method, path))
+
+    def user(self, authorization: str | None) -> str:
+        """Whose request it is. Raises ApiError 401 for an unknown token."""
+        if authorization is None:
+            return ADMIN
+        scheme, _, token = authorization.partition(" ")
+        user = token if self._tokens is None else self._tokens.get(token, "")
+        if scheme != "Bearer" or not user:
+            raise errors.unauthorized()
+        return user
+
+
+def policy_files() -> list[Path]:
+    """The admission policies that a real cluster gets, from the source tree."""
+    return sorted(path for path in _MANIFESTS.glob("*.yaml") if path.name != "kustomization.yaml")
+
+
+class Listener(ThreadingHTTPServer):
+    """The socket, and a thread for each connection that was accepted from it."""
+
+    allow_reuse_address = True
+    request_queue_size = 256
+
+    def __init__(self, api: EmbeddedApiServer, port: int) -> None:
+        self.api = api
+        self._threads_by_connection: dict[socket.socket, threading.Thread] = {}
+        self._lock = threading.Lock()
+        super().__init__(("127.0.0.1", port), Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve one connection in a thread of its own."""
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), name="apiserver", daemon=True
+        )
+        with self._lock:
+            self._threads_by_connection[request] = thread
+        thread.start()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection when its thread is done with it."""
+        with self._lock:
+            self._threads_by_connection.pop(request, None)
+        super().shutdown_request(request)
+
+    def drop_connections(self) -> None:
+        """End every connection without a word."""
+        with self._lock:
+            for connection in self._threads_by_connection:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def join(self) -> None:
+        """Wait until the threads of all connections have ended."""
+        with self._lock:
+            threads = list(self._threads_by_connection.values())
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,188 @@
+"""Objects, their versions, and a bounded history of changes: what etcd and the watch cache are to Kubernetes.
+
+An object is never changed in place. Its JSON is made once per version, and all readers share those bytes.
+"""
+
+import bisect
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hack.embedded.apiserver import errors
+from hack.embedded.apiserver.resources import Resource
+
+Object = dict[str, Any]
+DEFAULT_HISTORY = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of one object. `value` is read-only by convention; `item` is its JSON without kind and apiVersion."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    version: int
+    value: Object
+    item: bytes
+
+    @property
+    def document(self) -> bytes:
+        """The JSON of the whole object."""
+        head = f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'
+        return head.encode() + self.item[1:]
+
+    def copy(self) -> Object:
+        """A fresh value that the caller may change."""
+        return msgspec.json.decode(self.item, type=dict[str, Any])
+
+    def at(self, version: int) -> "Stored":
+        """The same content under another version."""
+        value = self.copy()
+        value["metadata"]["resourceVersion"] = str(version)
+        return Stored(self.resource, self.namespace, self.name, version, value, msgspec.json.encode(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write: `old` is None for a creation, `gone` says that `new` is the last state of a removed object."""
+
+    new: Stored
+    old: Stored | None
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class _Table:
+    """One kind's objects and changes; `dropped` changes up to version `floor` are no longer kept."""
+
+    changed: threading.Condition
+    objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    dropped: int = 0
+    floor: int = 0
+
+
+class Store:
+    """All objects. Any thread may call it; `history` is how many changes of a kind a watcher may lag behind."""
+
+    def __init__(self, history: int = DEFAULT_HISTORY) -> None:
+        self._lock = threading.RLock()
+        self._version = 1
+        self.epoch = 0
+        self._history = history
+        self._tables: dict[Resource, _Table] = defaultdict(lambda: _Table(threading.Condition(self._lock)))
+
+    @property
+    def version(self) -> int:
+        """The version of the last write."""
+        return self._version
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """The object as it is. Raises ApiError 404."""
+        stored = self._tables[resource].objects.get((namespace, name))
+        if stored is None:
+            raise errors.not_found(resource.qualified, name)
+        return stored
+
+    def select(self, resource: Resource, selects: Callable[[Stored], bool]) -> tuple[int, list[Stored]]:
+        """The version of this moment, and the selected objects in the order of namespace and name."""
+        with self._lock:
+            version, objects = self._version, list(self._tables[resource].objects.values())
+        return version, sorted(filter(selects, objects), key=lambda item: (item.namespace, item.name))
+
+    def create(self, resource: Resource, value: Object) -> Stored:
+        """Add an object. Raises ApiError 409 if its name is taken."""
+        name = value["metadata"]["name"]
+        with self._lock:
+            key = (value["metadata"].get("namespace", ""), name)
+            if key in self._tables[resource].objects:
+                raise errors.already_exists(resource.qualified, name)
+            return self._write(resource, key, value, None)
+
+    def replace(self, old: Stored, value: Object) -> Stored | None:
+        """Write the next version of `old`; None if someone else wrote or removed it first."""
+        with self._lock:
+            key = (old.namespace, old.name)
+            if self._tables[old.resource].objects.get(key) is not old:
+                return None
+            return self._write(old.resource, key, value, old)
+
+    def remove(self, old: Stored) -> Stored | None:
+        """Remove `old` and return its last state; None if someone else wrote or removed it first."""
+        with self._lock:
+            key = (old.namespace, old.name)
+            if self._tables[old.resource].objects.get(key) is not old:
+                return None
+            last = self._write(old.resource, key, old.copy(), old, gone=True)
+            del self._tables[old.resource].objects[key]
+            return last
+
+    def position(self, resource: Resource, after: int) -> int:
+        """Where in the history the changes later than version `after` begin. Raises ApiError 410 if they are lost."""
+        with self._lock:
+            table = self._tables[resource]
+            if after < table.floor:
+                raise errors.expired(f"too old resource version: {after} ({table.floor})")
+            return table.dropped + bisect.bisect_right(table.changes, after, key=lambda c: c.new.version)
+
+    def wait(self, resource: Resource, position: int, seconds: float, epoch: int) -> tuple[list[Change], int]:
+        """The changes from `position` on, waiting for the first one; and the version that they lead to.
+
+        An empty list after `seconds`, or when `epoch` is over. Raises ApiError 410 if the history was lost meanwhile.
+        """
+        with self._lock:
+            table = self._tables[resource]
+            if epoch == self.epoch and position >= table.dropped + len(table.changes):
+                table.changed.wait(seconds)
+            if position < table.dropped:
+                raise errors.expired("The resourceVersion for the provided watch is too old.")
+            return table.changes[position - table.dropped :], self._version
+
+    def end_watches(self) -> None:
+        """Begin a new epoch: every watch of the present one ends."""
+        with self._lock:
+            self.epoch += 1
+            for table in self._tables.values():
+                table.changed.notify_all()
+
+    def compact(self) -> None:
+        """Forget the history: every watch from an earlier version gets 410 Gone."""
+        with self._lock:
+            self._version += 1
+            for table in self._tables.values():
+                self._forget(table, len(table.changes))
+                table.floor = self._version
+                table.changed.notify_all()
+
+    def _write(
+        self,
+        resource: Resource,
+        key: tuple[str, str],
+        value: Object,
+        old: Stored | None,
+        *,
+        gone: bool = False,
+    ) -> Stored:
+        self._version += 1
+        value.pop("kind", None)
+        value.pop("apiVersion", None)
+        value["metadata"]["resourceVersion"] = str(self._version)
+        stored = Stored(resource, *key, self._version, value, msgspec.json.encode(value))
+        table = self._tables[resource]
+        table.objects[key] = stored
+        table.changes.append(Change(stored, old, gone))
+        if len(table.changes) > 2 * self._history:
+            self._forget(table, self._history)
+        table.changed.notify_all()
+        return stored
+
+    def _forget(self, table: _Table, count: int) -> None:
+        if count:
+            table.floor = table.changes[count - 1].new.version
+            table.dropped += count
+            del table.changes[:count]

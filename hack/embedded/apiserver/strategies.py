@@ -1,0 +1,102 @@
+"""What Kubernetes does to an object around a write: fill it in, check it, keep what the writer may not change.
+
+Model: the strategies in k8s.io/kubernetes pkg/registry, reduced to the kinds and fields in use here.
+"""
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hack.embedded.apiserver.errors import Cause
+
+Object = dict[str, Any]
+
+# apimachinery pkg/api/validation: the limit on all annotations of one object together.
+MAX_ANNOTATION_BYTES = 256 * 1024
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
+    " start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is"
+    r" '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LONGEST_LABEL = 63
+_LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_LABEL_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start"
+    " and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation"
+    r" is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+class Strategy:
+    """The rules of a kind without rules of its own (ConfigMap, Lease, Namespace, Event)."""
+
+    def default(self, new: Object) -> None:
+        """Fill in, before admission, what the writer may leave out. Raises ApiError 400 for what cannot be read."""
+
+    def prepare_create(self, new: Object) -> None:
+        """Drop what a creator may not set."""
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Put back what this route may not change."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        """What is wrong with an object that is to be stored."""
+        return metadata_causes(new["metadata"])
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:  # noqa: ARG002 - kinds override it
+        """What is wrong with it as the successor of `old`."""
+        return self.validate(new)
+
+
+class NodeStrategy(Strategy):
+    """Nodes: status is written at creation and through its own route (pkg/registry/core/node/strategy.go)."""
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Keep the half that belongs to the other route."""
+        keep(new, old, "spec" if subresource else "status")
+
+
+class EventStrategy(Strategy):
+    """Events: they live beside the object that they are about."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        """Kubernetes' check of the two namespaces (pkg/apis/core/validation/events.go)."""
+        about = (new.get("involvedObject") or {}).get("namespace", "")
+        own = new["metadata"]["namespace"]
+        if own != (about or "default"):
+            return [
+                Cause("involvedObject.namespace", f'Invalid value: "{about}": does not match event.namespace')
+            ]
+        return super().validate(new)
+
+
+def keep(new: Object, old: Mapping[str, Any], key: str) -> None:
+    """Make `new[key]` what it was in `old`, absent included."""
+    if key in old:
+        new[key] = copy.deepcopy(old[key])
+    else:
+        new.pop(key, None)
+
+
+def metadata_causes(metadata: Mapping[str, Any]) -> list[Cause]:
+    """What is wrong with a name, with the values of labels, and with the size of the annotations."""
+    causes = []
+    name = metadata["name"]
+    if len(name) > 253 or not _NAME.fullmatch(name):
+        causes.append(Cause("metadata.name", f'Invalid value: "{name}": {_NAME_RULE}'))
+    for value in (metadata.get("labels") or {}).values():
+        if len(value) > LONGEST_LABEL:
+            message = f'Invalid value: "{value}": must be no more than {LONGEST_LABEL} bytes'
+            causes.append(Cause("metadata.labels", message))
+        elif not _LABEL.fullmatch(value):
+            causes.append(Cause("metadata.labels", f'Invalid value: "{value}": {_LABEL_RULE}'))
+    annotations = metadata.get("annotations") or {}
+    if (
+        sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        > MAX_ANNOTATION_BYTES
+    ):
+        message = f"Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"
+        causes.append(Cause("metadata.annotations", message, "FieldValueTooLong"))
+    return causes

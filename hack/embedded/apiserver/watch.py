@@ -1,0 +1,72 @@
+"""Watches: a stream of changes, one JSON line each."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from hack.embedded.apiserver import errors
+from hack.embedded.apiserver.resources import Resource
+from hack.embedded.apiserver.store import Change, Store, Stored
+
+Selects = Callable[[Stored], bool]
+
+
+def stream(
+    store: Store,
+    resource: Resource,
+    selects: Selects,
+    *,
+    version: str,
+    seconds: float,
+    bookmark_seconds: float | None,
+    epoch: int,
+) -> Iterator[bytes]:
+    """Lines of JSON, several to a piece, from after `version` until `seconds` or the store's `epoch` are over.
+
+    Without a version (or with 0) the stream begins with the objects that are there. Lost history is a line of type
+    ERROR that ends the stream. With `bookmark_seconds`, a bookmark follows every such time of silence, and the end.
+    """
+    deadline = time.monotonic() + seconds
+    if version in ("", "0"):
+        seen, present = store.select(resource, selects)
+        yield b"".join(_line("ADDED", stored.document) for stored in present)
+    else:
+        seen = int(version)
+    try:
+        position = store.position(resource, seen)
+        while store.epoch == epoch:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            patience = remaining if bookmark_seconds is None else min(remaining, bookmark_seconds)
+            changes, seen = store.wait(resource, position, patience, epoch)
+            position += len(changes)
+            lines = b"".join(_lines(changes, selects))
+            if lines:
+                yield lines
+            elif bookmark_seconds is not None and not changes and time.monotonic() < deadline:
+                yield _bookmark(resource, seen)
+        if bookmark_seconds is not None:
+            yield _bookmark(resource, seen)
+    except errors.ApiError as error:
+        yield _line("ERROR", msgspec.json.encode(error.status()))
+
+
+def _lines(changes: list[Change], selects: Selects) -> Iterator[bytes]:
+    for change in changes:
+        left = change.old if change.old is not None and selects(change.old) else None
+        if selects(change.new) and not change.gone:
+            yield _line("ADDED" if left is None else "MODIFIED", change.new.document)
+        elif left is not None:
+            # What leaves a selection is shown as it was inside, at the version at which it left.
+            yield _line("DELETED", left.at(change.new.version).document)
+
+
+def _line(kind: str, document: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), document)
+
+
+def _bookmark(resource: Resource, version: int) -> bytes:
+    head = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
+    return _line("BOOKMARK", f'{head}"metadata":{{"resourceVersion":"{version}"}}}}'.encode())

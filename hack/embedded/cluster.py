@@ -1,0 +1,169 @@
+"""The one-machine cluster: API server, nodes with simulated cards, scheduler replicas, and the two services.
+
+    with EmbeddedCluster(root, {"node-1": cards}) as cluster:
+        cluster.api.url ...
+
+The API server, kubelets and schedulers are threads of this process; the services are processes of their own, so
+that they can be killed and measured. Everything lies below `root`, and nothing outlives `stop`.
+"""
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.kubelet import Kubelet, Timing
+from hack.embedded.runtime.minimal import OnStart
+from hack.embedded.scheduler import SchedulerStandIn
+from hack.embedded.services import Service
+from vgpu_runtime import sim
+
+ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
+AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
+SCHEDULER_USER = "system:kube-scheduler"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a cluster is made of beside its nodes.
+
+    `image_mounts` (host path, container path) are what the containers' image holds. With `on_start` the containers
+    are minimal: no processes, one call each. `flags` are added to the agents' command lines.
+    """
+
+    replicas: int = 1
+    seed: int = 0
+    image_mounts: Sequence[tuple[Path, str]] = ()
+    on_start: OnStart | None = None
+    timing: Timing | None = None
+    flags: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Replica:
+    """One pod of the cluster service: the allocator's process and the scheduler beside it."""
+
+    name: str
+    service: Service
+    scheduler: SchedulerStandIn
+
+
+class EmbeddedCluster:
+    """A cluster of `nodes` (name: simulated cards) below `root`, which should be a short path: it holds sockets."""
+
+    def __init__(
+        self, root: Path, nodes: Mapping[str, Sequence[sim.SimCard]], options: Options | None = None
+    ) -> None:
+        self.root = root
+        self.options = options or Options()
+        self.api = EmbeddedApiServer()
+        self.cards = dict(nodes)
+        self.kubelets: dict[str, Kubelet] = {}
+        self.agents: dict[str, Service] = {}
+        self.replicas: list[Replica] = []
+
+    def __enter__(self) -> "EmbeddedCluster":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything, and return when both services listen. Raises ServiceError, CreateError."""
+        try:
+            self.api.start()
+            for index, name in enumerate(self.cards):
+                self._start_node(index, name)
+            for index in range(self.options.replicas):
+                self._start_replica(f"vgpu-cluster-{index}")
+            for service in self.services():
+                service.wait()
+            for replica in self.replicas:
+                replica.scheduler.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End everything, newest first."""
+        for replica in self.replicas:
+            replica.scheduler.stop()
+        for service in self.services():
+            service.kill()
+        for kubelet in self.kubelets.values():
+            kubelet.stop()
+        self.api.stop()
+
+    def services(self) -> list[Service]:
+        """All processes of the two services."""
+        return [*self.agents.values(), *(replica.service for replica in self.replicas)]
+
+    def machine(self, node: str) -> Path:
+        """The folder of a node's simulated cards."""
+        return self.root / node / "machine"
+
+    def state(self, node: str) -> Path:
+        """The folder of a node agent's slices and records."""
+        return self.root / node / "state"
+
+    def _start_node(self, index: int, name: str) -> None:
+        folder = self.root / name
+        sim.build(self.cards[name], self.machine(name))
+        sim.add_driver(self.machine(name))
+        kubelet = Kubelet(
+            name, folder, self.api.url, f"system:node:{name}", self.options.seed + index,
+            image_mounts=self.options.image_mounts, on_start=self.options.on_start, timing=self.options.timing,
+        )  # fmt: skip
+        self.kubelets[name] = kubelet
+        kubelet.start()
+        flags = {
+            "--node-name": name,
+            "--root": self.machine(name),
+            "--simulated": self.machine(name),
+            "--kubelet-dir": kubelet.kubelet_dir,
+            "--cdi-dir": kubelet.cdi_dir,
+            "--process-groups": kubelet.process_groups,
+            "--state-dir": self.state(name),
+            "--http-listen": f"127.0.0.1:{_free_port()}",
+        }
+        self.agents[name] = self._service(
+            f"agent-{name}", "node", f"{AGENT_USER}@{name}", flags, self.options.flags
+        )
+        self.agents[name].start()
+
+    def _start_replica(self, name: str) -> None:
+        extender = f"127.0.0.1:{_free_port()}"
+        flags = {
+            "--pod-name": name,
+            "--extender-listen": extender,
+            "--http-listen": f"127.0.0.1:{_free_port()}",
+        }
+        service = self._service(name, "cluster", ALLOCATOR_USER, flags)
+        scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, f"http://{extender}", name)
+        self.replicas.append(Replica(name, service, scheduler))
+        service.start()
+
+    def _service(
+        self, name: str, command: str, user: str, flags: Mapping[str, object], more: Sequence[str] = ()
+    ) -> Service:
+        token = self.root / "tokens" / name
+        token.parent.mkdir(parents=True, exist_ok=True)
+        token.write_text(user)
+        arguments = [command, "--kube-server", self.api.url, "--kube-token-file", str(token)]
+        for flag, value in flags.items():
+            arguments += [flag, str(value)]
+        return Service(name, [*arguments, *more], self.root / f"{name}.log", self.options.env)
+
+
+def _free_port() -> int:
+    """A port that a restarted service can listen on again, unlike an ephemeral one of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

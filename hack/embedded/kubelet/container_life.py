@@ -1,0 +1,126 @@
+"""One container of a pod over all its attempts: when to start it, when again, and its status."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hack.embedded.kubelet.pod_spec import ContainerView
+from hack.embedded.kubelet.reporter import now
+from hack.embedded.kubelet.timing import Timing
+from hack.embedded.runtime.containers import Container
+
+CREATING = ("ContainerCreating", "")
+
+
+@dataclass(slots=True)
+class ContainerLife:
+    """`policy` is Always, OnFailure or Never; `pod` names its pod in messages. Times are of the monotonic clock.
+
+    States: never started (no `container`), running, ended. `waiting` is (reason, message) of an attempt that failed.
+    """
+
+    view: ContainerView
+    policy: str
+    pod: str = ""
+    container: Container | None = None
+    restarts: int = 0
+    waiting: tuple[str, str] = CREATING
+    not_before: float = 0.0
+    started: str = ""
+    _ends: int = 0
+    _seen_end: Container | None = None
+    _last: dict[str, Any] | None = None
+
+    @property
+    def restarting(self) -> str:
+        """As messages about its restarts end."""
+        return f"restarting failed container={self.view.name} pod={self.pod}"
+
+    @property
+    def running(self) -> bool:
+        """True while its newest attempt lives."""
+        return self.container is not None and self.container.exit_code is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The newest attempt's, or None if it lives or there is none."""
+        return self.container.exit_code if self.container is not None else None
+
+    @property
+    def over(self) -> bool:
+        """True if it ended and will not be started again."""
+        code = self.exit_code
+        return code is not None and (self.policy == "Never" or (self.policy == "OnFailure" and code == 0))
+
+    def note_end(self, moment: float, timing: Timing) -> bool:
+        """Account for an end that was not seen before: the first restart is at once, later ones back off (True)."""
+        container = self.container
+        if container is None or container.exit_code is None or container is self._seen_end:
+            return False
+        self._seen_end = container
+        self._last = {"terminated": self._terminated(container)}
+        if self._ends:
+            delay = min(timing.backoff * 2 ** (self._ends - 1), timing.backoff_limit)
+            self.not_before = moment + delay
+            self.waiting = ("CrashLoopBackOff", f"back-off {delay:g}s {self.restarting}")
+        self._ends += 1
+        return self._ends > 1
+
+    def begin(self, container: Container) -> None:
+        """A new attempt runs."""
+        if self.container is not None:
+            self.restarts += 1
+        self.container = container
+        self.waiting = CREATING
+        self.started = now()
+
+    def adopt(self, container: Container) -> None:
+        """An attempt that an earlier life of the kubelet started."""
+        self.container = container
+        self.restarts = container.spec.attempt
+        self.started = now()
+
+    def fail(self, reason: str, message: str, not_before: float) -> None:
+        """An attempt could not be made."""
+        self.waiting = (reason, message)
+        self.not_before = not_before
+
+    def status(self) -> dict[str, Any]:
+        """An entry of containerStatuses."""
+        container = self.container
+        status: dict[str, Any] = {
+            "name": self.view.name,
+            "image": self.view.image,
+            "imageID": "",
+            "ready": self.running or (self.view.init and not self.view.sidecar and self.exit_code == 0),
+            "started": self.running,
+            "restartCount": self.restarts,
+            "state": {"waiting": {"reason": self.waiting[0], "message": self.waiting[1]}},
+        }
+        if container is not None:
+            status["containerID"] = f"containerd://{container.id}"
+            if container.exit_code is None:
+                status["state"] = {"running": {"startedAt": self.started}}
+            elif self.over or self.waiting == CREATING:
+                status["state"] = {"terminated": self._terminated(container)}
+        if self._last is not None and "terminated" not in status["state"]:
+            status["lastState"] = self._last
+        return status
+
+    def ended_status(self) -> dict[str, Any]:
+        """Its entry when the pod is over, whatever the policy would still have done."""
+        status = self.status()
+        if self.container is not None:
+            status["state"] = {"terminated": self._terminated(self.container)}
+        return status
+
+    def _terminated(self, container: Container) -> dict[str, Any]:
+        code = container.exit_code
+        problem = {"message": container.problem} if container.problem else {}
+        return {
+            "exitCode": 137 if code is None else code,
+            "reason": "StartError" if problem else "Completed" if code == 0 else "Error",
+            **problem,
+            "startedAt": self.started,
+            "finishedAt": now(),
+            "containerID": f"containerd://{container.id}",
+        }

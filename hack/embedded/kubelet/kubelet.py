@@ -1,0 +1,108 @@
+"""The kubelet of one embedded node, as tests and the demo see it."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hack.embedded.kubelet.session import NodeConfig, Session
+from hack.embedded.kubelet.timing import Timing
+from hack.embedded.runtime.cdi import CdiCache
+from hack.embedded.runtime.minimal import MinimalRuntime, OnStart, Stubborn, never
+from hack.embedded.runtime.process_groups import ProcessGroups
+from hack.embedded.runtime.processes import ProcessRuntime
+
+# sockaddr_un holds 107 characters; below the root, "/kubelet/device-plugins/" and a plugin's socket have their part.
+LONGEST_ROOT = 50
+BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+
+
+class Kubelet:
+    """A node called `node_name`, everything of which lies below `root` (keep it short: it holds unix sockets).
+
+    `api_url` is the API server's, `token` the bearer token of `system:node:<node_name>`. All random choices follow
+    `seed`. Containers are processes, with `image_mounts` as (host path, container path) beside the host's programs;
+    with `on_start` they are minimal instead (see hack.embedded.runtime.minimal), and `stubborn` says which
+    of them ignore SIGTERM. `allocatable` is what the node offers beside plugins' resources.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        root: Path,
+        api_url: str,
+        token: str,
+        seed: int = 0,
+        *,
+        image_mounts: Sequence[tuple[Path, str]] = (),
+        on_start: OnStart | None = None,
+        stubborn: Stubborn = never,
+        timing: Timing | None = None,
+        allocatable: Mapping[str, str] = BASE,
+    ) -> None:
+        if len(str(root.absolute())) > LONGEST_ROOT:
+            raise ValueError(
+                f"{root}: longer than {LONGEST_ROOT} characters, too long for unix sockets below it"
+            )
+        self.root = root.absolute()
+        self.kubelet_dir = self.root / "kubelet"
+        self.cdi_dir = self.root / "cdi"
+        self.process_groups = self.root / "groups"
+        self.logs = self.root / "logs"
+        self._random = random.Random(seed)
+        self._config = NodeConfig(
+            node_name, self.kubelet_dir, api_url, token, timing or Timing(), allocatable
+        )
+        self._image_mounts = image_mounts
+        self._on_start = on_start
+        self._stubborn = stubborn
+        self._cdi: CdiCache | None = None
+        self._groups: ProcessGroups | None = None
+        self._runtime: ProcessRuntime | MinimalRuntime | None = None
+        self._session: Session | None = None
+        self._counted = 0
+
+    @property
+    def list_during_allocate(self) -> int:
+        """PodResources List calls during an Allocate, over all lives: must stay 0 (kubernetes#137534)."""
+        return self._counted + (self._session.devices.during_allocate if self._session else 0)
+
+    def start(self) -> None:
+        """Start. Raises CreateError if this machine refuses containers, with what to do about it."""
+        self.cdi_dir.mkdir(parents=True, exist_ok=True)
+        groups = self._groups = ProcessGroups(self.process_groups)
+        self._cdi = CdiCache(self.cdi_dir, self._config.timing.cdi_lag, self._random.getrandbits(32))
+        if self._on_start is not None:
+            self._runtime = MinimalRuntime(self._cdi, groups, self._on_start, self._stubborn)
+        else:
+            self._runtime = ProcessRuntime(
+                self._cdi, groups, folder=self.root / "mnt", logs=self.logs, extra=self._image_mounts
+            )
+            self._runtime.check()
+        self.resume()
+
+    def stop(self) -> None:
+        """Stop, and end every container."""
+        self.halt()
+        for part in (self._runtime, self._cdi, self._groups):
+            if part is not None:
+                part.close()
+        self._runtime = self._cdi = self._groups = None
+
+    def restart(self) -> None:
+        """Restart as `systemctl restart kubelet` does: plugin sockets are wiped, running containers survive."""
+        self.halt()
+        self.resume()
+
+    def halt(self) -> None:
+        """End the kubelet's process; running containers survive."""
+        if self._session is not None:
+            self._session.stop()
+            self._counted += self._session.devices.during_allocate
+            self._session = None
+
+    def resume(self) -> None:
+        """Start the kubelet's process again, beside the containers that live."""
+        if self._runtime is None:
+            raise RuntimeError("the kubelet was not started")
+        self._session = Session(self._config, self._runtime, self._random)
+        self._session.start()

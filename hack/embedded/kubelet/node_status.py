@@ -1,0 +1,98 @@
+"""The Node object: made at start, its capacity written when it changes and never otherwise."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from hack.embedded.kubelet.api import MERGE, Api, ApiError, UnreachableError
+from hack.embedded.kubelet.reporter import now
+
+log = logging.getLogger(__name__)
+
+# How often to look whether a stopped plugin's grace has run out.
+LOOK_SECONDS = 1.0
+
+
+class NodeStatus:
+    """Publishes node `name`. `devices()` gives (capacity, allocatable) by resource; `base` is the rest."""
+
+    def __init__(
+        self,
+        api: Api,
+        name: str,
+        base: Mapping[str, str],
+        devices: Callable[[], Mapping[str, tuple[int, int]]],
+        interval: float,
+        retry: float,
+    ) -> None:
+        self._api = api
+        self._name = name
+        self._base = base
+        self._devices = devices
+        self._interval = interval
+        self._retry = retry
+        self._changed = threading.Event()
+        self._stop = threading.Event()
+        self._written: object = None
+        self._thread = threading.Thread(target=self._run, name=f"node-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        self._changed.set()
+        self._thread.join()
+
+    def changed(self) -> None:
+        """Look again soon."""
+        self._changed.set()
+
+    def _run(self) -> None:
+        registered = False
+        while not self._stop.is_set():
+            self._changed.clear()
+            try:
+                if not registered:
+                    self._register()
+                    registered = True
+                self._publish()
+                self._stop.wait(self._interval)
+                self._changed.wait(LOOK_SECONDS)
+            except (ApiError, UnreachableError) as error:
+                log.debug("node %s: %s", self._name, error)
+                self._stop.wait(self._retry)
+
+    def _register(self) -> None:
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": self._name,
+                "labels": {"kubernetes.io/hostname": self._name, "kubernetes.io/os": "linux"},
+            },
+        }
+        try:
+            self._api.call("POST", "/api/v1/nodes", node)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def _publish(self) -> None:
+        counts = self._devices()
+        capacity = {**self._base, **{name: str(all_) for name, (all_, _) in counts.items()}}
+        allocatable = {**self._base, **{name: str(healthy) for name, (_, healthy) in counts.items()}}
+        if (capacity, allocatable) == self._written:
+            return
+        status = {
+            "capacity": capacity,
+            "allocatable": allocatable,
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
+            ],
+            "nodeInfo": {"kubeletVersion": "v1.36.0-embedded", "containerRuntimeVersion": "embedded://1"},
+        }
+        self._api.call("PATCH", f"/api/v1/nodes/{self._name}/status", {"status": status}, MERGE)
+        self._written = (capacity, allocatable)

@@ -1,0 +1,61 @@
+"""The pod's status as the kubelet writes it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hack.embedded.kubelet.admission import Rejection
+from hack.embedded.kubelet.container_life import CREATING, ContainerLife
+
+
+def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> str:
+    """The phase that follows from the containers; `over` if none will run again."""
+    main = [life for life in lives if not life.view.init]
+    init_failed = any(
+        life.view.init and not life.view.sidecar and life.over and life.exit_code for life in lives
+    )
+    if init_failed:
+        return "Failed"
+    if over:
+        return "Succeeded" if all(life.exit_code == 0 for life in main) else "Failed"
+    if not initialized or any(life.container is None for life in main):
+        return "Pending"
+    if all(life.over for life in main):
+        return "Succeeded" if all(life.exit_code == 0 for life in main) else "Failed"
+    return "Running"
+
+
+def pod_status(lives: Sequence[ContainerLife], phase_now: str, start_time: str) -> dict[str, Any]:
+    """The whole status of a pod that was taken."""
+    over = phase_now in ("Succeeded", "Failed")
+    entries = [life.ended_status() if over else life.status() for life in lives]
+    ready = phase_now == "Running" and all(
+        entry["ready"] for entry, life in zip(entries, lives, strict=True) if not life.view.init
+    )
+    status: dict[str, Any] = {
+        "phase": phase_now,
+        "startTime": start_time,
+        "conditions": [
+            {"type": "PodScheduled", "status": "True"},
+            {"type": "Ready", "status": str(ready)},
+        ],
+        "containerStatuses": [
+            entry for entry, life in zip(entries, lives, strict=True) if not life.view.init
+        ],
+    }
+    init = [entry for entry, life in zip(entries, lives, strict=True) if life.view.init]
+    if init:
+        for entry in entries:
+            if entry["state"] == {"waiting": {"reason": CREATING[0], "message": ""}}:
+                entry["state"] = {"waiting": {"reason": "PodInitializing"}}
+        status["initContainerStatuses"] = init
+    return status
+
+
+def rejected_status(rejection: Rejection, start_time: str) -> dict[str, Any]:
+    """The status of a pod that was not taken."""
+    return {
+        "phase": "Failed",
+        "reason": rejection.reason,
+        "message": f"Pod was rejected: {rejection.message}",
+        "startTime": start_time,
+    }

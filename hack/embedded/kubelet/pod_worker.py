@@ -1,0 +1,226 @@
+"""One pod on one thread: starts its containers, starts them again, reports, and ends them."""
+
+import random
+import threading
+import time
+from dataclasses import dataclass
+
+from hack.embedded.kubelet import pod_spec
+from hack.embedded.kubelet.container_life import ContainerLife
+from hack.embedded.kubelet.devices import DeviceManager
+from hack.embedded.kubelet.endpoint import PluginError
+from hack.embedded.kubelet.pod_spec import Json
+from hack.embedded.kubelet.pod_status import phase, pod_status
+from hack.embedded.kubelet.reporter import Reporter, now
+from hack.embedded.kubelet.timing import Timing
+from hack.embedded.runtime.containers import (
+    Container,
+    ContainerSpec,
+    CreateError,
+    Runtime,
+    StartError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a pod worker uses of its kubelet."""
+
+    devices: DeviceManager
+    runtime: Runtime
+    reporter: Reporter
+    timing: Timing
+    node: str
+
+
+class PodWorker:
+    """Runs `pod`. `adopted` are containers of it that an earlier life of the kubelet started."""
+
+    def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[Container]) -> None:
+        self.uid = pod_spec.uid(pod)
+        self._pod = pod
+        self._around = around
+        self._random = random.Random(seed)
+        policy = pod["spec"].get("restartPolicy", "Always")
+        self._lives = [
+            ContainerLife(
+                view, _policy(policy, init=view.init, sidecar=view.sidecar), pod_spec.full_name(pod)
+            )
+            for view in pod_spec.containers(pod)
+        ]
+        for container in adopted:
+            for life in self._lives:
+                if life.view.name == container.spec.name:
+                    life.adopt(container)
+        self._started = pod.get("status", {}).get("startTime") or now()
+        self._wake = threading.Condition()
+        self._poked = False
+        self._grace: float | None = None
+        self._removed = False
+        self._abandoned = False
+        self._shown: object = None
+        self.finished = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pod-{pod['metadata']['name']}", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """True while its thread has work or may get some."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin, or go on with what was adopted."""
+        self._thread.start()
+
+    def terminate(self, pod: Json) -> None:
+        """End the containers as the pod's deletion asks; at the end the pod is deleted for good."""
+        with self._wake:
+            self._pod = pod
+            if self._grace is None:
+                self._grace = pod_spec.grace_seconds(pod)
+        self.poke()
+
+    def remove(self, pod: Json) -> None:
+        """The pod is gone from the API server: end the containers all the same, with nobody to tell."""
+        self._removed = True
+        self.terminate(pod)
+
+    def abandon(self) -> None:
+        """The kubelet ends: leave the containers alone."""
+        self._abandoned = True
+        self.poke()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def poke(self) -> None:
+        """Look again: a container ended, or the pod changed."""
+        with self._wake:
+            self._poked = True
+            self._wake.notify_all()
+
+    def _wait(self, seconds: float | None) -> None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._poked, seconds)
+            self._poked = False
+
+    def _run(self) -> None:
+        self._around.runtime.open_sandbox(self.uid)
+        while self._grace is None and not self._abandoned:
+            initialized = self._start_due()
+            shown = phase(self._lives, initialized=initialized, over=False)
+            if shown in ("Succeeded", "Failed"):
+                break
+            self._report(shown, delete=False)
+            self._wait(self._next_due())
+        if not self._abandoned:
+            self._end()
+
+    def _end(self) -> None:
+        """Stop what still runs (all containers, or the sidecars of a pod that is over), and report the end."""
+        self._stop_containers()
+        if self._abandoned:
+            return
+        self._around.runtime.close_sandbox(self.uid)
+        final = phase(self._lives, initialized=True, over=True)
+        deleting = self._grace is not None
+        if not self._removed:
+            self._report(final, delete=deleting)
+        self.finished.set()
+        if self._removed or deleting:
+            self._around.runtime.forget(self.uid)
+            return
+        # Succeeded or Failed: it stays until somebody deletes it.
+        while self._grace is None and not self._abandoned:
+            self._wait(None)
+        if self._grace is not None:
+            if not self._removed:
+                self._report(final, delete=True)
+            self._around.runtime.forget(self.uid)
+
+    def _start_due(self) -> bool:
+        """Start every container whose time has come, in order; returns whether the init containers are through."""
+        for life in self._lives:
+            if life.view.init:
+                if not life.running and not life.over:
+                    self._try_start(life)
+                through = life.running if life.view.sidecar else life.over and life.exit_code == 0
+                if not through and not self._main_started():
+                    return False
+            elif not life.running and not life.over:
+                self._try_start(life)
+        return True
+
+    def _main_started(self) -> bool:
+        return any(life.container is not None for life in self._lives if not life.view.init)
+
+    def _try_start(self, life: ContainerLife) -> None:
+        moment = time.monotonic()
+        if life.note_end(moment, self._around.timing):
+            text = f"Back-off restarting failed container {life.view.name} in pod {life.pod}"
+            self._around.reporter.event(self._pod, "BackOff", text)
+        if moment < life.not_before or self._grace is not None:
+            return
+        retry = moment + self._around.timing.retry * self._random.uniform(1, 1.5)
+        try:
+            plugin = self._around.devices.pre_start(self.uid, life.view)
+            spec = ContainerSpec(
+                self._pod, life.view.name, life.view.command, life.view.env, plugin.env, plugin.cdi_devices,
+                life.restarts + 1 if life.container is not None else 0,
+            )  # fmt: skip
+            time.sleep(self._random.uniform(0, self._around.timing.create))
+            if self._grace is not None:
+                return
+            life.begin(self._around.runtime.create(spec))
+        except PluginError as error:
+            self._fail(life, "CreateContainerConfigError", str(error), retry)
+        except StartError as error:
+            life.begin(error.container)
+            self._fail(life, error.reason, str(error), moment)  # the back-off comes with the next look
+        except CreateError as error:
+            self._fail(life, error.reason, str(error), retry)
+
+    def _fail(self, life: ContainerLife, reason: str, message: str, retry: float) -> None:
+        if life.waiting != (reason, message):
+            self._around.reporter.event(self._pod, "Failed", f"Error: {message}")
+        life.fail(reason, message, retry)
+
+    def _next_due(self) -> float | None:
+        """Seconds until the next start is due; None if only an event can bring one."""
+        due = [
+            life.not_before for life in self._lives if not life.running and not life.over and life.not_before
+        ]
+        return max(min(due) - time.monotonic(), 0.001) if due else None
+
+    def _stop_containers(self) -> None:
+        live = [life.container for life in self._lives if life.container is not None and life.running]
+        for container in live:
+            container.terminate()
+        grace = self._grace if self._grace is not None else pod_spec.grace_seconds(self._pod)
+        self._wait_for_ends(live, time.monotonic() + grace)
+        if self._abandoned:
+            return
+        for container in live:
+            container.kill()
+        self._wait_for_ends(live, None)
+
+    def _wait_for_ends(self, containers: list[Container], deadline: float | None) -> None:
+        with self._wake:
+            self._wake.wait_for(
+                lambda: self._abandoned or all(container.exit_code is not None for container in containers),
+                None if deadline is None else max(deadline - time.monotonic(), 0),
+            )
+
+    def _report(self, phase_now: str, *, delete: bool) -> None:
+        status = pod_status(self._lives, phase_now, self._started)
+        for entry in status["containerStatuses"]:
+            if told := self._around.devices.health(self.uid, entry["name"]):
+                entry["allocatedResourcesStatus"] = told
+        if delete or status != self._shown:
+            self._around.reporter.status(self._pod, status, delete=delete)
+            self._shown = status
+
+
+def _policy(pod_policy: str, *, init: bool, sidecar: bool) -> str:
+    if sidecar:
+        return "Always"
+    # An init container that succeeded is done; one that failed is tried again unless the pod says Never.
+    return "OnFailure" if init and pod_policy == "Always" else pod_policy

@@ -1,0 +1,124 @@
+"""The Registration service, and one connection per registered plugin.
+
+Follows pkg/kubelet/cm/devicemanager/plugin/v1beta1 of Kubernetes 1.36, with the behaviour that plugins stumble over:
+whichever stream of a resource ends, the newest connection of that resource is the one that is dropped.
+"""
+
+import logging
+import re
+import threading
+from concurrent import futures
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+
+from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
+from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
+from hack.embedded.kubelet.endpoint import Endpoint, PluginError
+
+log = logging.getLogger(__name__)
+
+VERSION = "v1beta1"
+CHECKPOINT = "kubelet_internal_checkpoint"
+SOCKET = "kubelet.sock"
+# An extended resource: of a domain that is not Kubernetes' own, and not as quotas name it.
+_EXTENDED = re.compile(
+    r"(?!requests\.|[^/]*kubernetes\.io/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+)
+
+
+class Plugins(Protocol):
+    """Who is told of plugins: the device manager."""
+
+    def connected(self, endpoint: Endpoint) -> None:
+        """A plugin registered and answered; it replaces an earlier one of the same resource."""
+
+    def devices(self, resource: str, health: dict[str, bool]) -> None:
+        """A plugin sent its list of devices."""
+
+    def disconnected(self, resource: str) -> None:
+        """The resource's connection was dropped."""
+
+
+class Registration(rpc.RegistrationServicer):
+    """Serves `<folder>/kubelet.sock`. Whatever else the folder holds is removed at start, as the kubelet does.
+
+    A plugin has `dial` seconds from its registration to serve.
+    """
+
+    def __init__(self, folder: Path, plugins: Plugins, dial: float) -> None:
+        self._folder = folder
+        self._plugins = plugins
+        self._dial = dial
+        self._lock = threading.Lock()
+        self._clients: dict[str, Endpoint] = {}
+        self._open: set[Endpoint] = set()
+        self._threads: list[threading.Thread] = []
+        self._pool = futures.ThreadPoolExecutor(4, thread_name_prefix="registration")
+        self._server = grpc.server(self._pool)
+
+    def start(self) -> None:
+        """Wipe the folder, but for the checkpoint, and serve."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in self._folder.iterdir():
+            if path.name != CHECKPOINT and not path.is_dir():
+                path.unlink()
+        rpc.add_RegistrationServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix://{self._folder / SOCKET}")
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop serving and drop every plugin."""
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+        with self._lock:
+            self._clients.clear()
+            endpoints = list(self._open)
+        for endpoint in endpoints:
+            endpoint.close()
+        for thread in self._threads:
+            thread.join()
+
+    def Register(self, request: pb.RegisterRequest, context: grpc.ServicerContext) -> pb.Empty:
+        """Connect back to the plugin's socket before answering, as the kubelet does."""
+        if request.version != VERSION:
+            context.abort(
+                grpc.StatusCode.UNKNOWN,
+                f'requested API version "{request.version}" is not supported by kubelet. Supported version is'
+                f' ["{VERSION}"]',
+            )
+        if not _EXTENDED.fullmatch(request.resource_name):
+            context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
+        endpoint = Endpoint(request.resource_name, self._folder / request.endpoint)
+        with self._lock:
+            self._clients[endpoint.resource] = endpoint
+            self._open.add(endpoint)
+        try:
+            endpoint.connect(self._dial)
+        except PluginError as error:
+            self._drop(endpoint.resource)
+            context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        self._plugins.connected(endpoint)
+        thread = threading.Thread(
+            target=self._run, args=(endpoint,), name=f"plugin-{endpoint.resource}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+        return pb.Empty()
+
+    def _run(self, endpoint: Endpoint) -> None:
+        endpoint.follow(lambda health: self._plugins.devices(endpoint.resource, dict(health)))
+        if self._drop(endpoint.resource):
+            self._plugins.disconnected(endpoint.resource)
+        endpoint.close()
+        with self._lock:
+            self._open.discard(endpoint)
+
+    def _drop(self, resource: str) -> bool:
+        # By name, not by identity: the newest connection goes even if an older one's stream ended.
+        with self._lock:
+            newest = self._clients.pop(resource, None)
+        if newest is not None:
+            newest.close()
+        return newest is not None

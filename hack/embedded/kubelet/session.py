@@ -1,0 +1,237 @@
+"""One life of the kubelet process: from start to stop or restart. Containers outlive it."""
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from device_plugin.core.requests import parse_quantity
+from hack.embedded.kubelet import pod_spec
+from hack.embedded.kubelet.admission import Rejection, admit
+from hack.embedded.kubelet.api import Api
+from hack.embedded.kubelet.devices import DeviceManager
+from hack.embedded.kubelet.node_status import NodeStatus
+from hack.embedded.kubelet.pod_resources import PodResources
+from hack.embedded.kubelet.pod_source import PodSource
+from hack.embedded.kubelet.pod_spec import Json
+from hack.embedded.kubelet.pod_status import rejected_status
+from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings
+from hack.embedded.kubelet.registration import CHECKPOINT, Registration
+from hack.embedded.kubelet.reporter import Reporter, now
+from hack.embedded.kubelet.timing import Timing
+from hack.embedded.runtime.containers import Container, Runtime
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What all lives of one kubelet share."""
+
+    name: str
+    kubelet_dir: Path
+    api_url: str
+    token: str
+    timing: Timing
+    base: Mapping[str, str]
+
+
+class Session:
+    """The kubelet from one start to its stop."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._random = rng
+        self._lock = threading.Lock()
+        self._pods: dict[str, Json] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._inactive: set[str] = set()
+        self._stopping = False
+        self._survivors = runtime.containers()
+        timing = config.timing
+        self._api = Api(config.api_url, config.token)
+        self._watch_api = Api(config.api_url, config.token)
+        plugins = config.kubelet_dir / "device-plugins"
+        plugins.mkdir(parents=True, exist_ok=True)
+        self.devices = DeviceManager(
+            plugins / CHECKPOINT, rng, timing, self._active_uids, self._devices_changed
+        )
+        self._registration = Registration(plugins, self.devices, timing.dial)
+        self.pod_resources = PodResources(
+            config.kubelet_dir / "pod-resources" / "kubelet.sock", self.devices, self._active_pods
+        )
+        self._reporter = Reporter(self._api, config.name, timing.api_retry)
+        self._node = NodeStatus(
+            self._api, config.name, config.base, self.devices.capacity, timing.node_status, timing.api_retry
+        )
+        self._source = PodSource(
+            self._watch_api, config.name, self._on_list, self._on_event, timing.api_retry
+        )
+        self._around = Surroundings(self.devices, runtime, self._reporter, timing, config.name)
+
+    def start(self) -> None:
+        """Serve the sockets, publish the node, and follow its pods."""
+        self._runtime.listen(self._ended)
+        self._registration.start()
+        self.pod_resources.start()
+        self._reporter.start()
+        self._node.start()
+        self._source.start()
+
+    def stop(self) -> None:
+        """End, but leave the containers alone."""
+        self._stopping = True
+        # Closing the plugins' connections ends an Allocate under way, on which the pods' thread may wait.
+        self._registration.stop()
+        self._source.stop()
+        for worker in self._workers.values():
+            worker.abandon()
+        self._node.stop()
+        self._reporter.stop()
+        self.pod_resources.stop()
+        self._api.close()
+
+    def _on_list(self, pods: list[Json]) -> None:
+        listed = {pod_spec.uid(pod) for pod in pods}
+        for uid in set(self._pods) - listed:
+            self._remove(self._pods[uid])
+        with self._lock:
+            new = listed - self._pods.keys()
+            # All of them count before the first is admitted: none may lose the tickets of an earlier life.
+            self._pods |= {pod_spec.uid(pod): pod for pod in pods}
+        for pod in pods:
+            if pod_spec.uid(pod) in new:
+                self._add(pod)
+            elif pod_spec.deleting(pod):
+                self._delete(pod)
+        for container in self._survivors:
+            if container.spec.pod_uid not in listed and container.spec.pod_uid not in self._workers:
+                self._end_orphan(container.spec.pod)
+        for uid in self._runtime.sandboxes() - listed - self._workers.keys():
+            self._runtime.close_sandbox(uid)
+        # Later pods with adopted containers' UIDs cannot appear: a UID is never used again.
+        self._survivors = []
+
+    def _on_event(self, kind: str, pod: Json) -> None:
+        if kind == "DELETED":
+            self._remove(pod)
+        else:
+            self._see(pod)
+
+    def _see(self, pod: Json) -> None:
+        """A pod was added or changed."""
+        uid = pod_spec.uid(pod)
+        with self._lock:
+            known = uid in self._pods
+            self._pods[uid] = pod
+        if not known:
+            self._add(pod)
+        elif pod_spec.deleting(pod):
+            self._delete(pod)
+
+    def _add(self, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
+        mine = [container for container in self._survivors if container.spec.pod_uid == uid]
+        if pod_spec.terminal(pod) or (pod_spec.deleting(pod) and not mine):
+            self._inactive.add(uid)
+            self._end_remains(pod, mine)
+            if pod_spec.deleting(pod):
+                self._delete(pod)
+            return
+        if pod_spec.deleting(pod):
+            worker = self._worker(pod, mine)
+            worker.terminate(pod)
+            worker.start()
+            return
+        rejection = self._admit(pod, mine)
+        if self._stopping:
+            return
+        if rejection is None:
+            self._worker(pod, mine).start()
+        else:
+            self._reject(pod, rejection, mine)
+
+    def _worker(self, pod: Json, adopted: list[Container]) -> PodWorker:
+        worker = PodWorker(pod, self._around, self._random.getrandbits(32), adopted)
+        self._workers[worker.uid] = worker
+        return worker
+
+    def _admit(self, pod: Json, mine: list[Container]) -> Rejection | None:
+        running = {container.spec.name for container in mine if container.exit_code is None}
+        others = [other for other in self._active_pods() if pod_spec.uid(other) != pod_spec.uid(pod)]
+        # Tickets are the device manager's to count, not the predicate's: it knows which are free.
+        allocatable = {
+            name: math.floor(parse_quantity(text) or 0) for name, text in self._config.base.items()
+        }
+        return admit(pod, self.devices, running, others, allocatable)
+
+    def _reject(self, pod: Json, rejection: Rejection, mine: list[Container]) -> None:
+        log.info("pod %s/%s rejected: %s", *pod_spec.key(pod), rejection.message)
+        self._inactive.add(pod_spec.uid(pod))
+        self._reporter.event(pod, rejection.reason, rejection.message)
+        self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
+        self._end_remains(pod, mine)
+
+    def _end_remains(self, pod: Json, mine: list[Container]) -> None:
+        """End what an earlier life of the kubelet left of a pod that is not to run."""
+        if any(container.exit_code is None for container in mine):
+            self._end_orphan(pod)
+        else:
+            self._runtime.close_sandbox(pod_spec.uid(pod))
+
+    def _end_orphan(self, pod: Json) -> None:
+        """End the containers of a pod that is gone or was rejected, with nobody to tell."""
+        uid = pod_spec.uid(pod)
+        mine = [container for container in self._runtime.containers() if container.spec.pod_uid == uid]
+        if uid not in self._workers:
+            worker = self._worker(pod, mine)
+            worker.remove(pod)
+            worker.start()
+
+    def _devices_changed(self) -> None:
+        self._node.changed()
+        for worker in list(self._workers.values()):
+            worker.poke()  # the health of its tickets may have changed
+
+    def _ended(self, container: Container) -> None:
+        worker = self._workers.get(container.spec.pod_uid)
+        if worker is not None:
+            worker.poke()
+
+    def _delete(self, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
+        if uid in self._inactive or uid not in self._workers:
+            self._reporter.status(pod, None, delete=True)
+        else:
+            self._workers[uid].terminate(pod)
+
+    def _remove(self, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
+        with self._lock:
+            self._pods.pop(uid, None)
+        self._inactive.discard(uid)
+        if uid in self._workers:
+            self._workers[uid].remove(pod)
+        else:
+            self._runtime.forget(uid)
+        self._workers = {
+            uid: worker for uid, worker in self._workers.items() if uid in self._pods or worker.alive
+        }
+
+    def _active_pods(self) -> list[Json]:
+        """Pods that hold their tickets: taken or being decided, not ended, not gone from the API server."""
+        with self._lock:
+            pods = dict(self._pods)
+        workers = self._workers
+        return [
+            pod
+            for uid, pod in pods.items()
+            if uid not in self._inactive and not (uid in workers and workers[uid].finished.is_set())
+        ]
+
+    def _active_uids(self) -> set[str]:
+        return {pod_spec.uid(pod) for pod in self._active_pods()}

@@ -1,0 +1,10 @@
+"""A stand-in for kube-scheduler: its Lease, its queue, its resource fit, its calls to one extender.
+
+Model: k8s.io/kubernetes 1.36 pkg/scheduler (schedule_one.go, extender.go, backend/queue) and client-go leaderelection,
+reduced to what the extender can tell apart.
+"""
+
+from hack.embedded.scheduler.standin import SchedulerStandIn
+from hack.embedded.scheduler.timing import Timing
+
+__all__ = ["SchedulerStandIn", "Timing"]

@@ -1,0 +1,171 @@
+"""Pods that wait to be scheduled: active, backing off, or unschedulable until something in the cluster changes."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from hack.embedded.scheduler.fit import Pod
+from hack.embedded.scheduler.timing import Timing
+
+# How often waiting pods are looked at for an end of their backoff.
+LOOK_SECONDS = 0.1
+
+
+class Place(Enum):
+    """Where in the queue a pod is. FAILED pods wait their backoff out whatever happens."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    FAILED = "failed"
+    UNSCHEDULABLE = "unschedulable"
+
+
+@dataclass(slots=True)
+class Queued:
+    """A pod in the queue. `extender`: it was refused by the extender, for which any news may matter.
+
+    `moves` and `bindings` are how many changes of the cluster there had been when it was last taken out.
+    """
+
+    pod: Pod
+    order: int
+    place: Place = Place.ACTIVE
+    attempts: int = 0
+    tried: float = 0.0
+    moves: int = 0
+    bindings: int = 0
+    extender: bool = False
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        uid: str = self.pod["metadata"]["uid"]
+        return uid
+
+
+class SchedulingQueue:
+    """Thread-safe. Higher priority first, then the order of arrival."""
+
+    def __init__(self, timing: Timing, clock: Callable[[], float]) -> None:
+        self._timing = timing
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._entries: dict[str, Queued] = {}
+        self._order = 0
+        self._moves = 0
+        self._bindings = 0
+        self._closed = False
+
+    def put(self, pod: Pod) -> None:
+        """A pod to schedule, or its newer version; what changed may be what it lacked."""
+        with self._changed:
+            entry = self._entries.get(pod["metadata"]["uid"])
+            if entry is None:
+                self._entries[pod["metadata"]["uid"]] = Queued(pod, self._order)
+                self._order += 1
+            else:
+                changed = _matters(entry, pod)
+                entry.pod = pod
+                if changed and entry.place is Place.UNSCHEDULABLE:
+                    entry.place = Place.BACKOFF
+            self._changed.notify_all()
+
+    def drop(self, uid: str) -> None:
+        """The pod is gone, or bound."""
+        with self._changed:
+            self._entries.pop(uid, None)
+
+    def uids(self) -> list[str]:
+        """All pods in the queue."""
+        with self._changed:
+            return list(self._entries)
+
+    def take(self) -> Queued | None:
+        """The next pod, when there is one; None when the queue is closed."""
+        with self._changed:
+            while not self._closed:
+                entry = self._next()
+                if entry is not None:
+                    del self._entries[entry.uid]
+                    entry.attempts += 1
+                    entry.moves, entry.bindings = self._moves, self._bindings
+                    return entry
+                self._changed.wait(LOOK_SECONDS)
+            return None
+
+    def give_back(self, entry: Queued, *, unschedulable: bool) -> None:
+        """Its attempt failed: it waits for news if it was `unschedulable`, and for its backoff after an error."""
+        with self._changed:
+            entry.tried = self._clock()
+            missed = entry.moves != self._moves or (entry.extender and entry.bindings != self._bindings)
+            if not unschedulable:
+                entry.place = Place.FAILED
+            else:
+                entry.place = Place.BACKOFF if missed else Place.UNSCHEDULABLE
+            newer = self._entries.get(entry.uid)
+            if newer is not None:
+                # News of a pod during its attempt is not missed either.
+                if _matters(entry, newer.pod) and entry.place is Place.UNSCHEDULABLE:
+                    entry.place = Place.BACKOFF
+                entry.pod = newer.pod
+            self._entries[entry.uid] = entry
+
+    def move(self) -> None:
+        """Something changed in the cluster: whoever was unschedulable may fit now."""
+        with self._changed:
+            self._moves += 1
+            for entry in self._entries.values():
+                if entry.place is Place.UNSCHEDULABLE:
+                    entry.place = Place.BACKOFF
+            self._changed.notify_all()
+
+    def bound(self) -> None:
+        """A pod was bound: the extender may think otherwise now (EventAssignedPodAdd; no plugin of ours would)."""
+        with self._changed:
+            self._bindings += 1
+            for entry in self._entries.values():
+                if entry.place is Place.UNSCHEDULABLE and entry.extender:
+                    entry.place = Place.BACKOFF
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Give out nothing more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _next(self) -> Queued | None:
+        now = self._clock()
+        for entry in self._entries.values():
+            if entry.place is Place.UNSCHEDULABLE and now - entry.tried >= self._timing.unschedulable:
+                entry.place = Place.BACKOFF
+            if entry.place in (Place.BACKOFF, Place.FAILED) and now >= self._due(entry):
+                entry.place = Place.ACTIVE
+        # With nothing else to do, pods that only wait for their turn need not wait (SchedulerPopFromBackoffQ).
+        for place in (Place.ACTIVE, Place.BACKOFF):
+            ready = [entry for entry in self._entries.values() if entry.place is place]
+            if ready:
+                return min(ready, key=lambda entry: (-_priority(entry.pod), entry.order))
+        return None
+
+    def _due(self, entry: Queued) -> float:
+        delay: float = self._timing.backoff * 2 ** min(entry.attempts - 1, 30)
+        return entry.tried + min(delay, self._timing.backoff_limit)
+
+
+def _priority(pod: Pod) -> int:
+    priority: int = pod["spec"].get("priority") or 0
+    return priority
+
+
+def _matters(entry: Queued, pod: Pod) -> bool:
+    """True if what changed of a pod may be what it lacked; of its status only an extender wants to know."""
+    told = entry.extender and (entry.pod.get("status") or {}) != (pod.get("status") or {})
+    return told or _written(entry.pod) != _written(pod)
+
+
+def _written(pod: Pod) -> object:
+    """What people write of a pod: its spec, labels and annotations."""
+    metadata = pod["metadata"]
+    return pod["spec"], metadata.get("labels"), metadata.get("annotations"), metadata.get("deletionTimestamp")

@@ -1,0 +1,198 @@
+"""One term of leadership: watches, the serial scheduling cycle, concurrent binding cycles."""
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.kube.watch import Change, ListWatch
+from hack.embedded.kubelet.api import Api, ApiError, UnreachableError
+from hack.embedded.scheduler.cache import Cache, FitError, node_of
+from hack.embedded.scheduler.extender import Extender, ExtenderError
+from hack.embedded.scheduler.fit import Node, Pod
+from hack.embedded.scheduler.queue import Queued, SchedulingQueue
+from hack.embedded.scheduler.reports import Reports
+from hack.embedded.scheduler.timing import Timing
+
+log = logging.getLogger(__name__)
+
+BINDINGS = 32
+# What kube-scheduler watches: pods that ended hold nothing.
+LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+
+class Session:
+    """Schedules the pods that name scheduler `name` from `start` to `stop`; `gate` holds it up while it is clear."""
+
+    def __init__(
+        self, url: str, token: str, extender: Extender, name: str, timing: Timing, gate: threading.Event,
+        rng: random.Random,
+    ) -> None:  # fmt: skip
+        self._api = Api(url, token)
+        self._client = KubeClient(Endpoint(url, lambda: f"Bearer {token}" if token else None), name)
+        self._extender = extender
+        self._name = name
+        self._gate = gate
+        self._rng = rng
+        self._stop = threading.Event()
+        self._cache = Cache()
+        self._queue = SchedulingQueue(timing, time.monotonic)
+        self._reports = Reports(self._api, name)
+        self._bindings = ThreadPoolExecutor(BINDINGS, "scheduler-bind")
+        self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", LIVE_PODS, _decoded)
+        self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, _decoded)
+        self._synced = [threading.Event(), threading.Event()]
+        runs: Sequence[tuple[str, Callable[[], None]]] = (
+            ("pods", lambda: self._pods.run(self._sync_pods, self._on_pod, self._stop)),
+            ("nodes", lambda: self._nodes.run(self._sync_nodes, self._on_node, self._stop)),
+            ("cycle", self._run),
+        )
+        self._threads = [
+            threading.Thread(target=run, name=f"scheduler-{what}", daemon=True) for what, run in runs
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End; Bindings that are under way end first."""
+        self._stop.set()
+        self._queue.close()
+        self._pods.interrupt()
+        self._nodes.interrupt()
+        for event in self._synced:
+            event.set()
+        for thread in self._threads:
+            thread.join()
+        self._bindings.shutdown(wait=True)
+        self._reports.close()
+        self._api.close()
+        self._client.close()
+
+    def _sync_pods(self, pods: Sequence[Pod]) -> None:
+        listed = {pod["metadata"]["uid"] for pod in pods}
+        for pod in pods:
+            self._see_pod(pod)
+        for uid in {*self._cache.pods(), *self._queue.uids()} - listed:
+            self._lose_pod(uid)
+        self._synced[0].set()
+
+    def _sync_nodes(self, nodes: Sequence[Node]) -> None:
+        for name in set(self._cache.node_names()) - {node["metadata"]["name"] for node in nodes}:
+            self._cache.drop_node(name)
+        for node in nodes:
+            self._on_node(Change.ADDED, node)
+        self._synced[1].set()
+
+    def _on_pod(self, change: Change, pod: Pod) -> None:
+        if change is Change.DELETED:
+            self._lose_pod(pod["metadata"]["uid"])
+        else:
+            self._see_pod(pod)
+
+    def _on_node(self, change: Change, node: Node) -> None:
+        if change is Change.DELETED:
+            self._cache.drop_node(node["metadata"]["name"])
+        elif self._cache.set_node(node):
+            self._queue.move()
+
+    def _see_pod(self, pod: Pod) -> None:
+        uid, spec = pod["metadata"]["uid"], pod["spec"]
+        if self._cache.set_pod(pod):
+            self._queue.bound()
+        if node_of(pod) or spec.get("schedulerName") != self._name or spec.get("schedulingGates"):
+            self._queue.drop(uid)
+        elif not self._cache.assumed(uid):
+            self._queue.put(pod)
+
+    def _lose_pod(self, uid: str) -> None:
+        was = self._cache.drop_pod(uid)
+        self._queue.drop(uid)
+        self._reports.forget(uid)
+        if was is not None and node_of(was):
+            self._queue.move()
+
+    def _run(self) -> None:
+        for event in self._synced:
+            event.wait()
+        while not self._stop.is_set():
+            self._gate.wait()
+            entry = self._queue.take()
+            if entry is not None:
+                self._schedule(entry)
+
+    def _schedule(self, entry: Queued) -> None:
+        pod = self._cache.pod(entry.uid)
+        if pod is None or node_of(pod) or "deletionTimestamp" in pod["metadata"]:
+            return
+        entry.pod = pod
+        try:
+            host = self._host(pod)
+        except FitError as error:
+            entry.extender = error.extender
+            self._fail(entry, "Unschedulable", str(error))
+            return
+        except ExtenderError as error:
+            self._fail(entry, "SchedulerError", str(error))
+            return
+        self._cache.assume(entry.uid, host)
+        self._bindings.submit(self._bind, entry, host)
+
+    def _host(self, pod: Pod) -> str:
+        names = self._cache.node_names()
+        feasible, reasons = self._cache.feasible(pod)
+        asks = bool(feasible) and self._extender.interested(pod)
+        if asks:
+            feasible, failed = self._extender.filter(pod, feasible)
+            reasons.update((name, [text]) for name, text in failed.items())
+        if not feasible:
+            raise FitError(len(names), reasons, extender=asks)
+        # Equal scores: kube-scheduler takes one at random.
+        return self._rng.choice(feasible)
+
+    def _bind(self, entry: Queued, host: str) -> None:
+        self._gate.wait()
+        try:
+            if self._extender.interested(entry.pod):
+                self._extender.bind(entry.pod, host)
+            else:
+                self._bind_by_default(entry.pod, host)
+        except (ExtenderError, ApiError, UnreachableError) as error:
+            self._cache.forget(entry.uid)
+            self._queue.move()
+            self._fail(entry, "SchedulerError", str(error))
+        else:
+            self._reports.scheduled(entry.pod, host)
+
+    def _bind_by_default(self, pod: Pod, host: str) -> None:
+        metadata = {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
+        target = {"apiVersion": "v1", "kind": "Node", "name": host}
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        self._api.call("POST", path, body)
+
+    def _fail(self, entry: Queued, reason: str, message: str) -> None:
+        pod = self._cache.pod(entry.uid)
+        # A Binding whose answer was lost may have happened.
+        if pod is None or node_of(pod):
+            return
+        log.info("pod %s/%s: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], message)
+        self._queue.give_back(entry, unschedulable=reason == "Unschedulable")
+        if (now := self._cache.pod(entry.uid)) is None or node_of(now):
+            # Gone or bound between the look and the return.
+            self._queue.drop(entry.uid)
+            return
+        self._reports.failed(pod, reason, message)
+
+
+def _decoded(text: decode.Text) -> Pod:
+    value: Pod = json.loads(bytes(text))
+    return value

@@ -1,0 +1,128 @@
+"""The scheduler of one replica of the cluster service: elects, schedules while it leads, starts anew when it lost."""
+
+import logging
+import random
+import threading
+import uuid
+from collections.abc import Collection
+
+from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
+from hack.embedded.kubelet.api import Api
+from hack.embedded.scheduler.extender import Extender
+from hack.embedded.scheduler.lease import Elector
+from hack.embedded.scheduler.session import Session
+from hack.embedded.scheduler.timing import Timing
+
+log = logging.getLogger(__name__)
+
+MANAGED = tuple(name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix))
+
+
+class SchedulerStandIn:
+    """`start` it, `stop` or `kill` it; it may be started again. `pod_name` begins its identity in the Lease.
+
+    `managed` are the extender's managedResources; pods that ask for none of them are bound without it.
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        token: str,
+        extender_url: str,
+        pod_name: str,
+        *,
+        name: str = "vgpu-scheduler",
+        lease_namespace: str = "vgpu-system",
+        lease_name: str = "vgpu-scheduler",
+        managed: Collection[str] = MANAGED,
+        timing: Timing | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._api_url = api_url
+        self._token = token
+        self._extender_url = extender_url
+        self._pod_name = pod_name
+        self._name = name
+        self._lease = (lease_namespace, lease_name)
+        self._managed = managed
+        self._timing = timing or Timing()
+        self._rng = random.Random(seed)
+        self._stop = threading.Event()
+        self._releases = True
+        self._gate = threading.Event()
+        self._gate.set()
+        self._leading = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> "SchedulerStandIn":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def leading(self) -> bool:
+        """True while it holds the Lease, as far as it knows."""
+        return self._leading.is_set()
+
+    def wait_leading(self, seconds: float) -> bool:
+        """Return once it leads; False if that takes longer than `seconds`."""
+        return self._leading.wait(seconds)
+
+    def start(self) -> None:
+        """Begin to seek the Lease. Does nothing if it runs."""
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name=f"scheduler-{self._pod_name}", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End as on SIGTERM: the Lease is given up at once. Does nothing if it does not run."""
+        self._end(releases=True)
+
+    def kill(self) -> None:
+        """End as on SIGKILL: the Lease stays until it expires."""
+        self._end(releases=False)
+
+    def pause(self) -> None:
+        """Freeze before the next step, as a machine that is suspended: nothing is renewed, scheduled or bound."""
+        self._gate.clear()
+
+    def resume(self) -> None:
+        """Go on, in the belief that no time passed."""
+        self._gate.set()
+
+    def _end(self, *, releases: bool) -> None:
+        if self._thread is None:
+            return
+        self._releases = releases
+        self._stop.set()
+        self._gate.set()
+        self._thread.join()
+        self._thread = None
+
+    def _run(self) -> None:
+        api = Api(self._api_url, self._token)
+        while not self._stop.is_set():
+            # A process that lost the Lease ends, and its successor has another identity.
+            identity = f"{self._pod_name}_{uuid.uuid4()}"
+            elector = Elector(api, *self._lease, identity, self._timing, self._gate)
+            if elector.acquire(self._stop):
+                self._lead(elector)
+        api.close()
+
+    def _lead(self, elector: Elector) -> None:
+        log.info("%s leads", elector.identity)
+        extender = Extender(self._extender_url, self._managed, self._timing.extender)
+        session = Session(
+            self._api_url, self._token, extender, self._name, self._timing, self._gate, self._rng
+        )
+        session.start()
+        self._leading.set()
+        elector.renew(self._stop)
+        self._leading.clear()
+        if self._releases:
+            elector.release()
+        session.stop()
+        extender.close()

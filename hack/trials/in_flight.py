@@ -1,0 +1,109 @@
+"""Trial: many pods in flight on one node at once, and every container must get its own pod's grant.
+
+    hack/in-flight --seeds 1000
+
+One seed is one round: 40 random pods are created at once on a node of 16 cards; the kubelet stand-in calls Allocate in
+random order and PreStartContainer concurrently, over a CDI cache that lags. The last line sums up.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.person import Object, Person
+from hack.trials.load import FLAGS, create_all, delete_all, phase, random_pod, until
+from hack.trials.witness import Witness
+from vgpu_runtime import sim
+
+NODE = "n"
+CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 16}\n"
+ROUND_SECONDS = 120.0
+
+
+@dataclass
+class Result:
+    """What was seen over all rounds."""
+
+    containers: int = 0
+    mismatches: int = 0
+    failed: int = 0
+    overlaps: int = 0
+
+    def __str__(self) -> str:
+        """The last line of the trial."""
+        return f"mismatches {self.mismatches}, failed {self.failed}, overlaps {self.overlaps}"
+
+    @property
+    def good(self) -> bool:
+        """True if nothing went wrong, and something was tried."""
+        return self.containers > 0 and not (self.mismatches or self.failed or self.overlaps)
+
+
+def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> Result:
+    """Run one round for each seed, on one cluster."""
+    witness = Witness()
+    cards = sim.parse(CARDS)
+    result = Result()
+    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
+        options = Options(seed=seeds[0], on_start=witness, flags=FLAGS)
+        with EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster:
+            person = Person(cluster.api.url)
+            capacity = {f"GPU-{card.unique_id:016x}": card.memory_mib for card in cards}
+            for seed in seeds:
+                began = time.monotonic()
+                _round(person, witness, capacity, seed, pods, result)
+                if verbose:
+                    print(f"seed {seed}: {time.monotonic() - began:.1f} s; {result}", flush=True)
+    result.mismatches = len(witness.wrong)
+    result.containers = witness.started
+    for fault in witness.wrong[:10]:
+        print(fault)
+    return result
+
+
+def _round(
+    person: Person, witness: Witness, capacity: dict[str, int], seed: int, pods: int, result: Result
+) -> None:
+    rng = random.Random(seed)
+    names = [f"s{seed}-p{i}" for i in range(pods)]
+    create_all(person, [random_pod(rng, name) for name in names])
+
+    def settled() -> list[Object] | None:
+        shown = person.pods()
+        done = [pod for pod in shown if phase(pod) in ("Running", "Failed")]
+        return shown if len(done) == pods else None
+
+    shown = until(f"{pods} pods of seed {seed} to run", settled, ROUND_SECONDS, person)
+    running = {pod["metadata"]["uid"] for pod in shown if phase(pod) == "Running"}
+    result.failed += pods - len(running)
+    overlaps = witness.overlaps(running, capacity)
+    result.overlaps += len(overlaps)
+    for text in overlaps[:10]:
+        print(text)
+    delete_all(person, names)
+    until("all pods to be gone", lambda: True if not person.pods() else None, ROUND_SECONDS, person)
+    witness.forget()
+    result.mismatches = len(witness.wrong)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line of hack/in-flight."""
+    parser = argparse.ArgumentParser(prog="hack/in-flight", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20, help="how many rounds")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--pods", type=int, default=40, help="pods of each round")
+    args = parser.parse_args(argv)
+    result = run(range(args.first, args.first + args.seeds), args.pods)
+    print(f"{args.seeds} seeds, {args.seeds * args.pods} pods, {result.containers} containers started")
+    print(result)
+    return 0 if result.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

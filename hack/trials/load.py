@@ -1,0 +1,68 @@
+"""Random pods, and looks at how they fare."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from hack.embedded.person import Object, Person
+
+FAMILY = "hygon.com/dcu"
+# The trials' cards are AMD's, of which each can hold sixteen slices, offered as the family that everybody has.
+FLAGS = ("--prefixes", f'{{"1002": {FAMILY}}}')
+LOOK_SECONDS = 0.05
+T = TypeVar("T")
+
+
+class TrialError(TimeoutError):
+    """The system did not get where it must within the time; the text says what was seen."""
+
+
+def random_pod(rng: random.Random, name: str) -> Object:
+    """A pod of one or two containers that ask for memory, core groups, or both, sometimes in a sidecar."""
+    containers = [_container(rng, f"c{i}") for i in range(rng.choice((1, 1, 1, 2)))]
+    spec: Object = {"containers": containers, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+    if rng.random() < 0.1:
+        spec["initContainers"] = [{**_container(rng, "side"), "restartPolicy": "Always"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def _container(rng: random.Random, name: str) -> Object:
+    limits = {}
+    kind = rng.random()
+    if kind < 0.8:
+        limits[f"{FAMILY}-mem"] = str(rng.randint(1, 4))
+    if kind > 0.4:
+        limits[f"{FAMILY}-cores"] = str(rng.randint(1, 15))
+    return {"name": name, "image": "none", "resources": {"limits": limits}}
+
+
+def create_all(person: Person, pods: Sequence[Object]) -> None:
+    """Create pods at once, from several threads."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(person.create, pods))
+
+
+def delete_all(person: Person, names: Sequence[str]) -> None:
+    """Delete pods at once, from several threads."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(person.remove, names))
+
+
+def until(what: str, look: Callable[[], T | None], seconds: float, person: Person) -> T:
+    """What `look` finds, once it finds something. Raises TrialError after `seconds`, with the pods that hang."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(LOOK_SECONDS)
+    hanging = [pod for pod in person.pods() if phase(pod) != "Running"][:5]
+    shown = "".join(f"\n{pod['metadata']['name']}: {pod['status']}" for pod in hanging)
+    raise TrialError(f"waited {seconds:.0f} s for {what}{shown}")
+
+
+def phase(pod: Object) -> str:
+    """The pod's phase."""
+    return str(pod["status"].get("phase", "Pending"))

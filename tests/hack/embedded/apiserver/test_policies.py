@@ -1,0 +1,148 @@
+"""The evaluator of admission policies, on policies of its own."""
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+import yaml
+
+from device_plugin.core import annotations
+from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS
+from device_plugin.core.requests import ANNOTATIONS, DEFAULT_PREFIXES, LABELS
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.errors import ApiError
+from hack.embedded.apiserver.policies import load
+from hack.embedded.apiserver.resources import PODS, Resource, Target
+from hack.embedded.apiserver.server import policy_files
+
+
+def policy(tmp_path: Path, expression: str, *, resources: str = "[pods]", extra: str = "") -> list[Path]:
+    """One validating policy with one validation."""
+    text = dedent(f"""\
+        kind: ValidatingAdmissionPolicy
+        metadata: {{name: p}}
+        spec:
+          matchConstraints:
+            resourceRules:
+            - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: {resources}}}
+          validations: [{{expression: {expression!r}, message: "no"}}]
+        """)
+    text += indent(extra, "  ")
+    text += dedent("""\
+        ---
+        kind: ValidatingAdmissionPolicyBinding
+        metadata: {name: b}
+        spec:
+          policyName: p
+        """)
+    (tmp_path / "policy.yaml").write_text(text)
+    return [tmp_path / "policy.yaml"]
+
+
+def create(server: EmbeddedApiServer, name: str = "x", resource: Resource = PODS) -> str:
+    """Create an object; "ok", or the refusal."""
+    value = {"metadata": {"name": name}}
+    if resource is PODS:
+        value["spec"] = {"containers": [{"name": "main"}]}
+    try:
+        server.registry.create("jane", Target(resource, "default"), value)
+    except ApiError as error:
+        return str(error)
+    return "ok"
+
+
+DENIED = """pods "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: """
+
+
+def test_a_validation_that_holds_lets_pass_and_one_that_does_not_says_its_message(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, 'object.metadata.name != "x"'))
+    assert create(server, "y") == "ok"
+    assert create(server) == DENIED + "no"
+
+
+def test_who_asks_is_known(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, 'request.userInfo.username == "jane"'))
+    assert create(server) == "ok"
+
+
+def test_other_resources_are_not_meant(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "false", resources="[nodes, pods/status]"))
+    assert create(server) == "ok"
+
+
+def test_an_expression_that_fails_refuses(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "object.spec.absent == 1"))
+    assert create(server).startswith(DENIED + "expression failed")
+
+
+def test_with_failure_policy_ignore_it_lets_pass(tmp_path: Path) -> None:
+    server = EmbeddedApiServer(policy(tmp_path, "object.spec.absent == 1", extra="failurePolicy: Ignore\n"))
+    assert create(server) == "ok"
+
+
+def test_the_prefixes_of_admission_are_those_of_the_allocator() -> None:
+    (config,) = (item for item in load(policy_files()).objects if item["kind"] == "ConfigMap")
+    assert config["data"]["prefixes"].split(",") == list(DEFAULT_PREFIXES)
+
+
+# Deletions and evictions of everybody's pods meet these: an error in them must keep no pod from going.
+FAIL_OPEN = {"vgpu-deletions", "vgpu-evictions"}
+
+
+def test_every_policy_has_a_binding_and_fails_closed_unless_it_meets_deletions() -> None:
+    documents = [item for path in policy_files() for item in yaml.safe_load_all(path.read_text())]
+    policies = [item for item in documents if item["kind"].endswith("AdmissionPolicy")]
+    bound = {item["spec"]["policyName"] for item in documents if item["kind"].endswith("Binding")}
+    assert {item["metadata"]["name"] for item in policies} == bound
+    failing = {item["metadata"]["name"]: item["spec"]["failurePolicy"] for item in policies}
+    assert failing == {name: "Ignore" if name in FAIL_OPEN else "Fail" for name in bound}
+
+
+def test_a_pod_may_have_the_keys_that_the_code_knows() -> None:
+    (requests,) = (policy for policy in load(policy_files()).policies if policy.name == "vgpu-requests")
+    variables = dict(requests.variables)
+    known = [key for name in ("labels", "annotations", "ours") for key in variables[name].evaluate({})]
+    of_nodes = {annotations.CARDS, annotations.CORDONED}
+    ours = {text for text in vars(annotations).values() if str(text).startswith("vgpu.io/")}
+    assert sorted(map(str, known)) == sorted(ours - of_nodes)
+    for name, keys in (("labels", LABELS), ("annotations", ANNOTATIONS)):
+        assert tuple(map(str, variables[name].evaluate({}))) == tuple(sorted(keys))
+
+
+def test_what_is_refused_beyond_is_what_an_inventory_cannot_have() -> None:
+    (requests,) = (policy for policy in load(policy_files()).policies if policy.name == "vgpu-requests")
+    text = dict(requests.variables)["most"].text
+    assert f'"={MAX_CARDS}"' in text
+    assert f'"-cores={MAX_COMPUTE_UNITS}"' in text
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("kind: Deployment\nmetadata: {name: x}\n", "Deployment is no kind of admission manifest"),
+        (
+            "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: []}, validations: [{expression: 'a ++'}]}\n"
+            "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "does not compile",
+        ),
+        (
+            "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: []}, paramKind: {apiVersion: v1, kind: ConfigMap}}\n"
+            "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "has parameters",
+        ),
+        (
+            "kind: MutatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: []}, mutations: [{patchType: ApplyConfiguration}]}\n"
+            "---\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "write a JSONPatch",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_evaluated_is_an_error_at_start(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        load([tmp_path / "bad.yaml"])

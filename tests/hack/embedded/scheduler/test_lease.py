@@ -1,0 +1,98 @@
+"""Leader election against the API server stand-in."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.kubelet.api import Api
+from hack.embedded.scheduler.lease import Elector
+from hack.embedded.scheduler.timing import Timing
+from tests.deadline import eventually
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases/vgpu-scheduler"
+TIMING = Timing(lease=1.0, renew_deadline=0.6, retry_period=0.05)
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedApiServer]:
+    made = EmbeddedApiServer()
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def api(server: EmbeddedApiServer) -> Iterator[Api]:
+    made = Api(server.url, "system:kube-scheduler")
+    yield made
+    made.close()
+
+
+def candidate(api: Api, identity: str, gate: threading.Event | None = None) -> Elector:
+    if gate is None:
+        gate = threading.Event()
+        gate.set()
+    return Elector(api, "vgpu-system", "vgpu-scheduler", identity, TIMING, gate)
+
+
+def test_the_first_makes_the_lease_and_renews_it(api: Api) -> None:
+    first = candidate(api, "pod-0_x")
+    assert first.attempt()
+    made = api.call("GET", PATH)["spec"]
+    assert (made["holderIdentity"], made["leaseTransitions"]) == ("pod-0_x", 0)
+    assert first.attempt()
+    renewed = api.call("GET", PATH)["spec"]
+    assert renewed["renewTime"] > made["renewTime"]
+    assert renewed["acquireTime"] == made["acquireTime"]
+
+
+def test_another_waits_until_it_saw_no_renewal_for_the_whole_lease(api: Api) -> None:
+    first, second = candidate(api, "pod-0_x"), candidate(api, "pod-1_y")
+    assert first.attempt()
+    assert not second.attempt()
+    assert first.attempt()
+    assert not second.attempt()
+    assert eventually(second.attempt, 3.0)
+    spec = api.call("GET", PATH)["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("pod-1_y", 1)
+    assert not first.attempt()
+
+
+def test_a_released_lease_is_taken_at_once(api: Api) -> None:
+    first, second = candidate(api, "pod-0_x"), candidate(api, "pod-1_y")
+    assert first.attempt()
+    second.release()
+    assert api.call("GET", PATH)["spec"]["holderIdentity"] == "pod-0_x"
+    first.release()
+    assert api.call("GET", PATH)["spec"]["holderIdentity"] == ""
+    assert second.attempt()
+
+
+def test_a_holder_that_cannot_renew_gives_up_before_the_lease_expires(
+    api: Api, server: EmbeddedApiServer
+) -> None:
+    first = candidate(api, "pod-0_x")
+    assert first.attempt()
+    server.stop()
+    stop = threading.Event()
+    renewing = threading.Thread(target=first.renew, args=(stop,))
+    renewing.start()
+    renewing.join(5.0)
+    assert not renewing.is_alive()
+
+
+def test_who_was_suspended_finds_that_it_lost(api: Api) -> None:
+    gate, stop = threading.Event(), threading.Event()
+    gate.set()
+    first, second = candidate(api, "pod-0_x", gate), candidate(api, "pod-1_y")
+    assert first.attempt()
+    gate.clear()
+    renewing = threading.Thread(target=first.renew, args=(stop,))
+    renewing.start()
+    assert eventually(second.attempt, 3.0)
+    gate.set()
+    renewing.join(5.0)
+    assert not renewing.is_alive()
+    assert api.call("GET", PATH)["spec"]["holderIdentity"] == "pod-1_y"

@@ -1,0 +1,273 @@
+"""The scheduler stand-in with an extender of the test's own, on the real wire."""
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from device_plugin.adapters import http
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.kubelet.api import Api
+from hack.embedded.scheduler import SchedulerStandIn, Timing
+from tests.deadline import eventually
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+MEM = "hygon.com/dcu-mem"
+SECONDS = 10.0
+TIMING = Timing(
+    lease=2.0, renew_deadline=1.5, retry_period=0.1, backoff=0.05, backoff_limit=0.2, extender=1.0
+)
+
+
+class FakeExtender:
+    """Chooses the first node and binds; `on_filter` and `on_bind` may answer in its place."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.calls: list[tuple[str, Any]] = []
+        self.running: list[str] = []
+        self.most: dict[str, int] = {"filter": 0, "bind": 0}
+        self.on_filter: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
+        self.on_bind: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
+        self.status = "200 OK"
+        self.server = http.serve(self._app, "127.0.0.1", 0, 16)
+
+    def _app(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+        body = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        verb = environ["PATH_INFO"].strip("/")
+        self.calls.append((verb, body))
+        self.running.append(verb)
+        self.most[verb] = max(self.most[verb], self.running.count(verb))
+        answer = self._filter(body) if verb == "filter" else self._bind(body)
+        self.running.remove(verb)
+        text = json.dumps(answer).encode()
+        start(self.status, [("Content-Length", str(len(text)))])
+        return [text]
+
+    def _filter(self, body: Any) -> Mapping[str, Any]:
+        return self.on_filter(body) or {"NodeNames": body["NodeNames"][:1], "FailedNodes": {}, "Error": ""}
+
+    def _bind(self, body: Any) -> Mapping[str, Any]:
+        answer = self.on_bind(body)
+        if answer is not None:
+            return answer
+        self.bind(body)
+        return {"Error": ""}
+
+    def bind(self, body: Any) -> None:
+        path = f"/api/v1/namespaces/{body['PodNamespace']}/pods/{body['PodName']}/binding"
+        target = {"kind": "Node", "name": body["Node"]}
+        self.api.call("POST", path, {"metadata": {"name": body["PodName"]}, "target": target})
+
+    def told(self, verb: str) -> list[Any]:
+        return [body for called, body in self.calls if called == verb]
+
+
+class World:
+    def __init__(self) -> None:
+        self.server = EmbeddedApiServer()
+        self.server.start()
+        self.api = Api(self.server.url, "system:admin")
+        self.extender = FakeExtender(self.api)
+        url = f"http://127.0.0.1:{self.extender.server.port}"
+        self.scheduler = SchedulerStandIn(
+            self.server.url, "system:kube-scheduler", url, "vgpu-0", timing=TIMING
+        )
+
+    def close(self) -> None:
+        self.scheduler.stop()
+        self.extender.server.close()
+        self.api.close()
+        self.server.stop()
+
+    def node(self, name: str, mem: int = 16) -> None:
+        status = {"allocatable": {MEM: str(mem)}}
+        self.api.call("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+
+    def pod(self, name: str, mem: int = 0, **spec: Any) -> str:
+        limits = {MEM: str(mem)} if mem else {}
+        container = {"name": "main", "image": "i", "resources": {"limits": limits}}
+        body = {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+        body["spec"].setdefault("schedulerName", "vgpu-scheduler")
+        uid: str = self.api.call("POST", "/api/v1/namespaces/default/pods", body)["metadata"]["uid"]
+        return uid
+
+    def get(self, name: str) -> Any:
+        return self.api.call("GET", f"/api/v1/namespaces/default/pods/{name}")
+
+    def where(self, name: str) -> str:
+        return str(self.get(name)["spec"].get("nodeName", ""))
+
+    def why(self, name: str) -> str:
+        """The message of the condition PodScheduled, if it is false."""
+        conditions = self.get(name)["status"].get("conditions", [])
+        return next((str(c.get("message")) for c in conditions if c["status"] == "False"), "")
+
+    def events(self, reason: str) -> list[str]:
+        events = self.api.call("GET", "/api/v1/events")["items"]
+        return [event["message"] for event in events if event["reason"] == reason]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def test_the_extender_is_asked_in_the_words_of_the_real_one(world: World) -> None:
+    world.node("n1")
+    world.node("n2")
+    uid = world.pod("p", 4)
+    world.scheduler.start()
+    assert eventually(lambda: world.where("p") == "n1", SECONDS)
+    (asked,), (bound,) = world.extender.told("filter"), world.extender.told("bind")
+    assert sorted(asked) == ["NodeNames", "Nodes", "Pod"]
+    assert (asked["Nodes"], asked["NodeNames"]) == (None, ["n1", "n2"])
+    assert asked["Pod"]["metadata"]["uid"] == uid
+    assert "kind" not in asked["Pod"]
+    assert bound == {"PodName": "p", "PodNamespace": "default", "PodUID": uid, "Node": "n1"}
+    assert eventually(lambda: world.events("Scheduled") == ["Successfully assigned default/p to n1"], SECONDS)
+
+
+def test_a_pod_that_the_extender_refused_is_asked_for_again_when_another_is_bound(world: World) -> None:
+    world.node("n1")
+    refusal = {"NodeNames": [], "FailedNodes": {"n1": "waits for another"}}
+    world.extender.on_filter = lambda body: (
+        refusal if body["Pod"]["metadata"]["name"] == "first" and not world.where("second") else None
+    )
+    world.pod("first", 4)
+    world.scheduler.start()
+    assert eventually(lambda: world.why("first"), SECONDS)
+    world.pod("second", 4)
+    assert eventually(lambda: world.where("first") == "n1", SECONDS)
+
+
+def test_refusals_are_grouped_by_text_beside_its_own(world: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    world.node("small", 1)
+    world.extender.on_filter = lambda _: {
+        "NodeNames": [],
+        "FailedNodes": {"n1": "lack memory", "n2": "lack memory"},
+        "FailedAndUnresolvableNodes": {"n3": "unhealthy"},
+    }
+    world.pod("p", 4)
+    world.scheduler.start()
+    text = f"0/4 nodes are available: 1 Insufficient {MEM}, 1 unhealthy, 2 lack memory."
+    assert eventually(lambda: world.why("p") == text, SECONDS)
+    assert world.events("FailedScheduling") == [text]
+    assert world.extender.told("filter")[0]["NodeNames"] == ["n1", "n2", "n3"]
+
+
+def test_an_unschedulable_pod_is_tried_again_when_room_appears(world: World) -> None:
+    world.node("n1", 4)
+    world.pod("first", 4)
+    world.scheduler.start()
+    assert eventually(lambda: world.where("first"), SECONDS)
+    world.pod("second", 4)
+    assert eventually(lambda: world.why("second"), SECONDS)
+    world.api.call(
+        "DELETE", "/api/v1/namespaces/default/pods/first", {"kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    )
+    assert eventually(lambda: world.where("second") == "n1", SECONDS)
+
+
+def test_filters_are_serial_and_bindings_are_not(world: World) -> None:
+    world.node("n1", 100)
+    together = threading.Barrier(4, timeout=SECONDS)
+
+    def hold(_: Any) -> None:
+        together.wait()
+
+    world.extender.on_bind = hold
+    for index in range(4):
+        world.pod(f"p{index}", 1)
+    world.scheduler.start()
+    assert eventually(lambda: all(world.where(f"p{index}") for index in range(4)), SECONDS)
+    assert world.extender.most == {"filter": 1, "bind": 4}
+
+
+def test_a_failed_bind_frees_the_room_and_is_tried_again(world: World) -> None:
+    world.node("n1", 4)
+    refusals = iter([{"Error": "not the leader"}, {"Error": "not the leader"}])
+    world.extender.on_bind = lambda _: next(refusals, None)
+    world.pod("p", 4)
+    world.scheduler.start()
+    assert eventually(lambda: world.where("p") == "n1", SECONDS)
+    assert len(world.extender.told("bind")) == len(world.extender.told("filter")) == 3
+    assert world.events("FailedScheduling") == ["not the leader"]
+
+
+def test_a_bind_that_happened_although_it_failed_is_not_repeated(world: World) -> None:
+    world.node("n1", 8)
+
+    def lose_the_answer(body: Any) -> Mapping[str, Any]:
+        world.extender.bind(body)
+        return {"Error": "no answer"}
+
+    world.extender.on_bind = lose_the_answer
+    world.pod("p", 4)
+    world.scheduler.start()
+    assert eventually(lambda: world.where("p") == "n1", SECONDS)
+    world.pod("after", 4)
+    assert eventually(lambda: world.where("after") == "n1", SECONDS)
+    assert eventually(lambda: not world.extender.running, SECONDS)
+    assert len(world.extender.told("bind")) <= 3
+
+
+def test_errors_of_the_extender_are_shown_and_tried_again(world: World) -> None:
+    world.node("n1")
+    world.extender.status = "500 Internal Server Error"
+    world.pod("p", 4)
+    world.scheduler.start()
+    assert eventually(lambda: "failed filter with extender" in world.why("p"), SECONDS)
+    world.extender.status = "200 OK"
+    world.extender.on_filter = lambda _: {"NodeNames": ["elsewhere"]}
+    assert eventually(lambda: 'claims a filtered node "elsewhere"' in world.why("p"), SECONDS)
+    world.extender.on_filter = lambda _: None
+    assert eventually(lambda: world.where("p") == "n1", SECONDS)
+
+
+def test_other_pods_are_none_of_the_extenders_business(world: World) -> None:
+    world.node("n1")
+    world.pod("plain")
+    world.pod("foreign", schedulerName="another")
+    world.pod("gated", 1, schedulingGates=[{"name": "wait"}])
+    world.scheduler.start()
+    assert eventually(lambda: world.where("plain") == "n1", SECONDS)
+    assert not world.where("foreign")
+    assert not world.where("gated")
+    assert world.extender.calls == []
+
+
+def test_only_the_holder_of_the_lease_schedules(world: World) -> None:
+    world.node("n1", 100)
+    world.scheduler.start()
+    assert world.scheduler.wait_leading(SECONDS)
+    url = f"http://127.0.0.1:{world.extender.server.port}"
+    with SchedulerStandIn(world.server.url, "system:kube-scheduler", url, "vgpu-1", timing=TIMING) as second:
+        world.pod("p", 1)
+        assert eventually(lambda: world.where("p"), SECONDS)
+        assert not second.leading
+        world.scheduler.pause()
+        assert second.wait_leading(SECONDS)
+        world.scheduler.resume()
+        assert eventually(lambda: not world.scheduler.leading, SECONDS)
+        world.pod("q", 1)
+        assert eventually(lambda: world.where("q"), SECONDS)
+        assert len(world.extender.told("bind")) == 2
+
+
+def test_it_outlives_an_api_server_that_is_away(world: World) -> None:
+    world.node("n1")
+    world.scheduler.start()
+    assert world.scheduler.wait_leading(SECONDS)
+    world.server.stop()
+    world.server.start()
+    world.pod("p", 1)
+    assert eventually(lambda: world.where("p") == "n1", SECONDS)
