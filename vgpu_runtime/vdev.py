@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 
 from vgpu_runtime.config import CardLimit, ConfigError
+from vgpu_runtime.rocm import RocmLimit
 
 MAX_UNITS = 128
 MAX_SLICES = 4  # per card: pipes 0-3
@@ -25,23 +26,24 @@ def file_name(vdev_id: int | str) -> str:
     return f"vdev{vdev_id}.conf"
 
 
-def render(card: CardLimit, *, vdev_id: int, pipe_id: int, device_id: int = 0) -> str:
+def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id: int = 0) -> str:
     """The text of `file_name(vdev_id)` for one card's slice.
 
     `device_id` is the card's index among the cards that the container sees. Raises ConfigError for a card that
     the format cannot express.
     """
-    if card.mask >> MAX_UNITS:
+    mask = card.family.mask
+    if mask >> MAX_UNITS:
         raise ConfigError(
-            f"card {card.uuid}: vdev files have masks of {MAX_UNITS} units, not {card.compute_units}"
+            f"card {card.uuid}: vdev files have masks of {MAX_UNITS} units, not {card.family.compute_units}"
         )
     if not 0 <= pipe_id < MAX_SLICES:
         raise ConfigError(f"card {card.uuid}: pipe {pipe_id} is not one of 0-{MAX_SLICES - 1}")
     return (
         f"PciBusId: {card.pci}\n"
-        f"cu_mask: 0x{card.mask & _WORD:016x}\n"
-        f"cu_mask: 0x{card.mask >> 64:016x}\n"
-        f"cu_count: {card.mask.bit_count()}\n"
+        f"cu_mask: 0x{mask & _WORD:016x}\n"
+        f"cu_mask: 0x{mask >> 64:016x}\n"
+        f"cu_count: {mask.bit_count()}\n"
         f"mem: {card.mem_bytes >> 20} MiB\n"
         f"device_id: {device_id}\n"
         f"vdev_id: {vdev_id}\n"

@@ -12,6 +12,7 @@ from device_plugin.core.errors import AnnotationError
 from device_plugin.core.machine import FoundCard, Scan
 from vgpu_runtime import vdev
 from vgpu_runtime.config import CardLimit, ConfigError
+from vgpu_runtime.rocm import RocmLimit
 
 log = logging.getLogger(__name__)
 
@@ -134,14 +135,16 @@ def _unspeakable(local: LocalCard) -> str:
         Inventory.decode(text)
         CardLimit(
             uuid=card.uuid,
-            gpu_id=found.gpu_id or 1,  # 0 is a sick card's
             pci=card.pci,
-            render_minor=found.render_minor,
             mem_bytes=card.mem_mib << 20,
-            compute_units=card.compute_units,
-            xcc=found.xcc,
-            paired=found.paired,
-            mask=masks.unit_mask(range(card.core_groups), card.group_units),
+            family=RocmLimit(
+                gpu_id=found.gpu_id or 1,  # 0 is a sick card's
+                render_minor=found.render_minor,
+                compute_units=card.compute_units,
+                xcc=found.xcc,
+                paired=found.paired,
+                mask=masks.unit_mask(range(card.core_groups), card.group_units),
+            ),
         )
     except (AnnotationError, ConfigError) as error:
         return str(error)

@@ -23,7 +23,9 @@ from device_plugin.node.bell import Bell
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.ports import Cards
 from device_plugin.node.records import Record, Records, write_file
-from vgpu_runtime import config, paths, region, vdev
+from vgpu_runtime import config, paths, region, rocm, vdev
+from vgpu_runtime.config import CardLimit
+from vgpu_runtime.rocm import RocmLimit
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
@@ -103,7 +105,7 @@ class Injector:
             for resource in record.names.keys() - {carrier}
         }
         edits[record.names[carrier]] = {
-            **_variables(contents),
+            **_variables(limits),
             "mounts": mounts,
             **self._guarded(record, carrier, nodes),
         }
@@ -152,7 +154,7 @@ class Injector:
         )
         return [name for name in found if name not in known]
 
-    def _write_vdevs(self, record: Record, limits: Sequence[config.CardLimit]) -> None:
+    def _write_vdevs(self, record: Record, limits: Sequence[CardLimit[RocmLimit]]) -> None:
         folder = self._records.folder(*record.key)
         wanted = {vdev.file_name(number): (number, limit) for number, limit in enumerate(limits)}
         for stale in folder.glob(vdev.file_name("*")):
@@ -190,12 +192,14 @@ class Injector:
             self._bell.changed()
 
 
-def _variables(contents: config.SliceConfig) -> dict[str, object]:
+def _variables(limits: Sequence[CardLimit[RocmLimit]]) -> dict[str, object]:
     """The CDI edit with the slice's environment variables; empty if it has none.
 
     Runtimes apply it after image, Allocate and pod spec.
     """
-    variables = [f"{name}={value}" for name, value in config.environment(contents).items()]
+    variables = [
+        f"{name}={value}" for name, value in rocm.environment([limit.family for limit in limits]).items()
+    ]
     return {"env": variables} if variables else {}
 
 
@@ -203,17 +207,19 @@ def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) ->
     return {"hostPath": str(host), "containerPath": inside, "options": list(options)}
 
 
-def _limit(local: LocalCard, mem_mib: int, cores: Sequence[int]) -> config.CardLimit:
+def _limit(local: LocalCard, mem_mib: int, cores: Sequence[int]) -> CardLimit[RocmLimit]:
     """The limit of one card: the granted memory and core groups, reduced to what the card still has."""
     card, found = local.card, local.found
-    return config.CardLimit(
+    return CardLimit(
         uuid=card.uuid,
-        gpu_id=found.gpu_id,
         pci=card.pci,
-        render_minor=found.render_minor,
         mem_bytes=min(mem_mib, card.mem_mib) * MIB,
-        compute_units=card.compute_units,
-        xcc=found.xcc,
-        paired=found.paired,
-        mask=unit_mask([core for core in cores if core < card.core_groups], card.group_units),
+        family=RocmLimit(
+            gpu_id=found.gpu_id,
+            render_minor=found.render_minor,
+            compute_units=card.compute_units,
+            xcc=found.xcc,
+            paired=found.paired,
+            mask=unit_mask([core for core in cores if core < card.core_groups], card.group_units),
+        ),
     )

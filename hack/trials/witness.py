@@ -6,7 +6,9 @@ from typing import Any
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.masks import unit_mask
-from vgpu_runtime import config, paths
+from vgpu_runtime import paths, rocm
+from vgpu_runtime.config import SliceConfig
+from vgpu_runtime.rocm import RocmLimit
 
 MIB = 1 << 20
 Key = tuple[str, str]
@@ -19,7 +21,7 @@ class Witness:
     def __init__(self, group_units: int = 1) -> None:
         self._group_units = group_units
         self._lock = threading.Lock()
-        self._seen: dict[Key, config.SliceConfig] = {}
+        self._seen: dict[Key, SliceConfig[RocmLimit]] = {}
         self.started = 0
         self.wrong: list[str] = []
 
@@ -31,7 +33,7 @@ class Witness:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         fault = ""
         try:
-            seen = config.parse(files[paths.CONTAINER_CONFIG].decode())
+            seen = rocm.parse(files[paths.CONTAINER_CONFIG].decode())
             fault = self._difference(pod, container, seen)
         except (KeyError, ValueError) as error:
             fault = f"its config cannot be read: {error!r}"
@@ -50,9 +52,9 @@ class Witness:
         masks: dict[str, int] = {}
         memory: dict[str, int] = {}
         for key, card in held:
-            if masks.get(card.uuid, 0) & card.mask:
+            if masks.get(card.uuid, 0) & card.family.mask:
                 found.append(f"a core group of {card.uuid} is held twice, once by {key}")
-            masks[card.uuid] = masks.get(card.uuid, 0) | card.mask
+            masks[card.uuid] = masks.get(card.uuid, 0) | card.family.mask
             memory[card.uuid] = memory.get(card.uuid, 0) + card.mem_bytes // MIB
         found += [f"{uuid} holds {mib} MiB" for uuid, mib in memory.items() if mib > capacity[uuid]]
         return found
@@ -62,13 +64,13 @@ class Witness:
         with self._lock:
             self._seen.clear()
 
-    def _difference(self, pod: Mapping[str, Any], container: str, seen: config.SliceConfig) -> str:
+    def _difference(self, pod: Mapping[str, Any], container: str, seen: SliceConfig[RocmLimit]) -> str:
         grant = Grant.decode(pod["metadata"]["annotations"]["vgpu.io/grant"])
         wanted = sorted(
             (s.card, s.mem_mib * MIB, unit_mask(s.cores, self._group_units))
             for s in grant.containers[container]
         )
-        got = sorted((card.uuid, card.mem_bytes, card.mask) for card in seen.cards)
+        got = sorted((card.uuid, card.mem_bytes, card.family.mask) for card in seen.cards)
         if (seen.pod, seen.container) != (pod["metadata"]["uid"], container):
             return f"it got the config of pod {seen.pod} container {seen.container}"
         return "" if got == wanted else f"it got {got}, its grant says {wanted}"

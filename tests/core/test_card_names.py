@@ -12,7 +12,8 @@ from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.pods import Node
 from tests.core.clusters import card
-from vgpu_runtime.config import CardLimit, SliceConfig, parse, render
+from vgpu_runtime.config import CardLimit, SliceConfig, render
+from vgpu_runtime.rocm import RocmLimit, parse
 
 # What Kubernetes accepts as the name of a node (RFC 1123 subdomain).
 LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
@@ -47,7 +48,7 @@ def test_a_name_passes_through_inventory_grant_and_config(node: str, pci: str) -
     assert shared.cards[0] == card(name)
     held = Grant("uid", node, {"main": (Slice(name, 8184, (0, 1)),)})
     assert Grant.decode(held.encode()) == held
-    limit = CardLimit(name, 1, pci, 128, 1 << 30, 60, 1, paired=False, mask=1)
+    limit = CardLimit(name, pci, 1 << 30, RocmLimit(1, 128, 60, 1, paired=False, mask=1))
     config = SliceConfig("uid", "main", (limit,))
     assert parse(render(config)) == config
 

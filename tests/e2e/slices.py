@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
-from vgpu_runtime import config
+from vgpu_runtime import rocm
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def cards() -> dict[str, dict[str, Any]]:
 
 def held(kubectl: Kubectl, pod: str, container: str = "main") -> list[Held]:
     """The slices of a running container."""
-    parsed = config.parse(kubectl.inside(pod, "cat", "/etc/vgpu/vgpu.conf", container=container))
-    return [Held(pod, card.uuid, card.mem_bytes, frozenset(_bits(card.mask))) for card in parsed.cards]
+    parsed = rocm.parse(kubectl.inside(pod, "cat", "/etc/vgpu/vgpu.conf", container=container))
+    return [Held(pod, card.uuid, card.mem_bytes, frozenset(_bits(card.family.mask))) for card in parsed.cards]
 
 
 def grant(kubectl: Kubectl, pod: str) -> dict[str, Any]:

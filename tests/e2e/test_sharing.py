@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.slices import held
 from tests.e2e.workloads import container, pod, slice_of
-from vgpu_runtime.config import UNITS_VARIABLE
+from vgpu_runtime.rocm import UNITS_VARIABLE
 
 PROBE = "vgpu-probe"
 

@@ -10,7 +10,7 @@ from device_plugin.node import allocate
 from device_plugin.node.allocate import NotNowError
 from hack.embedded.runtime.cdi import Edits
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
-from vgpu_runtime import config
+from vgpu_runtime import rocm
 
 T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]
 C3 = ["dcu-cores-5", "dcu-cores-6", "dcu-cores-7"]
@@ -31,7 +31,7 @@ def parts(tmp_path: Path) -> Parts:
 
 
 def mib(edits: Edits) -> list[int]:
-    return [card.mem_bytes >> 20 for card in config.parse(config_of(edits)).cards]
+    return [card.mem_bytes >> 20 for card in rocm.parse(config_of(edits)).cards]
 
 
 def sources_exist(edits: Edits) -> bool:
@@ -48,8 +48,8 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     parts.hold(pod, tickets)
     for resource in order:
         parts.allocator.pre_start(resource, tickets[resource])
-    (card,) = config.parse(config_of(parts.spec(MEM, T4))).cards
-    assert (card.uuid, card.mem_bytes >> 20, card.mask) == (parts.uuids[1], 4092, 0b111)
+    (card,) = rocm.parse(config_of(parts.spec(MEM, T4))).cards
+    assert (card.uuid, card.mem_bytes >> 20, card.family.mask) == (parts.uuids[1], 4092, 0b111)
     assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
     minor = parts.inventory()[parts.uuids[1]].found.render_minor
     *cards, (_, guard) = parts.spec(MEM, T4).devices
@@ -74,7 +74,7 @@ def test_who_has_whole_cards_keeps_its_own_value_of_that_variable(parts: Parts) 
         parts.hold(pod, {WHOLE: tickets})
         parts.allocator.pre_start(WHOLE, tickets)
         edits = parts.spec(WHOLE, tickets)
-        assert (len(config.parse(config_of(edits)).cards), edits.env) == (len(slices), {})
+        assert (len(rocm.parse(config_of(edits)).cards), edits.env) == (len(slices), {})
         parts.end(pod)
 
 

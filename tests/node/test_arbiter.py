@@ -14,7 +14,7 @@ from device_plugin.node.allocate import NotNowError
 from device_plugin.node.arbiter import rival
 from tests.node.parts import Parts, Peer
 from tests.node.test_parts import card, record
-from vgpu_runtime import config
+from vgpu_runtime import rocm
 
 AMD = "version: v1\ncards: [{preset: amd-60cu-16gib, count: 1}]"
 MEM = "amd.com/gpu-mem"
@@ -97,6 +97,6 @@ def test_a_card_that_reports_less_keeps_nobody_who_fitted_it_from_starting(
     for name in ("old", "late"):
         parts.peer.living.add(f"uid-{name}")
         parts.allocator.pre_start(MEM, [f"{name}-main"])
-    limit = config.parse((parts.records.folder("uid-late", "main") / "vgpu.conf").read_text()).cards[0]
+    limit = rocm.parse((parts.records.folder("uid-late", "main") / "vgpu.conf").read_text()).cards[0]
     groups = less.get("core_groups", 60) - 30
-    assert (limit.mem_bytes, limit.mask.bit_count()) == (8184 * 2**20, groups)
+    assert (limit.mem_bytes, limit.family.mask.bit_count()) == (8184 * 2**20, groups)

@@ -11,7 +11,7 @@ from device_plugin.node.claims import NotNowError
 from device_plugin.node.discover import Discovery
 from device_plugin.node.ports import ApiSilentError
 from tests.node.parts import CARDS, MEM, PREFIXES, Parts, Peer, config_of
-from vgpu_runtime import config, sim
+from vgpu_runtime import rocm, sim
 
 ADDRESSES = ["0000:19:00.0", "0000:21:00.0"]
 OLD, NEW = [[f"GPU-{node}{pci}" for pci in ADDRESSES] for node in ("", "n1-")]
@@ -67,7 +67,7 @@ def test_the_container_of_an_old_grant_starts_again_on_its_card(folder: Path) ->
     after, _ = upgraded(folder)
     assert [s.card for record in after.records.all() for s in record.slices] == NEW[:1]
     after.allocator.pre_start(MEM, ["dcu-mem-0"])
-    (limit,) = config.parse(config_of(after.spec(MEM, ["dcu-mem-0"]))).cards
+    (limit,) = rocm.parse(config_of(after.spec(MEM, ["dcu-mem-0"]))).cards
     assert (limit.uuid, limit.pci) == (NEW[0], ADDRESSES[0])
     (record,) = after.records.all()
     assert record.pipes.keys() == {NEW[0]}

@@ -11,7 +11,7 @@ from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.ports import ApiSilentError, PodLookupError
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
-from vgpu_runtime import config
+from vgpu_runtime import rocm
 
 TICKETS = {MEM: ["dcu-mem-0", "dcu-mem-1"], CORES: ["dcu-cores-0", "dcu-cores-1"]}
 
@@ -52,8 +52,8 @@ def test_a_container_restarts_with_its_own_slice(parts: Parts, order: tuple[str,
         path.unlink()
     for resource in order:
         parts.allocator.pre_start(resource, TICKETS[resource])
-    (card,) = config.parse(config_of(parts.spec(MEM, TICKETS[MEM]))).cards
-    assert (card.uuid, card.mem_bytes, card.mask) == (parts.uuids[0], 2046 << 20, 0b11000)
+    (card,) = rocm.parse(config_of(parts.spec(MEM, TICKETS[MEM]))).cards
+    assert (card.uuid, card.mem_bytes, card.family.mask) == (parts.uuids[0], 2046 << 20, 0b11000)
     assert not parts.spec(CORES, TICKETS[CORES]).mounts
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.core.grants import Slice
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
-from vgpu_runtime import config
+from vgpu_runtime import rocm
 
 TICKETS = {MEM: ["dcu-mem-0", "dcu-mem-1"], CORES: ["dcu-cores-0"]}
 _CHANGES = ("open", "mkdir", "rename", "replace", "link", "unlink", "rmdir")
@@ -79,8 +79,8 @@ def test_killed_at_any_change_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         countdown.left = None
         successor = Parts(folder, parts.peer)
         life(successor)
-        (card,) = config.parse(config_of(successor.spec(MEM, TICKETS[MEM]))).cards
-        assert (card.uuid, card.mask) == (successor.uuids[1], 1 << 7), f"killed at change {k}"
+        (card,) = rocm.parse(config_of(successor.spec(MEM, TICKETS[MEM]))).cards
+        assert (card.uuid, card.family.mask) == (successor.uuids[1], 1 << 7), f"killed at change {k}"
         assert [r.pod for r in successor.records.all()] == ["uid-b"], f"killed at change {k}"
         successor.end(successor.peer.pods["default", "b"])
         successor.reclaimer.sweep()

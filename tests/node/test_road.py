@@ -8,7 +8,7 @@ from device_plugin.core.grants import Slice
 from tests.files import found
 from tests.node.one_node import OneNode, until
 from tests.other_plugin import OtherPlugin
-from vgpu_runtime import config, sim
+from vgpu_runtime import rocm, sim
 
 Make = Callable[..., OneNode]
 NO_HYGON = "version: v1\ncards: [{preset: amd-60cu-16gib, count: 2}]"
@@ -32,8 +32,8 @@ def test_a_pod_gets_its_slice_and_leaves_nothing(make: Make) -> None:
     card = node.until_serving().cards[0]
     uid = node.place("one", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
     until(lambda: node.phase("one") == "Running", node.agent.log_tail())
-    (limit,) = config.parse(node.seen["one"][0]["/etc/vgpu/vgpu.conf"].decode()).cards
-    assert (limit.uuid, limit.mem_bytes, limit.mask) == (card.uuid, 4092 << 20, 0b111)
+    (limit,) = rocm.parse(node.seen["one"][0]["/etc/vgpu/vgpu.conf"].decode()).cards
+    assert (limit.uuid, limit.mem_bytes, limit.family.mask) == (card.uuid, 4092 << 20, 0b111)
     assert 'pod="one"' in node.probe("/metrics")[1]
     assert node.probe("/readyz")[0] == 200
     assert any(uid in str(path) for path in node.left())
@@ -52,9 +52,9 @@ def test_twenty_pods_in_flight_each_get_their_own_grant(make: Make) -> None:
         until(lambda name=name: node.phase(name) == "Running", node.agent.log_tail())
     for name, slice_ in placed.items():
         for files in node.seen[name]:
-            (limit,) = config.parse(files["/etc/vgpu/vgpu.conf"].decode()).cards
+            (limit,) = rocm.parse(files["/etc/vgpu/vgpu.conf"].decode()).cards
             assert (limit.uuid, limit.mem_bytes >> 20) == (slice_.card, slice_.mem_mib)
-            assert limit.mask == sum(1 << core for core in slice_.cores)
+            assert limit.family.mask == sum(1 << core for core in slice_.cores)
 
 
 def test_a_restarted_kubelet_finds_the_agent_again(make: Make) -> None:

@@ -11,6 +11,7 @@ from tests.requirement import require
 from vgpu_runtime import config, region
 from vgpu_runtime.config import CardLimit, SliceConfig
 from vgpu_runtime.paths import SOURCES
+from vgpu_runtime.rocm import RocmLimit
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
@@ -21,20 +22,20 @@ SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PRELUDE = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {GPU}, {MIB}\n"
 
 
-def card(**changes: object) -> CardLimit:
+def card(**changes: object) -> CardLimit[RocmLimit]:
     """A quarter of a 60-unit card."""
-    fields: dict[str, object] = {
-        "uuid": "DCU-1",
+    common: dict[str, object] = {"uuid": "DCU-1", "pci": "0000:19:00.0", "mem_bytes": 1024 * MIB}
+    family: dict[str, object] = {
         "gpu_id": GPU,
-        "pci": "0000:19:00.0",
         "render_minor": 128,
-        "mem_bytes": 1024 * MIB,
         "compute_units": 60,
         "xcc": 1,
         "paired": False,
         "mask": 0x7FFF << 10,
     }
-    return CardLimit(**(fields | changes))  # type: ignore[arg-type]
+    common |= {key: value for key, value in changes.items() if key in common}
+    family |= {key: value for key, value in changes.items() if key not in common}
+    return CardLimit(**common, family=RocmLimit(**family))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Slice:
         path = self.folder / "log"
         return path.read_text().splitlines() if path.exists() else []
 
-    def configure(self, *cards: CardLimit) -> None:
+    def configure(self, *cards: CardLimit[RocmLimit]) -> None:
         text = config.render(SliceConfig("pod-1", "main", cards or (card(),)))
         (self.folder / "vgpu.conf").write_text(text)
         region.create(self.region)

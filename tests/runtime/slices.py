@@ -9,6 +9,7 @@ from typing import Any
 
 from vgpu_runtime import config, region
 from vgpu_runtime.config import CardLimit, SliceConfig
+from vgpu_runtime.rocm import UNITS_VARIABLE, RocmLimit
 from vgpu_runtime.sim import Kernel, SimCard, number, tree
 from vgpu_runtime.sim.cards import PRESETS
 
@@ -109,9 +110,8 @@ class SimSlice:
         """The slice of so many core groups in its place; the first group is left out where there is one to spare."""
         card, units = self.card, groups * group_units(self.card)
         grant = ((1 << units) - 1) << min(group_units(card), card.compute_units - units)
-        limit = CardLimit(
-            "D", card.gpu_id, card.pci, 128, LIMIT_MIB << 20, card.compute_units, card.xcc, card.paired, grant
-        )
+        family = RocmLimit(card.gpu_id, 128, card.compute_units, card.xcc, card.paired, grant)
+        limit = CardLimit("D", card.pci, LIMIT_MIB << 20, family)
         (self.folder / "vgpu.conf").write_text(config.render(SliceConfig("pod", "main", (limit,))))
         region.create(self.folder / "usage")
         (self.folder / "driver.log").write_text("")
@@ -136,5 +136,5 @@ def make(
         "SIMKFD_LOG": str(folder / "driver.log"),
         "VGPU_TEST_FOLDER": str(folder),
     }
-    environment.pop(config.UNITS_VARIABLE, None)
+    environment.pop(UNITS_VARIABLE, None)
     return SimSlice(folder, build, card, 0, environment).resized(groups)

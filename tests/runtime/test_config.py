@@ -9,15 +9,20 @@ import pytest
 
 from tests.runtime.conftest import card
 from vgpu_runtime import config
-from vgpu_runtime.config import ConfigError, SliceConfig, parse, render
+from vgpu_runtime.config import ConfigError, SliceConfig, render
+from vgpu_runtime.rocm import parse
 
 GOOD = render(SliceConfig("6a1f-42", "main", (card(), card(gpu_id=7, uuid="DCU-2"))))
 
 
-def edited(pattern: str, replacement: str, count: int = 1) -> str:
-    text, done = re.subn(pattern, replacement, GOOD, count=count, flags=re.MULTILINE)
+def edited(pattern: str, replacement: str, count: int = 1, text: str = GOOD) -> str:
+    text, done = re.subn(pattern, replacement, text, count=count, flags=re.MULTILINE)
     assert done, pattern
     return text
+
+
+# As agents before version 2 wrote it.
+OLD = edited(r"^\[rocm\]\n", "", count=2, text=edited("version = 2", "version = 1"))
 
 
 BAD = {
@@ -26,8 +31,20 @@ BAD = {
     "truncated": GOOD[:-1],
     "no card": GOOD.split("\n[card]")[0],
     "garbage": "\x00\x01\x7f" * 100 + "\n",
-    "future version": edited("version = 1", "version = 2"),
-    "no version": edited("version = 1\n", ""),
+    "future version": edited("version = 2", "version = 3"),
+    "no version": edited("version = 2\n", ""),
+    "version 1 with version 2's sections": edited("version = 2", "version = 1"),
+    "version 2 with version 1's sections": edited("version = 1", "version = 2", text=OLD),
+    "missing key in version 1": edited("^xcc = .*\n", "", text=OLD),
+    "card key missing in version 1": edited("^pci = .*\n", "", text=OLD),
+    "card without its family": edited(r"^\[rocm\]\n(.*\n){6}", ""),
+    "family without a card": edited(r"^\[card\]\n(.*\n){3}", ""),
+    "family before the cards": edited(r"^\[card\]", "[rocm]\n[card]"),
+    "family twice": edited(r"^\[rocm\]", "[rocm]\n[rocm]"),
+    "two families": edited("^mask = .*\n", "mask = 0x1\n[rocm]\n"),
+    "family of another driver": edited(r"^\[rocm\]", "[cuda]"),
+    "card key in the family": edited(r"^pci = (.*)\n(.*)\n\[rocm\]", r"\2\n[rocm]\npci = \1"),
+    "family key in the card": edited(r"^\[rocm\]\n(.*)\n", r"\1\n[rocm]\n"),
     "unknown key": edited("^xcc", "surprise = 1\nxcc"),
     "missing key": edited("^xcc = .*\n", ""),
     "repeated key": edited("^xcc = .*", "xcc = 1\nxcc = 1"),
@@ -74,8 +91,10 @@ BAD = {
 
 FINE = {
     "as rendered": GOOD,
+    "version 1": OLD,
+    "version 1 in another order": edited("^uuid = (.*)\n(.*)", r"\2\nuuid = \1", text=OLD),
     "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
-    "another order": edited("version = 1\npod = (.*)", r"pod = \1\nversion = 1"),
+    "another order": edited("version = 2\npod = (.*)", r"pod = \1\nversion = 2"),
     "leading zeros of a mask": edited("mask = 0x", "mask = 0x000"),
     "pairs": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x3f0c"),
     "eight XCCs": edited("xcc = 1", "xcc = 8"),
@@ -124,8 +143,8 @@ def test_library_refuses_and_accepts_the_same(built: Path) -> None:
 
 def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     texts = []
-    for _ in range(3000):
-        text = list(GOOD)
+    for number in range(4000):
+        text = list(GOOD if number % 2 else OLD)
         for _ in range(rng.choice([1, 1, 2])):
             at = rng.randrange(len(text))
             kind = rng.randrange(3)
@@ -141,6 +160,16 @@ def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     assert [text for text, a, b in zip(texts, agent, library, strict=True) if a != b] == []
     assert any(library)
     assert not all(library)
+
+
+def test_both_versions_say_the_same() -> None:
+    assert parse(OLD) == parse(GOOD)
+    assert "[rocm]" not in OLD
+
+
+def test_a_card_of_a_family_that_the_reader_does_not_know_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"\[card\] and \[rocm\]"):
+        config.parse(GOOD, ())
 
 
 def test_round_trip() -> None:

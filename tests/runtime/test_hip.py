@@ -10,7 +10,7 @@ from tests.runtime import slices
 from tests.runtime.conftest import HERE
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
 from vgpu_runtime import region
-from vgpu_runtime.config import UNITS_VARIABLE
+from vgpu_runtime.rocm import UNITS_VARIABLE
 
 OUT_OF_MEMORY = 2  # hipErrorOutOfMemory
 HSA_OUT_OF_RESOURCES = 4104

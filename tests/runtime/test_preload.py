@@ -12,7 +12,7 @@ from tests.requirement import require
 from tests.runtime.conftest import GPU, PRELUDE, Slice
 from tests.runtime.test_memory import REFUSED, TRY
 from vgpu_runtime import paths
-from vgpu_runtime.config import UNITS_VARIABLE
+from vgpu_runtime.rocm import UNITS_VARIABLE
 
 # Private /etc and /run; then the program, as an ordinary member of the container.
 ENTER = """

@@ -8,7 +8,8 @@ import pytest
 
 from tests.runtime.conftest import GPU, Slice, card
 from vgpu_runtime import region
-from vgpu_runtime.config import CardLimit, SliceConfig, render
+from vgpu_runtime.config import SliceConfig, render
+from vgpu_runtime.rocm import RocmLimit
 
 GRANT = 0x7FFF << 10
 
@@ -92,7 +93,7 @@ def test_a_queue_alone_shows_the_process_to_the_agent(container: Slice) -> None:
     assert region.read(container.region).live_slots == 0
 
 
-def mapped(limit: CardLimit, wanted: int, bits: int) -> int:
+def mapped(limit: RocmLimit, wanted: int, bits: int) -> int:
     """The rule, written once more: granted units by rank, one on each XCC, whole pairs."""
     granted = [unit for unit in range(limit.compute_units) if limit.mask >> unit & 1]
     chosen = {unit for rank, unit in enumerate(granted) if rank < bits and wanted >> rank & 1}
@@ -133,7 +134,7 @@ def test_rules_of_each_shape_of_card(
             bits = rng.choice([32, 64, 128, 320])
             wanted = rng.getrandbits(bits) & rng.getrandbits(bits) & rng.getrandbits(bits)
             arguments += [str(bits), f"{wanted:0{bits // 4}x}"]
-            expected.append(mapped(limit, wanted, bits))
+            expected.append(mapped(limit.family, wanted, bits))
         done = subprocess.run(
             [built / "mask", tmp_path / "vgpu.conf", *arguments], text=True, capture_output=True, check=True
         )

@@ -8,7 +8,7 @@ import pytest
 from tests.runtime import slices
 from tests.runtime.slices import SHAPES, SimSlice
 from vgpu_runtime import sim
-from vgpu_runtime.config import UNITS_VARIABLE
+from vgpu_runtime.rocm import UNITS_VARIABLE
 from vgpu_runtime.sim import Kernel
 from vgpu_runtime.sim.save_area import SaveArea, save_area, sizes
 from vgpu_runtime.sim.tree import TOPOLOGY

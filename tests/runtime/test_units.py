@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.runtime.conftest import Slice, card
-from vgpu_runtime.config import UNITS_VARIABLE, SliceConfig, environment
+from vgpu_runtime.rocm import UNITS_VARIABLE, environment
 
 
 def started(container: Slice, *command: str, **variables: str) -> list[str]:
@@ -31,7 +31,7 @@ def test_a_program_without_it_gets_what_the_agent_writes(container: Slice, units
             compute_units=units, paired=paired, mask=((1 << granted) - 1) << (units - granted) // 2 * 2
         )
         container.configure(limit)
-        (expected,) = environment(SliceConfig("p", "c", (limit,))).values()
+        (expected,) = environment([limit.family]).values()
         assert told(container) == [f"{UNITS_VARIABLE}={expected}"]
         assert int(expected, 16) == (1 << granted) - 1
 
@@ -47,7 +47,7 @@ def test_whole_cards_need_none(container: Slice) -> None:
     for cards in ((whole,), (whole, card(gpu_id=7, mask=(1 << 60) - 1)), (whole, card(gpu_id=7))):
         container.configure(*cards)
         assert told(container) == []
-        assert environment(SliceConfig("p", "c", cards)) == {}
+        assert environment([limit.family for limit in cards]) == {}
 
 
 def test_without_a_config_there_is_none(container: Slice) -> None:

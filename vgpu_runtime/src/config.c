@@ -2,14 +2,15 @@
 
 #include "config.h"
 
-/* One section's values while it is read; `seen` has a bit per key. */
-enum key { VERSION, POD, CONTAINER, UUID, GPU_ID, PCI, RENDER_MINOR, MEM_BYTES, COMPUTE_UNITS, XCC, PAIRED, MASK, KEYS };
+/* The keys of the file's head, then those of every card, then those of a card of the ROCm family. */
+enum key { VERSION, POD, CONTAINER, UUID, PCI, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS, XCC, PAIRED, MASK, KEYS };
 
-#define HEAD_KEYS (1u << VERSION | 1u << POD | 1u << CONTAINER)
+#define HEAD_KEYS ((1u << UUID) - 1)
+#define COMMON_KEYS ((1u << GPU_ID) - 1 - HEAD_KEYS)
 #define CARD_KEYS ((1u << KEYS) - 1 - HEAD_KEYS)
 
 static const char *const key_names[KEYS] = {
-	"version", "pod", "container", "uuid", "gpu_id", "pci", "render_minor", "mem_bytes", "compute_units", "xcc",
+	"version", "pod", "container", "uuid", "pci", "mem_bytes", "gpu_id", "render_minor", "compute_units", "xcc",
 	"paired", "mask",
 };
 
@@ -18,8 +19,10 @@ struct span {
 	size_t length;
 };
 
+/* What was read of the head or of one card; `seen` has a bit for each key. */
 struct section {
 	unsigned seen;
+	bool rocm; /* its part [rocm] has begun */
 	struct span values[KEYS];
 };
 
@@ -110,13 +113,14 @@ static bool mask_fits(struct card *card)
 	return covered == card->xcc;
 }
 
+/* In version 1 the keys of [rocm] stand in [card]. */
 static const char *read_card(const struct section *section, struct config *config)
 {
 	struct card *card = &config->cards[config->card_count];
 	const struct span *values = section->values;
 	uint64_t gpu_id, minor, units, xcc, paired;
 
-	if (section->seen != CARD_KEYS)
+	if (section->seen != CARD_KEYS || section->rocm != (config->version > 1))
 		return "a card has keys unknown or missing";
 	if (config->card_count == CONFIG_MAX_CARDS)
 		return "too many cards";
@@ -145,7 +149,8 @@ static const char *read_section(const struct section *section, bool head, struct
 		return read_card(section, config);
 	if (section->seen != HEAD_KEYS)
 		return "the first section has keys unknown or missing";
-	return equals(section->values[VERSION], "1") ? NULL : "the version is not 1";
+	config->version = equals(section->values[VERSION], "1") ? 1 : equals(section->values[VERSION], "2") ? 2 : 0;
+	return config->version ? NULL : "the version is neither 1 nor 2";
 }
 
 const char *config_parse(const char *text, size_t length, struct config *config)
@@ -170,8 +175,10 @@ const char *config_parse(const char *text, size_t length, struct config *config)
 				return wrong;
 			memset(&section, 0, sizeof section);
 			head = false;
+		} else if (equals(line, "[rocm]") && !head && section.seen == COMMON_KEYS && !section.rocm) {
+			section.rocm = true;
 		} else if (!read_line(line, &section)) {
-			return "a line is not 'key = value', or repeats or invents a key";
+			return "a line is not 'key = value', repeats or invents a key, or begins a section out of place";
 		}
 	}
 	wrong = read_section(&section, head, config);

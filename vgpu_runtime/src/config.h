@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it. The grammar is in ../config.py. */
+/* vgpu.conf as the library uses it, in version 1 or 2. The grammar is in ../config.py. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
@@ -38,6 +38,7 @@ struct card {
 };
 
 struct config {
+	unsigned version;
 	unsigned card_count;
 	struct card cards[CONFIG_MAX_CARDS]; /* in the order of the region's card indexes */
 };

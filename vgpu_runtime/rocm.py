@@ -1,0 +1,109 @@
+"""What vgpu.conf says of a card of the ROCm family (Hygon, AMD): its section `[rocm]`, and HIP's number of units."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from vgpu_runtime import config
+from vgpu_runtime.config import ConfigError, Section, SliceConfig, in_range, number
+
+MAX_COMPUTE_UNITS = 1024
+MAX_XCC = 16
+UNITS_VARIABLE = "ROC_GLOBAL_CU_MASK"
+"""What HIP takes for the units that it may use, and so for how many there are."""
+
+_MASK = re.compile(r"0x[0-9a-f]{1,256}")
+
+
+@dataclass(frozen=True, slots=True)
+class RocmLimit:
+    """`mask` has a bit for each physical compute unit; `gpu_id` is the card's id in the KFD topology.
+
+    `xcc` and `paired` are the hardware's mask rules: unit i belongs to XCC i mod `xcc`, and on RDNA units 2i and 2i+1
+    go together.
+    """
+
+    SECTION: ClassVar[str] = "rocm"
+    KEYS: ClassVar[frozenset[str]] = frozenset(
+        {"gpu_id", "render_minor", "compute_units", "xcc", "paired", "mask"}
+    )
+
+    gpu_id: int
+    render_minor: int
+    compute_units: int
+    xcc: int
+    paired: bool
+    mask: int
+
+    def __post_init__(self) -> None:
+        """Refuse with ConfigError what the library would refuse."""
+        in_range("gpu_id", self.gpu_id, 1, 0xFFFFFFFF)
+        in_range("render_minor", self.render_minor, 0, 0xFFFFF)
+        in_range("compute_units", self.compute_units, 1, MAX_COMPUTE_UNITS)
+        in_range("xcc", self.xcc, 1, MAX_XCC)
+        if self.mask <= 0 or self.mask >> self.compute_units:
+            raise ConfigError(
+                f"mask {self.mask:#x} is empty or has a bit beyond unit {self.compute_units - 1}"
+            )
+        if self.paired and (self.mask ^ self.mask >> 1) & _every(2, self.compute_units):
+            raise ConfigError(f"mask {self.mask:#x} splits a pair of units that the card needs whole")
+        for xcc in range(self.xcc):
+            if not self.mask >> xcc & _every(self.xcc, self.compute_units):
+                raise ConfigError(
+                    f"mask {self.mask:#x} leaves XCC {xcc} without a unit: it would run unmasked"
+                )
+
+    @property
+    def device(self) -> str:
+        """The KFD's id of the card."""
+        return str(self.gpu_id)
+
+    def values(self) -> Section:
+        """The keys of the section."""
+        return {
+            "gpu_id": str(self.gpu_id),
+            "render_minor": str(self.render_minor),
+            "compute_units": str(self.compute_units),
+            "xcc": str(self.xcc),
+            "paired": str(int(self.paired)),
+            "mask": f"{self.mask:#x}",
+        }
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The limit of a section that has exactly KEYS. Raises ConfigError."""
+        if not _MASK.fullmatch(section["mask"]):
+            raise ConfigError(f"mask {section['mask']} is not 0x and lower-case hexadecimal digits")
+        if section["paired"] not in ("0", "1"):
+            raise ConfigError(f"paired {section['paired']} is neither 0 nor 1")
+        return cls(
+            gpu_id=number(section, "gpu_id"),
+            render_minor=number(section, "render_minor"),
+            compute_units=number(section, "compute_units"),
+            xcc=number(section, "xcc"),
+            paired=section["paired"] == "1",
+            mask=int(section["mask"], 16),
+        )
+
+
+def parse(text: str) -> SliceConfig[RocmLimit]:
+    """Read a vgpu.conf with cards of this family only. Raises ConfigError."""
+    return config.parse(text, {RocmLimit})
+
+
+def environment(limits: Sequence[RocmLimit]) -> dict[str, str]:
+    """Variables that tell programs of their slice: to HIP, the number of its units.
+
+    HIP has one value for all cards, so only a slice of one card has it; several are whole cards, and need none. It is
+    a hint: the masks of queues are what holds a program to its units. src/units.c says the same.
+    """
+    units = limits[0].mask.bit_count()
+    if len(limits) > 1 or units == limits[0].compute_units:
+        return {}
+    return {UNITS_VARIABLE: f"{(1 << units) - 1:#x}"}
+
+
+def _every(step: int, bits: int) -> int:
+    """The mask of bits 0, step, 2·step, … below `bits`."""
+    return sum(1 << bit for bit in range(0, bits, step))
