@@ -128,15 +128,18 @@ class Waiting:
 
 
 class WaitingPods:
-    """The pods that were refused, each as it was asked for last. Callers hold the state's lock."""
+    """The pods that were refused, each as it was asked for last. Callers hold the state's lock.
+
+    Where there are too many, the namespace with the most of them loses the one that was refused last.
+    """
 
     def __init__(self, ledger: Ledger, offers: Offers) -> None:
         self._ledger = ledger
         self._offers = offers
         self._by_pod: dict[str, Waiting] = {}
-        self._of: Counter[str] = Counter()
+        self._of: dict[str, dict[str, Waiting]] = {}
         self.left_out = 0
-        """Pods that were not remembered because there were too many."""
+        """Pods that are not remembered because there were too many."""
 
     def __len__(self) -> int:
         """How many are remembered."""
@@ -172,7 +175,10 @@ class WaitingPods:
         """The pod is gone, or has what it wants."""
         waiting = self._by_pod.pop(uid, None)
         if waiting is not None:
-            _take_one(self._of, waiting.pod.namespace)
+            pods = self._of[waiting.pod.namespace]
+            del pods[uid]
+            if not pods:
+                del self._of[waiting.pod.namespace]
 
     def clear(self) -> None:
         """Forget all pods: another replica leads."""
@@ -180,13 +186,18 @@ class WaitingPods:
         self._of.clear()
 
     def _put(self, waiting: Waiting) -> None:
-        namespace = waiting.pod.namespace
-        self.drop(waiting.pod.uid)
-        if self._of[namespace] >= MOST_WAITING_OF_NAMESPACE or len(self._by_pod) >= MOST_WAITING:
-            self.left_out += 1
-            return
-        self._by_pod[waiting.pod.uid] = waiting
-        self._of[namespace] += 1
+        namespace, uid = waiting.pod.namespace, waiting.pod.uid
+        self.drop(uid)
+        pods = self._of.setdefault(namespace, {})
+        pods[uid] = self._by_pod[uid] = waiting
+        if len(pods) > MOST_WAITING_OF_NAMESPACE:
+            self._leave_out(pods)
+        elif len(self._by_pod) > MOST_WAITING:
+            self._leave_out(max(self._of.values(), key=len))
+
+    def _leave_out(self, pods: dict[str, Waiting]) -> None:
+        self.drop(next(reversed(pods)))
+        self.left_out += 1
 
 
 def _take_one(counts: Counter[str], namespace: str) -> None:

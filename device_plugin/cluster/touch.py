@@ -2,13 +2,16 @@
 
 kube-scheduler asks again when something in the cluster changes. It does not see every change that makes room: a
 reservation that expired, a gang that was dissolved, a Binding that failed. And it may ask before our watch has shown a
-slice that is free by now, and then not for minutes. So as many refused pods as there is room for are touched, in the
-order of its queue; a pod that is asked for meanwhile, or refused again, is not.
+slice that is free by now, and then not for minutes. So as many refused pods as there is room for are touched; a pod
+that is asked for meanwhile, or refused again, is not.
+
+No tenant keeps others from being touched. Namespaces take turns in being looked at, and the room of a touched pod that
+kube-scheduler does not ask for is soon offered to others, before any more pods of its namespace.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from device_plugin.cluster.leader import Leader
@@ -27,23 +30,79 @@ log = logging.getLogger(__name__)
 
 # Whoever watches the API server has asked within this time for the pods that an event wakes.
 GRACE_SECONDS = 0.3
-# Pods touched, and pods looked at, in one step; there are some four steps a second.
-TOUCHES, LOOKS = 16, 64
-# A touched pod is asked for within milliseconds, or after those that kube-scheduler has before it. For so long what it
-# was touched for is not offered to others.
-ASKED_SECONDS = 5.0
-# Of the pods that another process refused before this one led; not at once, for kube-scheduler asks for most of them
-# itself by the end of its backoff.
-INHERITED, INHERITED_AFTER_SECONDS = 64, 15.0
+# While changes go on, a round of looks begins anew this often.
+ROUND_SECONDS = 0.5
+# Pods looked at in one step, of some four a second; touched pods that are waited for at a time; and pods that are taken
+# from the queue at a time, most of which may be known to be hopeless, behind the lock.
+LOOKS, TOUCHES, TAKEN = 64, 16, 256
+# A touched pod is asked for within milliseconds, or after those that kube-scheduler has before it. Until the first time
+# its room is offered to nobody; until the second not to others whose namespace was late too.
+PROMPT_SECONDS, ASKED_SECONDS = 0.75, 5.0
+# For this long a namespace counts as late after a touched pod of it was not asked for.
+LATE_SECONDS = 60.0
+# Pods that another process refused before this one led are taken over; not at once, for kube-scheduler asks for most of
+# them itself by the end of its backoff.
+INHERITED_AFTER_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """Where a pod that was touched would fit, and until when it is expected to be asked for."""
+    """Where a pod that was touched at `since` would fit; it is expected to be asked for."""
 
     waiting: Waiting
     grant: Grant
-    until: float
+    since: float
+
+
+class _Queue:
+    """Refused pods in the order in which they are looked at: one of each namespace in turn.
+
+    Within a namespace they have the order of kube-scheduler's queue. In a round that begins before the last one has
+    ended, those that had no look in that one come first: however often it happens, each pod has its look.
+    """
+
+    def __init__(self) -> None:
+        # By namespace, the next first; none is empty.
+        self._uids: OrderedDict[str, deque[str]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        """True if a pod is left in this round."""
+        return bool(self._uids)
+
+    def clear(self) -> None:
+        """End the round."""
+        self._uids.clear()
+
+    def begin(self, waiting: Iterable[Waiting]) -> None:
+        """Begin a round of all these pods."""
+        of: dict[str, list[str]] = defaultdict(list)
+        for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
+            of[each.pod.namespace].append(each.pod.uid)
+        left = self._uids
+        self._uids = OrderedDict((namespace, deque[str]()) for namespace in left if namespace in of)
+        for namespace, uids in of.items():
+            first = dict.fromkeys(left.get(namespace, ()))
+            here = set(uids)
+            queue = self._uids.setdefault(namespace, deque())
+            queue.extend(uid for uid in first if uid in here)
+            queue.extend(uid for uid in uids if uid not in first)
+
+    def take(self, last: Collection[str]) -> str:
+        """The uid of the next pod; the namespaces `last` come after all others."""
+        namespace = next((each for each in self._uids if each not in last), next(iter(self._uids)))
+        queue = self._uids[namespace]
+        uid = queue.popleft()
+        if queue:
+            self._uids.move_to_end(namespace)
+        else:
+            del self._uids[namespace]
+        return uid
+
+    def put_back(self, taken: Sequence[Waiting]) -> None:
+        """Let these pods be the next once more, in this order."""
+        for each in reversed(taken):
+            self._uids.setdefault(each.pod.namespace, deque()).appendleft(each.pod.uid)
+            self._uids.move_to_end(each.pod.namespace, last=False)
 
 
 class Touch:
@@ -59,60 +118,107 @@ class Touch:
         self._scheduler_name = scheduler_name
         self._inherits: float | None = clock() + INHERITED_AFTER_SECONDS
         self._seen: object = None
-        self._changed: float | None = None
-        self._left: deque[Waiting] = deque()
+        # When a round is due because something changed, and when the last one began.
+        self._due: float | None = None
+        self._began = clock()
+        self._queue = _Queue()
         self._hopeless: set[object] = set()
         self._expected: dict[str, _Expected] = {}
+        # Namespaces of which a touched pod was not asked for, and until when they come after all others.
+        self._late: dict[str, float] = {}
 
     def step(self) -> None:
         """Touch the next of the refused pods that there is room for, if this replica leads."""
         now = self._clock()
         if self._leader.why_not():
             self._inherits = now + INHERITED_AFTER_SECONDS
-            self._left.clear()
+            self._queue.clear()
             self._expected.clear()
             return
         if self._inherits is not None and now >= self._inherits:
             self._inherits = None
             self._inherit()
-        self._look_again(now)
-        for waiting in self._due(now):
+        self._settle(now)
+        self._begin_round(now)
+        for waiting in self._found(now):
             self._touch(waiting)
 
-    def _look_again(self, now: float) -> None:
+    def _settle(self, now: float) -> None:
+        """See which of the touched pods were asked for; the room of others is offered once more."""
+        offered = False
+        with self._state.lock:
+            for uid, expected in list(self._expected.items()):
+                namespace, age = expected.waiting.pod.namespace, now - expected.since
+                known = self._state.pod(uid)
+                placed = self._state.reservations.get(uid) is not None or (known is not None and known.node)
+                if placed or self._state.waiting.get(uid) not in (None, expected.waiting):
+                    self._late.pop(namespace, None)
+                elif known is not None and age < ASKED_SECONDS:
+                    if age >= PROMPT_SECONDS:
+                        offered |= namespace not in self._late
+                        self._late[namespace] = now + LATE_SECONDS
+                    continue
+                del self._expected[uid]
+                offered |= not placed
+        self._late = {namespace: until for namespace, until in self._late.items() if until > now}
+        if offered:
+            self._due = now
+
+    def _begin_round(self, now: float) -> None:
         """Go through all refused pods once more where something changed since that began last."""
         with self._state.lock:
             news = self._state.news()
-            kept = {uid: one for uid, one in self._expected.items() if self._is_expected(one, now)}
-            if any(self._state.reservations.get(uid) is None for uid in self._expected.keys() - kept.keys()):
-                # It did not come for its room: others may.
-                self._seen = None
-            self._expected = kept
-        if news != self._seen and self._changed is None:
-            self._changed = now
-        if not self._left and self._changed is not None and now - self._changed >= GRACE_SECONDS:
-            self._seen, self._changed = news, None
-            self._hopeless.clear()
-            self._left.extend(sorted(self._state.waiting.all(), key=_order))
+        if news != self._seen and self._due is None:
+            self._due = now + GRACE_SECONDS
+        if self._due is None or now < self._due or (self._queue and now < self._began + ROUND_SECONDS):
+            return
+        self._seen, self._due, self._began = news, None, now
+        self._hopeless.clear()
+        self._queue.begin(self._state.waiting.all())
 
-    def _due(self, now: float) -> list[Waiting]:
-        """The next pods to touch, found by a few looks."""
+    def _found(self, now: float) -> list[Waiting]:
+        """The next pods to touch, found by at most LOOKS looks; among those of one step the highest priority first."""
         found: list[Waiting] = []
         looks = LOOKS
-        while self._left and looks and len(found) < TOUCHES:
-            waiting = self._left.popleft()
-            if waiting.alike in self._hopeless:
-                continue
-            with self._state.lock:
-                if not self._state.waiting.outdated(waiting):
+        while looks and self._queue:
+            batch = self._batch(looks)
+            for number, waiting in enumerate(batch):
+                if waiting.alike in self._hopeless:
                     continue
-                fits = self._fits(waiting, now)
-            looks -= 1
-            if fits:
-                found.append(waiting)
-            else:
-                self._hopeless.add(waiting.alike)
+                awaited = len(self._awaited(waiting))
+                # All of a gang are placed here, so it waits until the room of touched pods is taken or free.
+                if awaited >= TOUCHES or (waiting.gang and awaited):
+                    self._queue.put_back(batch[number:])
+                    return found
+                looks -= 1
+                with self._state.lock:
+                    fits = self._fits(waiting, now)
+                if fits:
+                    found.append(waiting)
+                else:
+                    self._hopeless.add(waiting.alike)
         return found
+
+    def _batch(self, most: int) -> list[Waiting]:
+        """The next of those that are worth a look, at most `most`."""
+        batch: list[Waiting] = []
+        with self._state.lock:
+            for _ in range(TAKEN):
+                if not self._queue or len(batch) == most:
+                    break
+                waiting = self._state.waiting.get(self._queue.take(self._late))
+                if (
+                    waiting is not None
+                    and waiting.alike not in self._hopeless
+                    and self._state.waiting.outdated(waiting)
+                ):
+                    batch.append(waiting)
+        return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
+
+    def _awaited(self, waiting: Waiting) -> list[_Expected]:
+        """The touched pods whose room this one may not have: those that are late only if it is of a late namespace."""
+        late = self._late if waiting.pod.namespace not in self._late else ()
+        return [each for each in self._expected.values() if each.waiting.pod.namespace not in late]
 
     def _fits(self, waiting: Waiting, now: float) -> bool:
         """True if the pod would be placed now; a gang has its reservations then. The lock is held."""
@@ -131,19 +237,11 @@ class Touch:
         if request is None:
             return False
         if request.gang is not None:
-            return not self._expected and self._gang_fits(known, request, waiting)
-        grant = self._grant(known, request, waiting.nodes)
+            return self._gang_fits(known, request, waiting)
+        grant = self._grant(known, request, waiting)
         if grant is not None:
-            self._expected[uid] = _Expected(waiting, grant, now + ASKED_SECONDS)
+            self._expected[uid] = _Expected(waiting, grant, now)
         return grant is not None
-
-    def _is_expected(self, expected: _Expected, now: float) -> bool:
-        """True until the pod was asked for, or is not expected to be any more. The lock is held."""
-        uid = expected.waiting.pod.uid
-        known = self._state.pod(uid)
-        asked = self._state.waiting.get(uid) not in (None, expected.waiting)
-        reserved = self._state.reservations.get(uid) is not None
-        return expected.until > now and known is not None and not known.node and not asked and not reserved
 
     def _gang_fits(self, pod: Pod, request: PodRequest, waiting: Waiting) -> bool:
         """All of a gang are placed or none, so they are placed here, as if kube-scheduler had asked for this one."""
@@ -159,16 +257,16 @@ class Touch:
             state.waiting.keep(waiting)
         return placed
 
-    def _grant(self, pod: Pod, request: PodRequest, nodes: Sequence[str] | None) -> Grant | None:
+    def _grant(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Grant | None:
         """What the pod would get beside those that are expected."""
         state = self._state
         with state.planner.trial.attempt():
             state.planner.trial.leave(pod.uid)
-            for expected in self._expected.values():
+            for expected in self._awaited(waiting):
                 state.planner.trial.hold(expected.grant, NOTHING)
             # Without the nodes that kube-scheduler would offer, nobody has looked at hosts.
-            vetted = nodes is not None
-            return state.placer.find(state.in_group(pod, request), nodes, vetted=vetted)
+            vetted = waiting.nodes is not None
+            return state.placer.find(state.in_group(pod, request), waiting.nodes, vetted=vetted)
 
     def _touch(self, waiting: Waiting) -> None:
         pod = waiting.pod
@@ -183,8 +281,18 @@ class Touch:
             self._state.forget_pod(pod.uid)
         except ApiError as error:
             log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
+            self._take_back(waiting)
         else:
             log.info("touched pod=%s/%s: there is room for it", pod.namespace, pod.name)
+
+    def _take_back(self, waiting: Waiting) -> None:
+        """The touch was not written: the pod waits as before, unless it was asked for meanwhile."""
+        uid = waiting.pod.uid
+        self._expected.pop(uid, None)
+        self._due = self._due or self._clock() + ASKED_SECONDS
+        with self._state.lock:
+            if self._state.waiting.get(uid) is None and self._state.reservations.get(uid) is None:
+                self._state.waiting.keep(waiting)
 
     def _inherit(self) -> None:
         """Take over pods that kube-scheduler took back, and did not ask for since this replica leads."""
@@ -192,15 +300,14 @@ class Touch:
             pod for pod in self._state.pods()
             if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting
         ]  # fmt: skip
-        pods.sort(key=lambda pod: (-pod.priority, pod.created, pod.uid))
+        pods.sort(key=_queue_order)
         with self._state.lock:
-            for pod in pods[:INHERITED]:
+            for pod in pods:
                 if self._state.waiting.get(pod.uid) is None and self._state.reservations.get(pod.uid) is None:
                     self._state.waiting.inherit(pod)
         self._seen = None
 
 
-def _order(waiting: Waiting) -> tuple[int, str, str]:
+def _queue_order(pod: Pod) -> tuple[int, str, str]:
     """As in kube-scheduler's queue: the highest priority first, then the oldest."""
-    pod = waiting.pod
     return -pod.priority, pod.created, pod.uid

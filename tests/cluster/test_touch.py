@@ -1,14 +1,18 @@
 """The touch: kube-scheduler is made to ask again for as many refused pods as there is room for, and for no others."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from device_plugin.cluster import refusals
 from device_plugin.cluster.ports import UnknownError
 from device_plugin.cluster.touch import ASKED_SECONDS, GRACE_SECONDS, INHERITED_AFTER_SECONDS, TOUCHES
+from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang
-from tests.cluster.world import RESERVATION_SECONDS, Replica, World, inventory, refuse
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World, inventory, pod, refuse
 
 
 def touched(world: World, one: Replica) -> list[str]:
@@ -164,6 +168,9 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
     world.api.end(held[0])
     assert touched(world, one) == names[:TOUCHES]
     one.touch.step()
+    assert [name for verb, name in world.api.written if verb == "touch"] == names[:TOUCHES]
+    assert all(one.ask(world.api.by_name["default", name]) for name in names[:TOUCHES])
+    one.touch.step()
     assert [name for verb, name in world.api.written if verb == "touch"] == names[: 2 * TOUCHES]
 
 
@@ -192,3 +199,159 @@ def test_who_waits_for_a_pod_that_was_taken_back_unbound_is_touched(world: World
     world.api.put(replace(low, nominated="", refused=1))
     assert touched(world, one) == ["waiting"]
     assert one.bind(waiting, one.ask(waiting)) == ""
+
+
+# Steps of the touch in a second, and seconds within which a pod that fits is touched on an otherwise idle scheduler.
+PERIOD_SECONDS, PROMPT_SECONDS = 0.25, 2.0
+
+
+def until_touched(
+    world: World, one: Replica, name: str, between: Callable[[], object] = lambda: None
+) -> float:
+    """Seconds until the pod is touched, or infinity; each step comes after `between`."""
+    for step in range(int(60 / PERIOD_SECONDS)):
+        between()
+        one.touch.step()
+        if ("touch", name) in world.api.written:
+            return step * PERIOD_SECONDS
+        world.clock.now += PERIOD_SECONDS
+        one.renew()
+    return float("inf")
+
+
+def something_becomes_free(world: World, one: Replica) -> None:
+    """It serves nobody who waits."""
+    world.node("other", inventory("other", mem_mib=1024 + int(world.clock.now * 4) % 400))
+    one.state.sync_nodes(world.api.nodes())
+
+
+def in_namespaces(count: int, names: Iterable[str], **more: object) -> list[Pod]:
+    """Pods of `count` namespaces of one tenant, as many in each."""
+    return [
+        pod(name, namespace=f"tenant-{number % count}", priority=9, preempts=False, **more)
+        for number, name in enumerate(names)
+    ]
+
+
+def ask_for(world: World, one: Replica, *pods: Pod) -> None:
+    for each in pods:
+        assert one.ask(world.api.put(each)) == ""
+
+
+@pytest.mark.parametrize("namespaces", [1, 20])
+def test_no_tenants_hopeless_pods_stand_before_a_pod_that_fits(
+    world: World, one: Replica, namespaces: int
+) -> None:
+    """Each of them asks for something else, is older and of a higher priority, and may fit again at every step."""
+    held = full(world)
+    names = [f"hopeless-{number:04}" for number in range(4000)]
+    hopeless = in_namespaces(namespaces, names)
+    ask_for(
+        world, one,
+        *(replace(each, annotations={annotations.CARD_UUID: f"none-{each.name}"}) for each in hopeless),
+    )  # fmt: skip
+    refused(world, one, "fits", created="2026-11-21T07:00:09Z")
+
+    for _ in range(20):
+        one.touch.step()
+        world.clock.now += PERIOD_SECONDS
+        one.renew()
+    world.api.end(held[0])
+    assert until_touched(world, one, "fits", partial(something_becomes_free, world, one)) <= PROMPT_SECONDS
+    assert [name for verb, name in world.api.written if verb == "touch"] == ["fits"]
+
+
+def test_a_pod_behind_hopeless_ones_of_its_own_namespace_has_its_turn_however_often_something_changes(
+    world: World, one: Replica
+) -> None:
+    held = full(world)
+    for number in range(300):
+        only = {annotations.CARD_UUID: f"none-{number}"}
+        refused(world, one, f"h-{number:03}", priority=9, preempts=False, annotations=only)
+    refused(world, one, "fits")
+    world.api.end(held[0])
+
+    assert until_touched(world, one, "fits", partial(something_becomes_free, world, one)) <= 5.0
+
+
+@pytest.mark.parametrize("namespaces", [1, 3])
+def test_touched_pods_that_nobody_asks_for_keep_no_room_from_others(
+    world: World, one: Replica, namespaces: int
+) -> None:
+    """A volume of theirs is gone, say: kube-scheduler refuses them before it asks us."""
+    held = full(world)
+    tenants = in_namespaces(namespaces, (f"absent-{number:03}" for number in range(100)))
+    ask_for(world, one, *tenants)
+    refused(world, one, "fits", created="2026-11-21T07:00:09Z")
+    world.api.end(held[0])
+    assert until_touched(world, one, "fits") <= PROMPT_SECONDS * namespaces
+    absent = sum(verb == "touch" for verb, _ in world.api.written) - 1
+    assert absent <= namespaces
+    # They are late: whoever comes goes before them, at once.
+    assert one.ask(world.api.by_name["default", "fits"]) == "n1"
+    refused(world, one, "next", created="2026-11-21T07:00:10Z")
+    world.api.end(held[1])
+    assert until_touched(world, one, "next") <= 1.0
+
+
+def test_a_namespace_whose_pods_came_late_is_heard_again_once_one_comes(world: World, one: Replica) -> None:
+    held = full(world)
+    first, second = in_namespaces(1, ("first", "second"))
+    ask_for(world, one, first, second)
+    world.api.end(held[0])
+    assert until_touched(world, one, "first") <= 1.0
+    one.wait(ASKED_SECONDS + 1)
+    assert until_touched(world, one, "second") <= 1.0
+    assert one.ask(second) == "n1"
+
+
+def test_the_memory_of_refused_pods_is_shared_between_namespaces(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MOST_WAITING", 16)
+    monkeypatch.setattr(refusals, "MOST_WAITING_OF_NAMESPACE", 8)
+    held = full(world)
+    tenants = in_namespaces(2, (f"hopeless-{number:02}" for number in range(20)))
+    ask_for(world, one, *(replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants))
+    assert len(one.state.waiting) == 16
+    refused(world, one, "fits")
+    assert len(one.state.waiting) == 16
+    world.api.end(held[0])
+    assert until_touched(world, one, "fits") <= PROMPT_SECONDS
+
+
+def test_whoever_takes_over_touches_pods_of_all_namespaces(world: World) -> None:
+    """The pods of one tenant that another process refused do not stand before those of others."""
+    two = Replica(world.api, world.clock, "vgpu-1")
+    held = full(world)
+    for each in in_namespaces(1, (f"absent-{number:03}" for number in range(200))):
+        world.api.put(replace(each, refused=1))
+    world.pod("fits", refused=1, created="2026-11-21T07:00:09Z")
+    two.follow()
+    world.api.end(held[0])
+    two.lead()
+    two.touch.step()
+    two.wait(INHERITED_AFTER_SECONDS)
+    assert until_touched(world, two, "fits") <= PROMPT_SECONDS
+
+
+def test_a_touch_that_could_not_be_written_is_tried_again(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = full(world)
+    refused(world, one, "first")
+    world.api.end(held[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(world.api, "touch", refuse)
+        assert touched(world, one) == []
+    assert until_touched(world, one, "first") <= ASKED_SECONDS + 1.0
+
+
+def test_a_gang_is_not_kept_waiting_by_touched_pods_that_nobody_asks_for(world: World, one: Replica) -> None:
+    held = full(world)
+    ask_for(world, one, *in_namespaces(1, ("absent",)))
+    pods = gang(world, 2)
+    assert [one.ask(made) for made in pods] == ["", ""]
+    for gone in held[:3]:
+        world.api.end(gone)
+    assert until_touched(world, one, "train-0") <= PROMPT_SECONDS

@@ -290,13 +290,15 @@ def pod(name: str, mem: int = 8, cores: int | None = 30, **more: object) -> Pod:
     if cores is not None:
         limits[f"{FAMILY}-cores"] = str(cores)
     fields = {
+        "namespace": "default",
+        "name": name,
         "uid": f"uid-{name}",
         "scheduler": "vgpu-scheduler",
         "created": "2026-11-21T07:00:00Z",
         "containers": (Container("main", ContainerKind.MAIN, limits),),
         **more,
     }
-    return Pod("default", name, **fields)  # type: ignore[arg-type]
+    return Pod(**fields)  # type: ignore[arg-type]
 
 
 def with_grant(made: Pod, text: str, node: str = "n1", bound: str = "2026-11-21T08:59:59Z") -> Pod:
