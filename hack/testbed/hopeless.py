@@ -7,7 +7,7 @@ the next is created. Attempts are kube-scheduler's, decisions the allocator's an
 The last line is the median of the rounds' ratios, second part to first: `ratio 0.93`.
 
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
-one in manifests/, with --backoff another podMaxBackoffSeconds.
+one in manifests/; --backoff sets both of its backoffs.
 """
 
 import argparse
@@ -42,6 +42,8 @@ SCHEDULER = "vgpu-scheduler"
 TOKEN = "hopeless"  # noqa: S105 - of a cluster on loopback that ends with this program
 READY_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 60.0, 600.0, 1.0
 WRITERS = 8
+# kube-scheduler's own defaults.
+BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
 ATTEMPTS = re.compile(r"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
 DECISIONS = re.compile(r"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
 GOOD = "/api/v1/namespaces/good/pods"
@@ -57,7 +59,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of two parts (default: 3)")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured in each part (default: 30)")
     parser.add_argument("--good", type=int, default=32, help="good pods that exist at a time (default: 32)")
-    parser.add_argument("--backoff", type=int, help="podMaxBackoffSeconds (default: as in manifests/)")
+    parser.add_argument("--backoff", type=int, help=f"{' and '.join(BACKOFFS)} (default: as in manifests/)")
     arguments = parser.parse_args()
     try:
         found = programs.ensure()
@@ -80,7 +82,7 @@ class Plane:
     http: urllib3.PoolManager
     allocator: str
     scheduler: str
-    backoff: int
+    backoff: str
 
     def call(self, method: str, path: str, body: object = None, content: str = "application/json") -> Any:
         """The decoded answer. Raises SystemExit for one that is no success."""
@@ -204,8 +206,8 @@ def _api_server(authority: Authority, folder: Path, etcd: int, secure: int) -> l
     ]  # fmt: skip
 
 
-def _scheduler_config(folder: Path, extender: int, backoff: int | None) -> tuple[Path, int]:
-    """The configuration of manifests/ for this machine, and its podMaxBackoffSeconds."""
+def _scheduler_config(folder: Path, extender: int, backoff: int | None) -> tuple[Path, str]:
+    """The configuration of manifests/ for this machine, and its two backoffs in words."""
     config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
     config["clientConnection"] = {
         **config.get("clientConnection", {}),
@@ -215,10 +217,10 @@ def _scheduler_config(folder: Path, extender: int, backoff: int | None) -> tuple
     managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in ("", "-mem", "-cores")]
     config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{extender}", "managedResources": managed}
     if backoff is not None:
-        config["podMaxBackoffSeconds"] = backoff
+        config |= dict.fromkeys(BACKOFFS, backoff)
     path = folder / "scheduler.yaml"
     path.write_text(yaml.safe_dump(config))
-    return path, config.get("podMaxBackoffSeconds", 10)
+    return path, " and ".join(f"{name} {config.get(name, default)}" for name, default in BACKOFFS.items())
 
 
 @contextmanager
@@ -304,8 +306,7 @@ def _pod(name: str, mem: int, **spec: object) -> dict[str, Any]:
 
 def _measure(plane: Plane, arguments: argparse.Namespace) -> None:
     print(
-        f"{arguments.pods} pods of {NAMESPACES} namespaces wait, {arguments.nodes} nodes,"
-        f" podMaxBackoffSeconds {plane.backoff}",
+        f"{arguments.pods} pods of {NAMESPACES} namespaces wait, {arguments.nodes} nodes, {plane.backoff}",
         flush=True,
     )
     ratios = []
