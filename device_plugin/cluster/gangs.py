@@ -302,7 +302,7 @@ class Gangs:
     def _in_group(self, entries: Sequence[Entry]) -> Mapping[str, PodRequest]:
         """Their requests, by uid, with their standings where the policy looks at that."""
         scored = [entry.pod for entry in entries if entry.request.policy == NODE_SCORE]
-        standings = self._groups.standings(scored) if scored else {}
+        standings = self._groups.ranks(scored) if scored else {}
         return {
             entry.pod.uid: replace(entry.request, standing=standings.get(entry.pod.uid, ALONE))
             for entry in entries

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from device_plugin.cluster.reservations import Reservations
 from device_plugin.core import annotations
 from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_GANG
-from device_plugin.core.roles import ALONE, Mate, Standing, order_of, rank_of, standings
+from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_of
 
 Key = tuple[str, str]
 """Namespace and label."""
@@ -24,6 +25,8 @@ class Groups:
         self._reservations = reservations
         self._members: dict[Key, dict[str, Pod]] = defaultdict(dict)
         self._of: dict[str, Key] = {}
+        # Of the members that ask for `node-score`: a group without any has none.
+        self._rankings: dict[Key, Ranking] = {}
         # How many members that have not ended give each order of roles, as text.
         self._orders: dict[Key, Counter[str]] = defaultdict(Counter)
 
@@ -37,12 +40,14 @@ class Groups:
             self._of[pod.uid] = key
             self._count(key, self._members[key].get(pod.uid), pod)
             self._members[key][pod.uid] = pod
+            self._see_rank(key, pod)
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or in no group any more."""
         key = self._of.pop(uid, None)
         if key is not None:
             self._count(key, self._members[key].pop(uid), None)
+            self._forget_rank(key, uid)
             if not self._members[key]:
                 del self._members[key], self._orders[key]
 
@@ -67,20 +72,36 @@ class Groups:
             return ""
         return f"the pods of group {key[1]} differ in {annotations.ROLE_ORDER}: write the same on all of them"
 
-    def standing(self, pod: Pod) -> Standing:
-        """Where the pod stands among the others that ask for the same policy; ALONE without a group."""
-        return self.standings((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
+    def rank(self, pod: Pod) -> Rank:
+        """The rank of a pod that wants a node, among the others that ask for `node-score`; ALONE without a group."""
+        return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
-    def standings(self, pods: Sequence[Pod]) -> Mapping[str, Standing]:
-        """The same for several pods of one group, by uid, which get their places together."""
-        first, placing = pods[0], {pod.uid for pod in pods}
-        policy = first.annotation(annotations.POLICY)
-        others = (
-            mate
-            for mate in self.members((first.namespace, first.label(annotations.GROUP)))
-            if mate.uid not in placing and mate.annotation(annotations.POLICY) == policy
-        )
-        return standings(pods, [found for mate in others if (found := self._mate(mate)) is not None])
+    def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:
+        """The ranks of several pods of one group, by uid, which get their nodes together."""
+        key = (pods[0].namespace, pods[0].label(annotations.GROUP))
+        ranking = self._rankings.get(key) or Ranking()
+        # What is compared with the ledger is the shorter of the two: a group's pods that are not bound.
+        held = self._ledger.grants().keys() & ranking.unbound
+        return ranking.ranks(pods, {uid: self._held(uid) for uid in held})
+
+    def _held(self, uid: str) -> Held:
+        """The node and the rank that a pod has before it is bound. In a trial it may have a grant alone."""
+        pod, reservation = self._members[self._of[uid]][uid], self._reservations.get(uid)
+        rank = reservation.request.standing.number if reservation is not None else rank_of(pod)
+        return Held(self._ledger.grants()[uid].node, rank)
+
+    def _see_rank(self, key: Key, pod: Pod) -> None:
+        if pod.annotation(annotations.POLICY) == NODE_SCORE:
+            self._rankings.setdefault(key, Ranking()).see(pod)
+        else:
+            self._forget_rank(key, pod.uid)
+
+    def _forget_rank(self, key: Key, uid: str) -> None:
+        ranking = self._rankings.get(key)
+        if ranking is not None:
+            ranking.forget(uid)
+            if not ranking:
+                del self._rankings[key]
 
     def _count(self, key: Key, before: Pod | None, now: Pod | None) -> None:
         """Keep the orders of roles up to date: a member that has ended needs none."""
@@ -92,13 +113,3 @@ class Groups:
             orders[order] += more
             if not orders[order]:
                 del orders[order]
-
-    def _mate(self, pod: Pod) -> Mate | None:
-        """The pod as its mates look at it; None once it needs no node."""
-        grant, reservation = self._ledger.grant(pod.uid), self._reservations.get(pod.uid)
-        node = pod.node or (grant.node if grant is not None else "")
-        if pod.ended or (pod.deleting and not node):
-            return None
-        if not node:
-            return Mate(pod)
-        return Mate(pod, node, reservation.request.standing.rank if reservation is not None else rank_of(pod))

@@ -24,16 +24,18 @@ MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """What a refusal depends on of a request: containers, card models, uuids, policy, application type."""
+Key = tuple[Shape, tuple[str, str] | None]
+"""A shape, and the group (namespace and name) where the nodes of the group's other pods made a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A refusal by the ledger at `gained`, on the nodes `offered`; None if no node whatever would do."""
+    """A refusal by the ledger at `gained`, on the nodes in `rows`; None if no node whatever would do."""
 
     namespace: str
     refused: Refused
     gained: int
-    offered: Rows | None
+    rows: Rows | None
 
 
 class Refusals:
@@ -45,7 +47,7 @@ class Refusals:
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
         self._ledger = ledger
         self._placer = placer
-        self._entries: OrderedDict[Shape, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._of: Counter[str] = Counter()
         self._position = placer.index.position
         self.left_out = 0
@@ -57,53 +59,55 @@ class Refusals:
 
     def knows(self, request: PodRequest) -> bool:
         """True if the request was refused and no node became better since. It may be called without the lock."""
-        entry = self._entries.get(_shape(request))
-        return entry is not None and entry.offered is None and entry.gained == self._ledger.gained
+        entry = self._entries.get((_shape(request), None))
+        return entry is not None and entry.rows is None and entry.gained == self._ledger.gained
 
-    def get(self, request: PodRequest, nodes: Collection[str]) -> Refused | None:
+    def get(self, pod: Pod, request: PodRequest, nodes: Collection[str]) -> Refused | None:
         """The refusal of an equal request that still holds on `nodes`; None if it must be decided."""
-        if request.standing is not ALONE:
-            return None
-        shape = _shape(request)
-        entry = self._entries.get(shape)
+        key = _key(pod, request)
+        entry = self._entries.get(key)
         if entry is None:
             return None
         if entry.gained != self._ledger.gained or self._placer.index.position is not self._position:
-            self._drop(shape)
+            self._drop(key)
             return None
-        if entry.offered is not None and (self._placer.index.chosen(nodes) & ~entry.offered).any():
+        if entry.rows is not None and (self._rows(request, nodes) & ~entry.rows).any():
             return None
-        self._entries.move_to_end(shape)
+        self._entries.move_to_end(key)
         return entry.refused
 
-    def note(self, namespace: str, request: PodRequest, nodes: Collection[str], refused: Refused) -> None:
-        """The request was refused on `nodes` just now."""
-        if request.standing is not ALONE:
-            return
-        index = self._placer.index
+    def note(self, pod: Pod, request: PodRequest, nodes: Collection[str], refused: Refused) -> None:
+        """The pod's request was refused on `nodes` just now."""
+        index, namespace = self._placer.index, pod.namespace
         if index.position is not self._position:
             # The entries are about other rows.
             self.clear()
             self._position = index.position
-        shape = _shape(request)
-        self._drop(shape)
+        key = (_shape(request), None) if refused.everywhere else _key(pod, request)
+        self._drop(key)
         if self._of[namespace] >= MOST_OF_NAMESPACE:
-            self._drop(next(s for s, entry in self._entries.items() if entry.namespace == namespace))
+            self._drop(next(k for k, entry in self._entries.items() if entry.namespace == namespace))
             self.left_out += 1
         elif len(self._entries) >= MOST:
             self._drop(next(iter(self._entries)))
             self.left_out += 1
-        offered = None if refused.everywhere else index.chosen(nodes)
-        self._entries[shape] = _Entry(namespace, refused, self._ledger.gained, offered)
+        rows = None if refused.everywhere else self._rows(request, nodes)
+        self._entries[key] = _Entry(namespace, refused, self._ledger.gained, rows)
         self._of[namespace] += 1
+
+    def _rows(self, request: PodRequest, nodes: Collection[str]) -> Rows:
+        """The nodes that a decision looks at: those offered, without those of other pods of the group."""
+        index, avoid = self._placer.index, request.standing.avoid
+        offered = index.chosen(nodes)
+        return offered & ~index.looked_up(avoid) if avoid else offered
 
     def clear(self) -> None:
         """Forget all."""
         self._entries.clear()
         self._of.clear()
 
-    def _drop(self, shape: Shape) -> None:
-        entry = self._entries.pop(shape, None)
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
         if entry is not None:
             _take_one(self._of, entry.namespace)
 
@@ -204,6 +208,10 @@ def _take_one(counts: Counter[str], namespace: str) -> None:
     counts[namespace] -= 1
     if not counts[namespace]:
         del counts[namespace]
+
+
+def _key(pod: Pod, request: PodRequest) -> Key:
+    return _shape(request), None if request.standing is ALONE else (pod.namespace, pod.label(GROUP))
 
 
 def _shape(request: PodRequest) -> Shape:

@@ -24,6 +24,7 @@ from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
 from device_plugin.cluster.wishes import Wish, Wishes
+from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, RequestError
@@ -247,12 +248,8 @@ class State:
                 return refused
             before = self.reservations.get(pod.uid)
             self.release(pod.uid)
-            request = self.in_group(pod, request)
-            known = self.refusals.get(request, nodes)
-            answer = known or self.placer.decide(request, nodes, vetted=True)
+            request, answer = self._decided(pod, request, nodes)
             if isinstance(answer, Refused):
-                if known is None:
-                    self.refusals.note(pod.namespace, request, nodes, answer)
                 # What is kept for long is the pod that is known anyway.
                 pod = self._roster.get(pod.uid) or pod
                 self._wish(Wish(pod, request, nodes), before)
@@ -379,13 +376,36 @@ class State:
         if request.policy != NODE_SCORE:
             return request
         with self.lock:
-            return replace(request, standing=self.groups.standing(pod))
+            return replace(request, standing=self.groups.rank(pod))
 
     def request_of(self, pod: Pod) -> PodRequest | None:
         """What the pod asks for, or None. Raises RequestError."""
         return pod_request(pod, self.prefixes)
 
     # Behind the lock
+
+    def _decided(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[PodRequest, Grant | Refused]:
+        """What is decided for a pod, and the request with the pod's rank in its group.
+
+        Most pods are refused by the cards alone, and most of these refusals are remembered: the rank of such a pod is
+        not computed.
+        """
+        answer: Grant | Refused | None = self.refusals.get(pod, request, nodes)
+        if answer is not None:
+            return request, answer
+        if request.policy == NODE_SCORE and pod.label(GROUP):
+            answer = self.placer.hopeless(request, nodes, vetted=True)
+            if answer is None:
+                request = self.in_group(pod, request)
+                answer = self.refusals.get(pod, request, nodes)
+                if answer is not None:
+                    return request, answer
+        answer = answer or self.placer.decide(request, nodes, vetted=True)
+        if isinstance(answer, Refused):
+            self.refusals.note(pod, request, nodes, answer)
+        return request, answer
 
     def _reserve(self, grant: Grant, request: PodRequest) -> None:
         self.ledger.hold(grant)
@@ -397,6 +417,8 @@ class State:
             self._reserve(before.grant, before.request)
             self.reservations.keep(before)
         else:
+            if self.wishes.may_win(wish.pod):
+                wish = replace(wish, request=self.in_group(wish.pod, wish.request))
             self.wishes.note(wish)
 
     def _fall(self, gang: Name | None) -> None:

@@ -46,11 +46,15 @@ class Wishes:
         """A pod of this priority holds slices."""
         self._least = min(self._least, priority)
 
+    def may_win(self, pod: Pod) -> bool:
+        """True if others of less priority hold slices, and the pod may preempt them."""
+        return pod.preempts and pod.priority > self._least
+
     def note(self, wish: Wish) -> None:
         """The pod was refused just now."""
         namespace = wish.pod.namespace
         self._pop(wish.pod.uid)
-        if not wish.pod.preempts or wish.pod.priority <= self._least:
+        if not self.may_win(wish.pod):
             return
         if self._of[namespace] >= MOST_OF_NAMESPACE or len(self._by_pod) >= MOST:
             self.left_out += 1

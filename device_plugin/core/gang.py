@@ -62,7 +62,7 @@ def place_all(members: Iterable[Member], placer: Placer, trial: Trial) -> Sequen
 
 def _order(member: Member) -> tuple[float, ...]:
     request = member.request
-    role = request.standing.rank or 0 if request.policy == NODE_SCORE else 0
+    role = request.standing.number or 0 if request.policy == NODE_SCORE else 0
     return role, -size(request), math.inf if member.nodes is None else len(member.nodes)
 
 

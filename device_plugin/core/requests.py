@@ -14,7 +14,7 @@ from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import Room
 from device_plugin.core.pods import ContainerKind, Pod
-from device_plugin.core.roles import ALONE, Standing, order_problem
+from device_plugin.core.roles import ALONE, Rank, order_problem
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
 # A family's resource suffixes; a container's slice is carried by the first of them that it asks for.
@@ -127,7 +127,7 @@ class PodRequest:
     policy: str = ""
     host: Room = Room()
     app_type: str = ""
-    standing: Standing = field(default=ALONE, compare=False)
+    standing: Rank = field(default=ALONE, compare=False)
     gang: Gang | None = None
 
 

@@ -6,76 +6,148 @@ annotation `vgpu.io/role-order` gives; in both, and among pods of one role, numb
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import count, islice
+from itertools import count
+from typing import TypeVar
 
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 
 # Numbers of a name by whose value pods are ordered; the rest of it counts as text.
 MOST_NUMBERS = 8
-_PART = re.compile(r"([^0-9]*)([0-9]+)")
+_DIGITS = re.compile(r"([0-9]+)")
 # Characters of a role order: enough for a dozen roles, and what a refusal repeats.
 MAX_ORDER = 256
 EXAMPLE = "master,ps,worker"
 _NUMBER = re.compile(r"[0-9]{1,9}")
-# `worker-2` is the third of the role `worker`.
-_NUMBERED = re.compile(r"(.*?)[-_.]?[0-9]+")
+
+_T = TypeVar("_T")
+Key = tuple[object, ...]
+"""What pods of a group are sorted by; it ends with the uid, so that no two are equal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mate:
-    """Another pod of the group, the node where it is or has a reservation, and its rank; None where it has none."""
+class Rank:
+    """A pod's number in its group, the nodes of the others, and how many better nodes it leaves to others."""
 
-    pod: Pod
-    node: str | None = None
-    rank: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A pod within its group: its rank, the nodes of the others, and how many better nodes it leaves to others."""
-
-    rank: int | None = None
+    number: int | None = None
     avoid: frozenset[str] = frozenset()
     leave: int = 0
 
     def labels(self, pod: Pod) -> Mapping[str, str]:
         """What the pod is labelled with when it is bound; nothing without a group."""
-        if self.rank is None:
+        if self.number is None:
             return {}
         role = role_of(pod)
-        return {**({annotations.ROLE: role} if role else {}), annotations.RANK: str(self.rank)}
+        return {**({annotations.ROLE: role} if role else {}), annotations.RANK: str(self.number)}
 
 
-ALONE = Standing()
+ALONE = Rank()
 
 
-def standing(pod: Pod, mates: Iterable[Mate]) -> Standing:
-    """Where `pod` stands among the others as they are now."""
-    return standings((pod,), mates)[pod.uid]
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The node where an unbound pod has a reservation, and the rank that it has with it."""
+
+    node: str
+    rank: int | None = None
 
 
-def standings(pods: Collection[Pod], mates: Iterable[Mate]) -> Mapping[str, Standing]:
-    """Where each of `pods`, by uid, stands among the rest of them and the others, `mates`, as they are now.
+class Ranking:
+    """The pods of one group that have a node or want one, kept in the order of their roles as they come and go.
 
-    A rank is the number of those before; where somebody has that rank already, the lowest that nobody has.
+    Sorted lists, because a tenant may ask for a decision about each of two thousand pods at every event.
     """
-    mates = list(mates)
-    avoid = frozenset(mate.node for mate in mates if mate.node is not None)
-    everybody = sorted((*map(Mate, pods), *mates), key=lambda mate: _order(mate.pod))
-    placing, taken = {pod.uid for pod in pods}, {mate.rank for mate in mates}
-    free = (rank for rank in count() if rank not in taken)
-    waiting, found = 0, {}
-    for before, mate in enumerate(everybody):
-        if mate.pod.uid in placing:
-            rank = before if before not in taken else next(free)
-            taken.add(rank)
-            found[mate.pod.uid] = Standing(rank, avoid, waiting)
-        waiting += mate.node is None
-    return found
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[Key, Pod]] = {}
+        self._unbound: dict[str, Key] = {}
+        # Pods that are being deleted count only while they have a node.
+        self._sorted: list[Key] = []
+        self._wanting: list[Key] = []
+        self._nodes: Counter[str] = Counter()
+        self._numbers: Counter[int | None] = Counter()
+        self._avoid: frozenset[str] | None = frozenset()
+
+    def __len__(self) -> int:
+        """Pods that have a node or want one."""
+        return len(self._pods)
+
+    @property
+    def unbound(self) -> Set[str]:
+        """Uids of the pods that are not bound."""
+        return self._unbound.keys()
+
+    def see(self, pod: Pod) -> None:
+        """Take news of a pod of the group."""
+        self.forget(pod.uid)
+        if pod.ended:
+            return
+        key = _key(pod)
+        self._pods[pod.uid] = key, pod
+        if pod.node:
+            insort(self._sorted, key)
+            self._nodes[pod.node] += 1
+            self._numbers[rank_of(pod)] += 1
+            self._avoid = None
+            return
+        self._unbound[pod.uid] = key
+        if not pod.deleting:
+            insort(self._sorted, key)
+            insort(self._wanting, key)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or of another group."""
+        key, pod = self._pods.pop(uid, ((), None))
+        if pod is None:
+            return
+        if pod.node:
+            _remove(self._sorted, key)
+            _subtract(self._nodes, pod.node)
+            _subtract(self._numbers, rank_of(pod))
+            self._avoid = None
+            return
+        del self._unbound[uid]
+        if not pod.deleting:
+            _remove(self._sorted, key)
+            _remove(self._wanting, key)
+
+    def ranks(self, pods: Collection[Pod], held: Mapping[str, Held]) -> Mapping[str, Rank]:
+        """The rank of each of `pods`, by uid, which want a node, beside the other pods of the group.
+
+        `held` says which of the unbound pods have a reservation, by uid. A number is the count of the pods before;
+        where another pod has that number already, it is the lowest that no pod has.
+        """
+        placing = {pod.uid for pod in pods}
+        others = {uid: found for uid, found in held.items() if uid in self._unbound and uid not in placing}
+        avoid = self._bound_nodes().union(found.node for found in others.values())
+        taken = {*self._numbers, *(found.rank for found in others.values())}
+        free = (number for number in count() if number not in taken)
+        asking = sorted((_key(pod), pod.uid) for pod in pods)
+        known = sorted(self._unbound[uid] for uid in placing if self._counts(uid))
+        leaving = sorted(self._unbound[uid] for uid in others if not self._counts(uid))
+        served = sorted(self._unbound[uid] for uid in others if self._counts(uid))
+        found = {}
+        for place, (key, uid) in enumerate(asking):
+            earlier = place - bisect_left(known, key)
+            before = bisect_left(self._sorted, key) + bisect_left(leaving, key) + earlier
+            number = before if before not in taken else next(free)
+            taken.add(number)
+            waiting = bisect_left(self._wanting, key) - bisect_left(served, key) + earlier
+            found[uid] = Rank(number, avoid, waiting)
+        return found
+
+    def _counts(self, uid: str) -> bool:
+        """True if the unbound pod is not being deleted."""
+        return uid in self._unbound and not self._pods[uid][1].deleting
+
+    def _bound_nodes(self) -> frozenset[str]:
+        if self._avoid is None:
+            self._avoid = frozenset(self._nodes)
+        return self._avoid
 
 
 def role_of(pod: Pod) -> str:
@@ -88,7 +160,8 @@ def role_of(pod: Pod) -> str:
 
 def order_of(pod: Pod) -> tuple[str, ...]:
     """The roles in the order that the pod's annotation gives; empty without one. See `order_problem`."""
-    return _listed(pod.annotation(annotations.ROLE_ORDER)[:MAX_ORDER])
+    text = pod.annotation(annotations.ROLE_ORDER)[:MAX_ORDER]
+    return tuple(role.strip() for role in text.split(",")) if text else ()
 
 
 def order_problem(pod: Pod) -> str:
@@ -123,7 +196,7 @@ def rank_of(pod: Pod) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _order(pod: Pod) -> tuple[object, ...]:
+def _key(pod: Pod) -> Key:
     """By role and then by name. A pod without a place in a written order comes after those with one."""
     role, order = role_of(pod), order_of(pod)
     place = _place(role, order)
@@ -134,21 +207,27 @@ def _place(role: str, order: Sequence[str]) -> int | None:
     """The place of a role, or of the role whose number it has, in a written order; None if it has none."""
     if role in order:
         return order.index(role)
-    match = _NUMBERED.fullmatch(role)
-    return order.index(match[1]) if match and match[1] in order else None
+    # `worker-2` is the third of the role `worker`.
+    stem = role.rstrip("0123456789")
+    if stem == role:
+        return None
+    stem = stem[:-1] if stem.endswith(("-", "_", ".")) else stem
+    return order.index(stem) if stem in order else None
 
 
-@lru_cache(1024)
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(role.strip() for role in text.split(",")) if text else ()
-
-
-# Every pod of a group is compared with all others, again and again.
-@lru_cache(4096)
 def _natural(text: str) -> tuple[tuple[str, int], ...]:
-    parts, end = [], 0
-    # A name may have 126 numbers: what is remembered of it has a bounded size.
-    for match in islice(_PART.finditer(text), MOST_NUMBERS):
-        parts.append((match[1], int(match[2])))
-        end = match.end()
-    return (*parts, (text[end:], 0))
+    """The text in pairs of words and numbers, so that numbers are compared by value."""
+    # A pattern that takes words and numbers together would look at the rest of a long name once for each character.
+    parts = _DIGITS.split(text, MOST_NUMBERS)
+    return (*zip(parts[:-1:2], map(int, parts[1::2]), strict=True), (parts[-1], 0))
+
+
+def _remove(keys: list[Key], key: Key) -> None:
+    """Take a key out of a sorted list that holds it."""
+    del keys[bisect_left(keys, key)]
+
+
+def _subtract(counts: Counter[_T], key: _T) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -13,7 +13,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from device_plugin.cluster.ports import Lease
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from hack.bench.extender.cluster_model import Workload
@@ -32,6 +33,8 @@ NODES, CARDS, REQUESTS = 5000, 8, 1000
 FAMILY = DEFAULT_PREFIXES[0]
 # Of every card a part this large at most stays free, so that a slice of more units fits nowhere.
 LEFT_UNITS, LEFT_CORES = 3, 12
+# Pods in the one group of which some ask, and its name.
+CROWD, GROUP = 1900, "crowd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ def costs(state: State, nodes: Sequence[str], requests: int) -> Mapping[str, Cos
     def timed(pods: Iterable[Pod], *, placed: bool) -> list[tuple[float, float]]:
         times = []
         for pod in pods:
+            state.see_pod(pod, watched=True)
             started, held = time.thread_time(), lock.held
             verdict: Verdict = ask(pod, nodes)
             times.append((1000 * (lock.held - held), 1000 * (time.thread_time() - started)))
@@ -149,9 +153,11 @@ def costs(state: State, nodes: Sequence[str], requests: int) -> Mapping[str, Cos
                 raise BenchError(
                     f"{pod.name} is not what it was made to be: {verdict.error or 'see the code'}"
                 )
-            state.release(pod.uid)
+            state.forget_pod(pod.uid)
         return times
 
+    for n in range(CROWD):
+        state.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
     first = (_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16))
     again = (_pod(f"b-{n}", {"-mem": 1, "-cores": 1}) for n in range(requests))
     found = {
@@ -183,6 +189,12 @@ def _pod(name: str, *containers: Mapping[str, int], family: str = FAMILY, **writ
     return Pod("bench", name, name, containers=asking, annotations=written)
 
 
+def _grouped(name: str, *containers: Mapping[str, int]) -> Pod:
+    """A pod of the large group whose pods go to different nodes in the order of their roles."""
+    made = _pod(name, *containers, **{annotations.POLICY: NODE_SCORE})
+    return replace(made, labels={annotations.GROUP: GROUP, annotations.ROLE: f"worker-{name}"})
+
+
 _REFUSED: Mapping[str, Callable[[int], Pod]] = {
     "larger than any card": lambda n: _pod(f"c-{n}", {"-mem": 1000 + n}),
     "more memory than is free": lambda n: _pod(f"d-{n}", {"-mem": 4 + n % 12, "-cores": 1 + n // 12}),
@@ -194,5 +206,6 @@ _REFUSED: Mapping[str, Callable[[int], Pod]] = {
         f"i-{n}", {"-mem": 4},
         **{annotations.CARD_UUID: ",".join(f"!n-{n * 64 + m}" for m in range(64))},
     ),
+    "node-score, in a large group": lambda n: _grouped(f"k-{n}", {"-mem": 4 + n % 12, "-cores": 1 + n // 12}),
     "another family": lambda n: _pod(f"j-{n}", {"-mem": 1 + n}, family=DEFAULT_PREFIXES[1]),
 }  # fmt: skip

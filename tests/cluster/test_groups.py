@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from pytest_mock import MockerFixture
 
 from device_plugin.cluster import groups
 from device_plugin.cluster.groups import Groups
@@ -114,6 +115,41 @@ def test_without_a_node_of_its_own_a_pod_waits_and_is_told_why(world: World, one
     assert "on nodes of other pods of its group" in waiting.text
     world.api.end(world.api.by_name["default", "p2"])
     assert one.ask(pods[4]) == "n2"
+
+
+def test_pods_of_a_group_that_the_cards_refuse_are_refused_once_and_their_ranks_are_not_computed(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    large = [
+        world.pod(
+            f"p{number}", 17, None, annotations=SCORED,
+            labels={"vgpu.io/group": f"g{number % 2}", "vgpu.io/role": f"w-{number}"},
+        )
+        for number in range(20)
+    ]  # fmt: skip
+    assert one.ask(large[0]) == ""
+    decided, ranked = mocker.spy(one.state.placer, "decide"), mocker.spy(one.state.groups, "ranks")
+    assert [one.ask(made) for made in large for _ in range(2)] == [""] * 40
+    assert (decided.call_count, ranked.call_count) == (0, 0)
+
+
+def test_pods_that_find_no_node_of_their_own_are_decided_again_when_their_group_or_a_node_changes(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    placed = [member(world, f"p{i}", f"r{i}") for i in range(4)]
+    for made in placed:
+        assert one.bind(made, one.ask(made)) == ""
+    late = [member(world, f"late{i}", f"w{i}") for i in range(3)]
+    other = member(world, "other", "r", group="other")
+    decided = mocker.spy(one.state.placer, "decide")
+    assert [one.ask(made) for made in late * 2] == [""] * 6
+    assert decided.call_count == 1
+    assert one.ask(other), "nobody of its group is anywhere"
+    assert [one.ask(made) for made in late] == [""] * 3
+    assert decided.call_count == 2, "taking more makes nothing better"
+    bound = world.api.by_name["default", "p0"]
+    world.api.put(replace(bound, annotations={**(bound.annotations or {}), "vgpu.io/policy": "spread"}))
+    assert one.ask(late[0]) == bound.node, "a pod of another policy is none of its group"
 
 
 def test_a_replacement_gets_the_rank_that_is_free(world: World, one: Replica) -> None:

@@ -4,7 +4,7 @@ The fixed order is by node name, then card uuid. A decision reads whole columns 
 of objects; after a change only the rows of that node are written again, and `stamp` says which nodes those are.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from functools import cached_property
 from itertools import repeat
@@ -81,11 +81,13 @@ class Index(Columns):
         found_by, names, known = self._chosen
         if found_by is position and names == nodes:
             return known
-        # One place more, the last, for names that are none of ours.
-        chosen = np.zeros(len(position) + 1, dtype=bool)
-        chosen[np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = True
-        self._chosen = position, copy(nodes), chosen[:-1]
-        return chosen[:-1]
+        chosen = _marked(position, nodes)
+        self._chosen = position, copy(nodes), chosen
+        return chosen
+
+    def looked_up(self, nodes: Collection[str]) -> Rows:
+        """Like `chosen`, but the answer is not kept: `nodes` are few, or of one pod only."""
+        return _marked(self.position, nodes)
 
     def roomy(self, room: Room) -> Rows:
         """Which of the nodes have that much CPU, memory and disk left; shape (nodes,)."""
@@ -230,6 +232,14 @@ class Index(Columns):
             if self._loads is not None:
                 self._update_loads(self._loads, state.name)
         self._seen = self._ledger.version
+
+
+def _marked(position: Mapping[str, int], nodes: Collection[str]) -> Rows:
+    """Which positions are those of `nodes`."""
+    # One place more, the last, for names that are none of ours.
+    marked = np.zeros(len(position) + 1, dtype=bool)
+    marked[np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = True
+    return marked[:-1]
 
 
 def _alike(one: Card, other: Card) -> bool:

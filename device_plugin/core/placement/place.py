@@ -29,7 +29,7 @@ from device_plugin.core.placement.tables import Tables
 from device_plugin.core.placement.target import Weighted
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest, Request
-from device_plugin.core.roles import Standing
+from device_plugin.core.roles import ALONE, Rank
 
 DEFAULT = "fragmentation"
 NODE_SCORE = "node-score"
@@ -121,11 +121,24 @@ class Placer:
         looks: Looks | None = None,
     ) -> Grant | Refused:  # fmt: skip
         """Like `place`, but the reasons for a refusal are found when the caller asks for them, without the lock."""
+        refused = self.hopeless(request, nodes, vetted=vetted)
+        if refused is not None:
+            return refused
+        grant = self.find(request, nodes, vetted=vetted, looks=looks)
+        return self._refused(request, nodes, vetted=vetted) if grant is None else grant
+
+    def hopeless(
+        self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
+    ) -> Refused | None:
+        """The refusal of what the cards of no node can take, whatever the pod's group; None if some perhaps can."""
         self.index.refresh()
-        everywhere = not self._scored(request) and self.nowhere(request)
-        grant = None if everywhere else self.find(request, nodes, vetted=vetted, looks=looks)
-        if grant is not None:
-            return grant
+        if self._scored(request) or not self.nowhere(request):
+            return None
+        return self._refused(replace(request, standing=ALONE), nodes, vetted=vetted, everywhere=True)
+
+    def _refused(
+        self, request: PodRequest, nodes: Sequence[str] | None, *, vetted: bool, everywhere: bool = False
+    ) -> Refused:
         if said := self._unknown(request):
             return self._outright(Reason.POLICY, said)
         if len(request.containers) > MAX_CONTAINERS:
@@ -231,11 +244,11 @@ class Placer:
             return f"no application type {request.app_type!r}: write {', '.join(TYPES)}"
         return ""
 
-    def _among(self, needed: Room, standing: Standing) -> Rows | None:
+    def _among(self, needed: Room, standing: Rank) -> Rows | None:
         """Which nodes may be looked at, whoever is offered, of shape (nodes,); None for all."""
         among = None if needed == NOTHING else self.index.roomy(needed)
         if standing.avoid:
-            apart = ~self.index.chosen(standing.avoid)
+            apart = ~self.index.looked_up(standing.avoid)
             among = apart if among is None else among & apart
         return among
 

@@ -18,7 +18,7 @@ from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
-from device_plugin.core.roles import Standing
+from device_plugin.core.roles import Rank
 from tests.core.clusters import FAMILY, inventory, slice_request
 
 MIB, GROUPS = 16368, 60
@@ -61,7 +61,7 @@ class Cluster:
         )
         return dict(zip(index.nodes, values.tolist(), strict=True))
 
-    def chosen(self, app_type: str = "", standing: Standing | None = None) -> str:
+    def chosen(self, app_type: str = "", standing: Rank | None = None) -> str:
         """Where a small slice goes."""
         asked = slice_request("new", 1, 1, policy="node-score", app_type=app_type)
         found = self.placer.place(replace(asked, standing=standing) if standing else asked)
@@ -256,13 +256,13 @@ def test_nodes_of_the_group_are_avoided_and_better_ones_left_to_others() -> None
     cluster = Cluster("a", "b", "c")
     cluster.hosts.hold("x", "b", Room(32_000))
     cluster.hosts.hold("y", "c", Room(48_000))
-    assert [cluster.chosen(standing=Standing(leave=i)) for i in range(4)] == ["a", "b", "c", "c"]
-    assert cluster.chosen(standing=Standing(avoid=frozenset({"a"}))) == "b"
-    assert cluster.chosen(standing=Standing(avoid=frozenset({"a", "gone"}), leave=1)) == "c"
+    assert [cluster.chosen(standing=Rank(leave=i)) for i in range(4)] == ["a", "b", "c", "c"]
+    assert cluster.chosen(standing=Rank(avoid=frozenset({"a"}))) == "b"
+    assert cluster.chosen(standing=Rank(avoid=frozenset({"a", "gone"}), leave=1)) == "c"
 
 
 def test_no_node_apart_from_the_group_is_a_reason_of_its_own() -> None:
-    standing = Standing(avoid=frozenset({"a", "b"}))
+    standing = Rank(avoid=frozenset({"a", "b"}))
     request = slice_request("p", 1, 1, policy="node-score", standing=standing)
     no = Cluster("a", "b").placer.place(request)
     assert isinstance(no, Refusal)
@@ -276,7 +276,7 @@ def test_a_pod_of_several_containers_goes_by_the_score_too() -> None:
     cluster.hosts.hold("y", "c", Room(16_000))
     containers = tuple((name, Request(FAMILY, mem=4)) for name in ("main", "side"))
     request = PodRequest("p", containers, policy="node-score")
-    found = [cluster.placer.place(replace(request, standing=Standing(leave=i))) for i in range(4)]
+    found = [cluster.placer.place(replace(request, standing=Rank(leave=i))) for i in range(4)]
     assert [grant.node for grant in found if isinstance(grant, Grant)] == ["b", "c", "a", "a"]
 
 
