@@ -2,6 +2,7 @@
 
 import threading
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -110,7 +111,9 @@ def test_while_a_text_is_made_nobody_else_makes_one() -> None:
 
 
 def test_a_text_that_could_not_be_made_is_made_next_time() -> None:
-    answers = iter([RuntimeError("broken"), [reading("vgpu_x", [(("n1",), 1.0)])]])
+    answers: Iterator[Exception | list[Reading]] = iter(
+        [RuntimeError("broken"), [reading("vgpu_x", [(("n1",), 1.0)])]]
+    )
 
     def read() -> list[Reading]:
         answer = next(answers)

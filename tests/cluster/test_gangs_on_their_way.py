@@ -10,6 +10,7 @@ from pytest_mock import MockerFixture
 from device_plugin.cluster import gangs
 from device_plugin.cluster.filter import Verdict
 from device_plugin.cluster.shares import BURST, SHARE
+from device_plugin.core.gang import place_all
 from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang, member, more_nodes, placed, said
 from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
@@ -80,7 +81,7 @@ def test_a_gang_that_nothing_helps_takes_a_tenth_of_the_time_at_most(
     world: World, one: Replica, mocker: MockerFixture
 ) -> None:
     """Else whoever asks for a thousand pods too many stops all placing: each slice that is freed is a reason to try."""
-    place_all, seconds = gangs.place_all, 1.0
+    seconds = 1.0
 
     def slow(*args: Any) -> Any:
         world.clock.now += seconds

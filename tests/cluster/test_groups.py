@@ -64,9 +64,9 @@ def test_the_best_nodes_go_to_the_first_roles_in_whatever_order_they_ask(
 def test_the_best_nodes_go_to_the_first_roles_of_a_written_order(
     world: World, one: Replica, rng: random.Random
 ) -> None:
-    ordered = {"annotations": {**SCORED, "vgpu.io/role-order": "worker,ps,chief"}}
+    ordered = {**SCORED, "vgpu.io/role-order": "worker,ps,chief"}
     roles = {"c": "chief", "p": "ps-0", "w": "worker-1"}
-    pods = [replace(member(world, name, role), **ordered) for name, role in roles.items()]
+    pods = [replace(member(world, name, role), annotations=ordered) for name, role in roles.items()]
     for made in pods:
         world.api.put(made)
     for made in rng.sample(pods, len(pods)):
@@ -82,8 +82,8 @@ def test_the_best_nodes_go_to_the_first_roles_of_a_written_order(
 
 
 def test_a_group_with_two_orders_of_roles_waits_until_they_agree(world: World, one: Replica) -> None:
-    ordered = {"annotations": {**SCORED, "vgpu.io/role-order": "b,a"}}
-    first = world.api.put(replace(member(world, "a", "a"), **ordered))
+    ordered = {**SCORED, "vgpu.io/role-order": "b,a"}
+    first = world.api.put(replace(member(world, "a", "a"), annotations=ordered))
     second = member(world, "b", "b")
     words = "the pods of group train differ in vgpu.io/role-order: write the same on all of them"
     assert said(one, first) == said(one, second) == words
@@ -95,8 +95,8 @@ def test_a_group_with_two_orders_of_roles_waits_until_they_agree(world: World, o
 
 
 def test_a_role_that_the_order_does_not_have_is_refused_with_the_list(world: World, one: Replica) -> None:
-    ordered = {"annotations": {**SCORED, "vgpu.io/role-order": "master,worker"}}
-    odd = world.api.put(replace(member(world, "odd", "chief"), **ordered))
+    ordered = {**SCORED, "vgpu.io/role-order": "master,worker"}
+    odd = world.api.put(replace(member(world, "odd", "chief"), annotations=ordered))
     assert said(one, odd).startswith("role 'chief' is not in vgpu.io/role-order: write one of master, worker")
 
 

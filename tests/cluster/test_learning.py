@@ -1,6 +1,7 @@
 """What pods ask for is learnt from those that stay: not from what one tenant creates and deletes in a loop."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_pods_that_come_and_go_teach_nothing(state: State, clock: Clock, node: s
 
 @pytest.mark.parametrize("change", [{"deleting": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
 def test_a_pod_that_is_on_its_way_out_is_not_there_any_more(
-    state: State, clock: Clock, change: dict[str, object]
+    state: State, clock: Clock, change: dict[str, Any]
 ) -> None:
     first = pod("p", 4)
     state.see_pod(first, watched=True)

@@ -97,7 +97,8 @@ def test_between_nodes_that_take_long_to_look_at_others_are_placed(
     for number in range(12):
         hold(world, f"p{number}", 16)
     refused(world, "vip", 16)
-    taken, looked, most, asked = TURN_SECONDS / 2, 0, 0, []
+    taken, looked, most = TURN_SECONDS / 2, 0, 0
+    asked: list[str] = []
     option = Planner.option
 
     def slow(*args: Any) -> Any:

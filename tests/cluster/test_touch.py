@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from device_plugin.cluster.touch import ASKED_SECONDS, GRACE_SECONDS, INHERITED_
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang
-from tests.cluster.world import RESERVATION_SECONDS, Replica, World, inventory, pod, refuse
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World, pod, refuse
+from tests.core.clusters import inventory
 
 
 def touched(world: World, one: Replica) -> list[str]:
@@ -31,7 +33,7 @@ def full(world: World) -> list[Pod]:
     return [world.placed(f"held-{number}") for number in range(4)]
 
 
-def refused(world: World, one: Replica, *names: str, **more: object) -> list[Pod]:
+def refused(world: World, one: Replica, *names: str, **more: Any) -> list[Pod]:
     pods = [world.pod(name, **more) for name in names]
     assert [one.ask(made) for made in pods] == [""] * len(pods)
     return pods

@@ -70,13 +70,13 @@ def _real(file: Path) -> Cluster:
         )
         for do in ("stop", "start"):
             order(here().control(CONTROL_PLANE), do, program="kube-apiserver")
-        cluster.close()  # the next request connects again
-        assert eventually(lambda: _ready(cluster), 60)
+        made.close()  # the next request connects again
+        assert eventually(lambda: _ready(made), 60)
         return version
 
-    cluster = Cluster(address, {"admin": {}, **identities}, forget, tls)
-    _let_edit(cluster)
-    return cluster
+    made = Cluster(address, {"admin": {}, **identities}, forget, tls)
+    _let_edit(made)
+    return made
 
 
 def _let_edit(cluster: Cluster) -> None:

@@ -23,7 +23,8 @@ def test_every_resource_of_every_family_counts_as_asking(name: str, accepted: An
 
 
 def test_a_sidecar_may_ask(name: str, accepted: Any) -> None:
-    body = pod(name, initContainers=[container("side", restartPolicy="Always")], **NAMED)
+    spec: dict[str, Any] = {"initContainers": [container("side", restartPolicy="Always")], **NAMED}
+    body = pod(name, **spec)
     assert accepted(body)["schedulerName"] == "vgpu-scheduler"
 
 

@@ -31,7 +31,7 @@ def test_a_container_keeps_its_own_seccomp_profile(name: str, accepted: Any) -> 
 
 
 # What a container says of its capabilities, and what it drops in the end. Runtimes know the name without CAP_ only.
-DROPS = [
+DROPS: list[tuple[dict[str, Any] | None, list[str]]] = [
     (None, ["SYS_CHROOT"]),
     ({}, ["SYS_CHROOT"]),
     ({"runAsUser": 7}, ["SYS_CHROOT"]),

@@ -1,6 +1,7 @@
 """Small clusters and random requests for the tests of the core."""
 
 import random
+from typing import Any
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.requests import PodRequest, Request
@@ -25,7 +26,7 @@ def card(uuid: str, *, mem_mib: int = 16368, groups: int = 60, slices: int = 4, 
     )
 
 
-def inventory(node: str, count: int = 2, **shape: int) -> Inventory:
+def inventory(node: str, count: int = 2, **shape: Any) -> Inventory:
     return Inventory(tuple(card(f"{node}-{i}", **shape) for i in range(count)))
 
 

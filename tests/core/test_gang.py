@@ -84,6 +84,7 @@ def test_all_are_held_or_nothing_has_changed(crowd: list[PodRequest], gang: list
     assert {grant.pod for grant in answer} == {request.pod for request in gang}
     for request in gang:
         grant = cluster.ledger.grant(request.pod)
+        assert grant is not None
         assert grant in answer
         assert cluster.ledger.conflicts(grant) == ()
         assert cluster.hosts.held(request.pod) == (grant.node, request.host)

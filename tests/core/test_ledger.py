@@ -209,7 +209,7 @@ def assert_invariants(ledger: Ledger, inventories: dict[str, Inventory]) -> None
             by_card.setdefault((held.node, s.card), []).append(s)
             sizes.setdefault((held.node, s.card), []).append(held.cards[s.card])
     states = {
-        (n, state.card.uuid): state for n in inventories if (found := ledger.node(n)) for state in found.cards
+        (n, state.card.uuid): state for n in inventories if (shown := ledger.node(n)) for state in shown.cards
     }
     for key, slices in by_card.items():
         cores = [core for s in slices for core in s.cores]
@@ -258,7 +258,7 @@ def test_a_hundred_thousand_events_leave_the_ledger_equal_to_one_rebuilt_from_gr
         else:
             _change_inventory(rng, ledger, full, inventories)
             seen["inventory"] += 1
-        short += any(state.short for n in inventories if (found := ledger.node(n)) for state in found.cards)
+        short += any(state.short for n in inventories if (shown := ledger.node(n)) for state in shown.cards)
         assert ledger == rebuilt(ledger, inventories)
         assert_invariants(ledger, inventories)
     print(seen, "short", short)

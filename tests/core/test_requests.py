@@ -1,5 +1,6 @@
 """Requests: what limits ask for, and what to write instead of what is malformed."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,7 +24,11 @@ from device_plugin.core.requests import (
 DCU = "hygon.com/dcu"
 
 
-def pod(limits: dict[str, str], kind: ContainerKind = ContainerKind.MAIN, **annotations: str) -> Pod:
+def pod(
+    limits: dict[str, str],
+    kind: ContainerKind = ContainerKind.MAIN,
+    annotations: Mapping[str, str] | None = None,
+) -> Pod:
     return Pod("ns", "p", "uid", annotations=annotations, containers=(Container("main", kind, limits),))
 
 
@@ -77,10 +82,10 @@ def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> N
 
 def test_annotations_select_cards_and_policy() -> None:
     notes = {"vgpu.io/card-model": "Z100, !K100", "vgpu.io/card-uuid": "!a,!b", "vgpu.io/policy": "spread"}
-    asked = pod_request(pod({f"{DCU}-mem": "4"}, **notes), DEFAULT_PREFIXES)
+    asked = pod_request(pod({f"{DCU}-mem": "4"}, annotations=notes), DEFAULT_PREFIXES)
     assert asked is not None
     assert asked.policy == "spread"
-    assert (asked.models.include, asked.models.exclude) == ({"Z100"}, {"K100"})
+    assert (asked.models.include, asked.models.exclude) == (frozenset({"Z100"}), frozenset({"K100"}))
     assert [asked.uuids.accepts(u) for u in "abc"] == [False, False, True]
     assert not asked.models.accepts("MI300X")
 
@@ -96,17 +101,17 @@ def test_annotations_select_cards_and_policy() -> None:
 )
 def test_annotations_are_as_long_as_anybody_needs(key: str, most: int) -> None:
     """Kubernetes keeps 256 KiB, and a refusal would repeat them for each node."""
-    assert pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * most}), DEFAULT_PREFIXES) is not None
+    assert pod_request(pod({f"{DCU}-mem": "4"}, annotations={key: "x" * most}), DEFAULT_PREFIXES) is not None
     with pytest.raises(
         RequestError, match=f"annotation {key} is too long: write at most .*{most} characters$"
     ):
-        pod_request(pod({f"{DCU}-mem": "4"}, **{key: "x" * (most + 1)}), DEFAULT_PREFIXES)
+        pod_request(pod({f"{DCU}-mem": "4"}, annotations={key: "x" * (most + 1)}), DEFAULT_PREFIXES)
 
 
 @pytest.mark.parametrize("key", LABELS)
 def test_an_annotation_that_should_be_a_label_is_not_passed_over(key: str) -> None:
     with pytest.raises(RequestError, match=f"^annotation {key}: write a label instead$"):
-        pod_request(pod({f"{DCU}-mem": "4"}, **{key: "1"}), DEFAULT_PREFIXES)
+        pod_request(pod({f"{DCU}-mem": "4"}, annotations={key: "1"}), DEFAULT_PREFIXES)
 
 
 @pytest.mark.parametrize("key", ANNOTATIONS)

@@ -1,6 +1,7 @@
 """Slices whose files a volume covers are noticed without admission. Those that outlive their pod: test_endings.py."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_volume_over_our_files_is_reported_without_admission(kubectl: Kubectl)
             volumes=[{"name": "v", "emptyDir": {}}],
             **HERE,
         )
-        assert eventually(lambda body=body: taken(kubectl, body), 30), "the policy still holds"
+        assert eventually(partial(taken, kubectl, body), 30), "the policy still holds"
     kubectl.running("sound", *COVERING)
     assert eventually(lambda: reported() == dict.fromkeys(COVERING, "covered"), 30), reported()
     assert metric("covered") == len(COVERING)

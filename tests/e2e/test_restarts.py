@@ -134,7 +134,7 @@ def test_no_pod_is_rejected_while_the_agents_roll(kubectl: Kubectl, sitting: str
         status = service.SYSTEM.json("get", "daemonset", "vgpu-node")
         observed = status["status"]["observedGeneration"] == status["metadata"]["generation"]
         done = status["status"].get("updatedNumberScheduled") == status["status"].get("numberReady")
-        return observed and done
+        return bool(observed and done)
 
     assert eventually(rolled, 180)
     print(f"rolled in {time.monotonic() - begin:.1f} s, {len(stream.pods())} pods meanwhile")

@@ -61,6 +61,10 @@ def refused(kubectl: Kubectl, name: str) -> bool:
     return any((c["type"], c.get("reason")) == ("PodScheduled", "Unschedulable") for c in conditions)
 
 
+def node_of(kubectl: Kubectl, name: str) -> str:
+    return str(kubectl.pod(name)["spec"].get("nodeName", ""))
+
+
 def holds(pod_name: str) -> int:
     """How many slices the leader's ledger keeps for a pod that is not bound."""
     cards = [card for node in service.explain(service.leader())["nodes"] for card in node["cards"]]
@@ -83,9 +87,7 @@ def test_a_reservation_that_ends_unbound_is_offered_to_as_many_as_it_serves(
     size = log.stat().st_size
     # What it asks for is another thing now, so its reservation ends: no event of this wakes the others.
     kubectl("annotate", "pod", "holder", "vgpu.io/card-model=none")
-    bound = [
-        name for name in names if within(lambda name=name: kubectl.pod(name)["spec"].get("nodeName"), 20)
-    ]  # type: ignore[misc]
+    bound = [name for name in names if within(partial(node_of, kubectl, name), 20)]
     assert len(bound) == 2 * cards
     kubectl.running(*bound)
     touched = {

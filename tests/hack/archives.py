@@ -31,7 +31,7 @@ class Archive:
     def layer(self, descriptor: Mapping[str, Any]) -> Iterator[tarfile.TarFile]:
         """One of the manifest's layers."""
         with self._blob(_place(descriptor)) as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
+            digest = hashlib.sha256(content.read()).hexdigest()
             assert (f"sha256:{digest}", content.tell()) == (descriptor["digest"], descriptor["size"])
             content.seek(0)
             with tarfile.open(fileobj=content) as layer:

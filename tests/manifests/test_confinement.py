@@ -45,7 +45,7 @@ def with_default(tmp_path: Path) -> Iterator[Cluster]:
 def asks(context: dict[str, Any] | None, pod_context: dict[str, Any] | None = None) -> dict[str, Any]:
     """A pod that asks, with a plain first container, and these contexts of its main container and of its own."""
     first = container("first", {}, securityContext={"seccompProfile": DEFAULT, **NO_CHROOT})
-    more = {} if context is None else {"securityContext": context}
+    more: dict[str, Any] = {} if context is None else {"securityContext": context}
     return asking(
         "x", initContainers=[first], containers=[container(**more)], securityContext=pod_context or {}
     )
@@ -113,7 +113,9 @@ def test_an_old_pods_profile_is_not_enough_for_a_new_ephemeral_container(cluster
         (NO_CHROOT, ("container d has no seccomp profile",)),
         ({"seccompProfile": DEFAULT}, ("container d has the capability SYS_CHROOT",)),
     ):
-        change = {"spec": {"ephemeralContainers": [{"name": "d", "image": "i", "securityContext": context}]}}
+        change: dict[str, Any] = {
+            "spec": {"ephemeralContainers": [{"name": "d", "image": "i", "securityContext": context}]}
+        }
         answer = cluster.patch(f"{PODS}/x/ephemeralcontainers", change, "tenant")
         refused(answer, "vgpu-confinement", *words)
     change["spec"]["ephemeralContainers"][0]["securityContext"] = {"seccompProfile": DEFAULT, **NO_CHROOT}

@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import urllib3
 
@@ -71,10 +72,12 @@ class OneNode:
         self.api.stop()
         shutil.rmtree(self.root)
 
-    def _started(self, pod: Mapping, _name: str, files: Mapping[str, bytes], _env: Mapping[str, str]) -> None:
+    def _started(
+        self, pod: Mapping[str, Any], _name: str, files: Mapping[str, bytes], _env: Mapping[str, str]
+    ) -> None:
         self.seen.setdefault(pod["metadata"]["name"], []).append(files)
 
-    def call(self, method: str, path: str, body: object = None, user: str = ALLOCATOR) -> dict:
+    def call(self, method: str, path: str, body: object = None, user: str = ALLOCATOR) -> Any:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {user}"}
         response = self.http.request(method, self.api.url + path, json=body, headers=headers)
         assert response.status < 300 or response.status == 404, response.data

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from device_plugin.adapters.cards.simulated import SimulatedCards
 from device_plugin.core import annotations
@@ -88,7 +89,7 @@ class Parts:
             Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.cards
         )
         # Figures that the cards report in place of their own.
-        self.less: Mapping[str, int] = {}
+        self.less: Mapping[str, Any] = {}
         self.now = 0.0
         self.restorer = Restorer(
             self.records, self.injector, self.active, peer, self.allocator, peer, lambda: self.now

@@ -7,7 +7,7 @@ import pytest
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node import allocate
-from device_plugin.node.allocate import NotNowError
+from device_plugin.node.claims import NotNowError
 from hack.embedded.runtime.cdi import Edits
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
 from vgpu_runtime import rocm

@@ -10,8 +10,8 @@ from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.node import allocate
-from device_plugin.node.allocate import NotNowError
 from device_plugin.node.arbiter import rival
+from device_plugin.node.claims import NotNowError
 from tests.node.parts import Parts, Peer
 from tests.node.test_parts import card, record
 from vgpu_runtime import rocm

@@ -68,7 +68,7 @@ def test_a_pod_that_does_not_live_is_not_remembered(parts: Parts) -> None:
 
 
 def test_a_pod_that_the_api_server_denies_is_not_remembered(parts: Parts) -> None:
-    parts.peer.error = PodLookupError("not found")
+    parts.peer.pods.clear()
     refused(parts)
 
 

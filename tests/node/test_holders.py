@@ -1,7 +1,7 @@
 """Who holds which tickets: one look at the kubelet serves many, and never longer than it is true."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -30,6 +30,9 @@ class Kubelet:
 
     def who(self, resource: str, ids: str, *, anew: bool = False) -> list[str]:
         return [holder.pod for holder in self.holders.of(resource, frozenset(ids), anew=anew)]
+
+    def devices(self) -> Mapping[str, frozenset[str]]:
+        return {}
 
     def list(self) -> Sequence[Holder]:
         self.looks += 1

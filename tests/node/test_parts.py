@@ -148,7 +148,7 @@ def record(pod: str, *slices: Slice) -> Record:
 def test_what_cannot_be_side_by_side_waits_for_the_living(
     others: list[Slice], wanted: Slice, blocked: bool
 ) -> None:
-    cards = {name: replace(card(), uuid=name) for name in ("GPU-1", "GPU-2")}
+    cards = {name: card().size for name in ("GPU-1", "GPU-2")}
     records = [record(f"p{i}", slice_) for i, slice_ in enumerate(others)]
     assert (rival("me", [wanted], cards, records, lambda _: True) is not None) == blocked
     assert rival("me", [wanted], cards, records, lambda _: False) is None

@@ -11,7 +11,7 @@ from device_plugin.core.cards import AGENT_SECONDS, REPORT_SECONDS
 from device_plugin.core.grants import Slice
 from device_plugin.node import allocate
 from device_plugin.node.agent import TURN_SECONDS
-from device_plugin.node.allocate import NotNowError
+from device_plugin.node.claims import NotNowError
 from tests.node.parts import MEM, Parts, Peer
 from vgpu_runtime import region
 

@@ -1,6 +1,8 @@
 """A real agent process between a kubelet and an API server."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -18,13 +20,17 @@ NO_HYGON = "version: v1\ncards: [{preset: amd-60cu-16gib, count: 2}]"
 def make() -> Iterator[Make]:
     nodes: list[OneNode] = []
 
-    def build(*args: object, **options: object) -> OneNode:
+    def build(*args: Any, **options: Any) -> OneNode:
         nodes.append(OneNode(*args, **options))
         return nodes[-1]
 
     yield build
     for node in nodes:
         node.close()
+
+
+def runs(node: OneNode, name: str) -> bool:
+    return node.phase(name) == "Running"
 
 
 def test_a_pod_gets_its_slice_and_leaves_nothing(make: Make) -> None:
@@ -49,7 +55,7 @@ def test_twenty_pods_in_flight_each_get_their_own_grant(make: Make) -> None:
     for name, slice_ in placed.items():
         node.place(name, slice_, mem=1, cores=2)
     for name in placed:
-        until(lambda name=name: node.phase(name) == "Running", node.agent.log_tail())
+        until(partial(runs, node, name), node.agent.log_tail())
     for name, slice_ in placed.items():
         for files in node.seen[name]:
             (limit,) = rocm.parse(files["/etc/vgpu/vgpu.conf"].decode()).cards
@@ -74,7 +80,7 @@ def test_what_ended_while_the_agent_was_dead_is_reclaimed_at_its_start(make: Mak
     for i, card in enumerate(cards):
         node.place(f"p{i}", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
     for i in range(2):
-        until(lambda i=i: node.phase(f"p{i}") == "Running", node.agent.log_tail())
+        until(partial(runs, node, f"p{i}"), node.agent.log_tail())
     node.agent.kill()
     node.delete("p0")
     until(lambda: node.phase("p0") == "gone", "p0 gone")

@@ -14,7 +14,7 @@ from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.node import allocate
-from device_plugin.node.allocate import NotNowError
+from device_plugin.node.claims import NotNowError
 from tests.node.one_node import until
 from tests.node.parts import MEM, Parts, Peer
 

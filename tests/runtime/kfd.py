@@ -19,7 +19,7 @@ def call(number: int, fields: str, *values: object) -> ctypes.Structure:
     layout = type(
         "Arguments", (ctypes.Structure,), {"_fields_": [(name, types[bits]) for name, bits in names]}
     )
-    arguments = layout(*values)
+    arguments: ctypes.Structure = layout(*values)
     request = 3 << 30 | ctypes.sizeof(arguments) << 16 | ord("K") << 8 | number
     if libc.ioctl(-1, ctypes.c_ulong(request), ctypes.byref(arguments)):
         raise KfdError(ctypes.get_errno(), "refused")

@@ -59,6 +59,6 @@ def test_both_halves_name_the_same_paths() -> None:
 
 
 def test_up_to_date_build_is_silent(native: Path) -> None:
-    command = ["make", "--no-print-directory", "-C", SOURCES]
+    command = ["make", "--no-print-directory", "-C", str(SOURCES)]
     done = subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, text=True, capture_output=True, check=True)
     assert (native.name, done.stdout, done.stderr) == ("build", "", "")

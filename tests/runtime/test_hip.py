@@ -120,7 +120,7 @@ def test_a_program_that_is_linked_with_hip_and_has_no_environment(machine: Machi
         " fflush(stdout); _exit(0); }\n"
     )
     libraries = slice_.environment["LD_LIBRARY_PATH"]
-    command = ["cc", source, "-o", tmp_path / "linked", f"-L{libraries}", "-l:libamdhip64.so.5"]
+    command = ["cc", str(source), "-o", str(tmp_path / "linked"), f"-L{libraries}", "-l:libamdhip64.so.5"]
     subprocess.run([*command, "-Wl,--allow-shlib-undefined"], check=True)
     done = slice_.run("env", "-i", *(f"{name}={slice_.environment[name]}" for name in (
         "LD_LIBRARY_PATH", "LD_PRELOAD", "SIMKFD_DIR", "VGPU_TEST_FOLDER",

@@ -53,7 +53,8 @@ def served(*connections: Sequence[bytes], path: str = "") -> Iterator[tuple[Scri
 
 
 def get(client: Connections, target: str = "/x") -> tuple[int, bytes]:
-    return client.request("GET", target, {"Accept": "y"}, None)
+    status, body = client.request("GET", target, {"Accept": "y"}, None)
+    return status, bytes(body)
 
 
 def test_one_connection_carries_many_requests() -> None:

@@ -14,6 +14,7 @@ from device_plugin.adapters.kube.errors import ExpiredError
 from device_plugin.adapters.kube.watch import Change, ListWatch
 from device_plugin.core.pods import Node
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.resources import NODES, Target
 from tests.adapters.kube.conftest import create, node
 
 SECONDS = 10.0
@@ -162,7 +163,5 @@ def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) ->
     watch.run(lambda _: None, lambda *_: None, stop)
 
 
-def _nodes() -> object:
-    from hack.embedded.apiserver.resources import NODES, Target
-
+def _nodes() -> Target:
     return Target(NODES)

@@ -5,9 +5,11 @@
 import hashlib
 import json
 import threading
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -50,8 +52,9 @@ class LatePlugin(rpc.DevicePluginServicer):
         self.started: list[frozenset[str]] = []
         self.env: dict[str, str] = {}  # what Allocate sets, beside what CDI does
         self.device = ""  # the host's path of the device node that a container gets
-        self.on_allocate = lambda: None
-        self.on_pre_start = lambda: None
+        self.on_allocate: Callable[[], None] = lambda: None
+        self.on_pre_start: Callable[[], None] = lambda: None
+        self.write: Callable[[str, frozenset[str]], None] = self._write
         self.aside = folders.cdi  # where a spec lies until it is whole
         self.bind = True  # no regular init container could start: PodResources does not show them
         self._folders = folders
@@ -107,10 +110,10 @@ class LatePlugin(rpc.DevicePluginServicer):
             self._version += 1
             self._changed.notify_all()
 
-    def GetDevicePluginOptions(self, request, context):
+    def GetDevicePluginOptions(self, request: Any, context: Any) -> pb.DevicePluginOptions:
         return pb.DevicePluginOptions(pre_start_required=True)
 
-    def ListAndWatch(self, request, context):
+    def ListAndWatch(self, request: Any, context: Any) -> Iterator[pb.ListAndWatchResponse]:
         self.streams += 1
         seen = -1
         while not self._closed and context.is_active():
@@ -125,7 +128,7 @@ class LatePlugin(rpc.DevicePluginServicer):
                 ]
             yield pb.ListAndWatchResponse(devices=devices)
 
-    def Allocate(self, request, context):
+    def Allocate(self, request: Any, context: Any) -> pb.AllocateResponse:
         self.on_allocate()
         ids = frozenset(request.container_requests[0].devices_ids)
         self.allocated.append(ids)
@@ -134,7 +137,7 @@ class LatePlugin(rpc.DevicePluginServicer):
         )
         return pb.AllocateResponse(container_responses=[answer])
 
-    def PreStartContainer(self, request, context):
+    def PreStartContainer(self, request: Any, context: Any) -> pb.PreStartContainerResponse:
         ids = frozenset(request.devices_ids)
         self.started.append(ids)
         self.on_pre_start()
@@ -159,7 +162,7 @@ class LatePlugin(rpc.DevicePluginServicer):
     def name(self, ids: frozenset[str]) -> str:
         return f"{self.tail}-{hashlib.sha256(','.join(sorted(ids)).encode()).hexdigest()[:16]}"
 
-    def write(self, pod: str, ids: frozenset[str]) -> None:
+    def _write(self, pod: str, ids: frozenset[str]) -> None:
         """Only one of several resources carries the config; the others an environment variable."""
         edits: dict[str, object] = {"env": [f"TICKETS_{self.part.upper()}={len(ids)}"]}
         if self.part == "mem":

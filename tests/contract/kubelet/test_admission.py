@@ -1,5 +1,7 @@
 """Which pods the kubelet takes, which tickets they get, and what happens to those that it refuses."""
 
+from functools import partial
+
 from tests.contract.kubelet.node import Node
 
 # More than any node has: the pod is refused once Allocate was called.
@@ -93,7 +95,7 @@ def test_allocate_is_called_once_for_each_resource_in_either_order(node: Node) -
     order: list[str] = []
     for resource in (node.mem, node.cores):
         plugin = node.plugin(resource, 30)
-        plugin.on_allocate = lambda resource=resource: order.append(resource)
+        plugin.on_allocate = partial(order.append, resource)
     # Of twelve coins all may fall alike, of sixty they do not.
     for batch in range(5):
         pods = [f"pod-{batch}-{i}" for i in range(12)]

@@ -1,5 +1,7 @@
 """One pod through registration, Allocate, PreStartContainer, CDI and a container, and back."""
 
+from functools import partial
+
 from tests.contract.kubelet.node import Node
 
 
@@ -13,7 +15,7 @@ def test_containers_find_the_config_that_was_written_for_their_pod(node: Node) -
         node.create(name, node.container(mem=4, cores=3, command=command))
     for name in names:
         node.until_phase(name, "Running")
-        node.until(lambda name=name: node.log(name))
+        node.until(partial(node.log, name))
         assert node.log(name) == f"{node.config(name)}4\n"
     assert [[len(ids) for ids in plugin.allocated] for plugin in plugins] == [[4] * 8, [3] * 8]
 

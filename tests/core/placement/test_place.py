@@ -149,8 +149,8 @@ def test_selectors_family_serving_and_silent_nodes(ledger: Ledger) -> None:
     )
     assert len(hostile.text) < 300
     assert only(granted(ledger, slice_request("u", 1, uuids=Selector("!n1-0,!n1-1,!n2-0")))).card == "n2-1"
-    other = PodRequest("f", (("main", Request("amd.com/gpu", 0, 1)),))
-    assert refusal(ledger, other).main is Reason.FAMILY
+    foreign = PodRequest("f", (("main", Request("amd.com/gpu", 0, 1)),))
+    assert refusal(ledger, foreign).main is Reason.FAMILY
     ledger.set_node("n1", Inventory(inventory("n1").cards, serving=False))
     no = refusal(ledger, slice_request("big", 16), ["n1", "ghost"])
     assert no.text == "2 cards: 2 whose agent is not serving; 1 node showing no card"
