@@ -227,7 +227,7 @@ def something_becomes_free(world: World, one: Replica) -> None:
     one.state.sync_nodes(world.api.nodes())
 
 
-def in_namespaces(count: int, names: Iterable[str], **more: object) -> list[Pod]:
+def in_namespaces(count: int, names: Iterable[str], **more: Any) -> list[Pod]:
     """Pods of `count` namespaces of one tenant, as many in each."""
     return [
         pod(name, namespace=f"tenant-{number % count}", priority=9, preempts=False, **more)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
 import pytest
 import yaml
@@ -41,7 +42,7 @@ def policy(tmp_path: Path, expression: str, *, resources: str = "[pods]", extra:
 
 def create(server: EmbeddedApiServer, name: str = "x", resource: Resource = PODS) -> str:
     """Create an object; "ok", or the refusal."""
-    value = {"metadata": {"name": name}}
+    value: dict[str, Any] = {"metadata": {"name": name}}
     if resource is PODS:
         value["spec"] = {"containers": [{"name": "main"}]}
     try:

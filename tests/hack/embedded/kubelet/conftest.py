@@ -1,6 +1,7 @@
 """Fixtures: a node that runs real containers, and one whose containers are minimal."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def make_node() -> Iterator[Callable[..., OneNode]]:
     """Makes nodes, and ends them after the test."""
     nodes: list[OneNode] = []
 
-    def make(**options: object) -> OneNode:
+    def make(**options: Any) -> OneNode:
         nodes.append(OneNode(**options))
         return nodes[-1]
 

@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import urllib3
 
@@ -26,7 +27,7 @@ def until(condition: Callable[[], object], what: str = "", seconds: float = DEAD
         time.sleep(0.005)
 
 
-def container(name: str = "main", mem: int = 0, cores: int = 0, **more: object) -> dict:
+def container(name: str = "main", mem: int = 0, cores: int = 0, **more: Any) -> dict[str, Any]:
     limits = {MEM: str(mem)} if mem else {}
     if cores:
         limits[CORES] = str(cores)
@@ -37,7 +38,7 @@ def container(name: str = "main", mem: int = 0, cores: int = 0, **more: object) 
 class OneNode:
     """Started on construction; `close` ends everything and checks that nothing is left."""
 
-    def __init__(self, timing: Timing = FAST, seed: int = 1, **options: object) -> None:
+    def __init__(self, timing: Timing = FAST, seed: int = 1, **options: Any) -> None:
         # Not pytest's tmp_path: unix socket paths are short.
         self.root = Path(tempfile.mkdtemp(prefix="kubelet-"))
         self.api = EmbeddedApiServer()
@@ -72,19 +73,19 @@ class OneNode:
         )
         return plugin
 
-    def call(self, method: str, path: str, body: object = None, content: str = "application/json") -> dict:
+    def call(self, method: str, path: str, body: object = None, content: str = "application/json") -> Any:
         headers = {"Content-Type": content}
         response = self.http.request(method, self.api.url + path, json=body, headers=headers)
         assert response.status < 300 or response.status == 404, response.data
         return response.json()
 
-    def node(self) -> dict:
+    def node(self) -> dict[str, Any]:
         """The Node, or one without capacity until the kubelet made it."""
         found = self.call("GET", "/api/v1/nodes/n1")
         # The kubelet makes the node first, and then says how it is.
         return {"status": {}, **found} if found["kind"] == "Node" else {"status": {}}
 
-    def create(self, name: str, *containers: dict, **spec: object) -> dict:
+    def create(self, name: str, *containers: dict[str, Any], **spec: object) -> Any:
         """A pod that is bound to the node."""
         body = {
             "metadata": {"name": name, "namespace": "default"},
@@ -92,20 +93,20 @@ class OneNode:
         }
         return self.call("POST", "/api/v1/namespaces/default/pods", body)
 
-    def pod(self, name: str) -> dict:
+    def pod(self, name: str) -> Any:
         """The pod, or an answer without `spec` if it is gone."""
         return self.call("GET", f"/api/v1/namespaces/default/pods/{name}")
 
     def gone(self, name: str) -> bool:
         return "spec" not in self.pod(name)
 
-    def status(self, name: str) -> dict:
+    def status(self, name: str) -> Any:
         return self.pod(name).get("status", {})
 
     def phase(self, name: str) -> str:
-        return self.status(name).get("phase", "")
+        return str(self.status(name).get("phase", ""))
 
-    def until_phase(self, name: str, phase: str) -> dict:
+    def until_phase(self, name: str, phase: str) -> Any:
         until(lambda: self.phase(name) == phase, f"{name} {phase}")
         return self.status(name)
 
@@ -121,6 +122,6 @@ class OneNode:
     def log(self, name: str, container_name: str = "main") -> str:
         return (self.kubelet.logs / f"default_{name}_{container_name}.log").read_text()
 
-    def groups(self, pod: dict) -> list[Path]:
+    def groups(self, pod: dict[str, Any]) -> list[Path]:
         """The process-group files of a pod's live containers."""
         return found(self.kubelet.process_groups, f"pod{pod['metadata']['uid']}/*")

@@ -1,17 +1,20 @@
 """Random creations, deletions of both kinds and kubelet restarts: every container finds its own pod's config."""
 
 import random
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from tests.contract.kubelet.late_plugin import LatePlugin
 from tests.hack.embedded.kubelet.one_node import CORES, MEM, OneNode, container, until
 
 STEPS = 120
 
 
-def test_churn(make_node, rng: random.Random) -> None:
+def test_churn(make_node: Callable[..., OneNode], rng: random.Random) -> None:
     mismatches: list[tuple[str, str]] = []
     starts: list[str] = []
 
-    def on_start(pod, _name, files, _env) -> None:
+    def on_start(pod: Mapping[str, Any], _name: str, files: Mapping[str, bytes], _env: object) -> None:
         name = pod["metadata"]["name"]
         config = files["/etc/vgpu/vgpu.conf"].decode()
         starts.append(name)
@@ -50,7 +53,7 @@ def settled(node: OneNode, name: str) -> None:
     until(lambda: node.phase(name) in ("Running", "Failed"), name)
 
 
-def restart(node: OneNode, plugins: list) -> None:
+def restart(node: OneNode, plugins: list[LatePlugin]) -> None:
     node.kubelet.restart()
     for plugin in plugins:
         plugin.stop()

@@ -1,7 +1,8 @@
 """What the stand-in has beside what tests/contract/kubelet holds it to."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import grpc
 
@@ -25,7 +26,7 @@ def test_the_process_group_of_a_container_is_published_while_it_lives(node: OneN
 def test_twenty_pods_in_flight_each_get_their_own_config(make_node: Callable[..., OneNode]) -> None:
     seen: dict[str, str] = {}
 
-    def on_start(pod, _name, files, _env) -> None:
+    def on_start(pod: Mapping[str, Any], _name: str, files: Mapping[str, bytes], _env: object) -> None:
         seen[pod["metadata"]["name"]] = files["/etc/vgpu/vgpu.conf"].decode()
 
     node = make_node(on_start=on_start)

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits, Mount, read_spe
 DEVICE = {"name": "one", "containerEdits": {"env": ["A=1"]}}
 
 
-def spec(*devices: dict, **more: object) -> str:
+def spec(*devices: dict[str, Any], **more: object) -> str:
     return json.dumps({"cdiVersion": "0.6.0", "kind": "vgpu.io/slice", "devices": list(devices), **more})
 
 

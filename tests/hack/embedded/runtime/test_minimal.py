@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,11 +37,13 @@ class Recorder:
     """An on_start that keeps what it was told, and an on_exit that keeps who ended."""
 
     def __init__(self) -> None:
-        self.starts: list[tuple] = []
+        self.starts: list[tuple[object, ...]] = []
         self.ends: list[str] = []
         self.code: int | None = None
 
-    def start(self, pod, name, files, env) -> int | None:
+    def start(
+        self, pod: Mapping[str, Any], name: str, files: Mapping[str, bytes], env: Mapping[str, str]
+    ) -> int | None:
         self.starts.append((pod, name, dict(files), dict(env)))
         return self.code
 

@@ -8,19 +8,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hack.embedded.runtime.cdi import CdiCache
-from hack.embedded.runtime.containers import ContainerSpec, CreateError, StartError
+from hack.embedded.runtime.containers import Container, ContainerSpec, CreateError, StartError
 from hack.embedded.runtime.process_groups import ProcessGroups
 from hack.embedded.runtime.processes import LAUNCHER, ProcessRuntime
 from tests.requirement import require
 
 
-def container(*command: str, **more: object) -> ContainerSpec:
+def container(*command: str, **more: Any) -> ContainerSpec:
     pod = {"metadata": {"namespace": "default", "name": "one", "uid": "uid-1"}}
     return ContainerSpec(pod, "main", command, **more)
 
@@ -28,7 +29,7 @@ def container(*command: str, **more: object) -> ContainerSpec:
 class Machine:
     """A runtime with a CDI folder and one device called `vgpu.io/slice=one`."""
 
-    def __init__(self, folder: Path, extra: tuple = ()) -> None:
+    def __init__(self, folder: Path, extra: Sequence[tuple[Path, str]] = ()) -> None:
         self.folder = folder
         (folder / "cdi").mkdir()
         self.cdi = CdiCache(folder / "cdi", 0, seed=1)
@@ -49,14 +50,13 @@ class Machine:
         self.cdi = CdiCache(self.folder / "cdi", 0, seed=1)
         self.runtime._cdi = self.cdi
 
-    def run(self, script: str, **more: object) -> str:
+    def run(self, script: str, **more: Any) -> str:
         """What a container with the device prints."""
         made = self.runtime.create(container("sh", "-c", script, devices=("vgpu.io/slice=one",), **more))
-        made.process.wait()
         self.wait(made)
         return (self.folder / "logs" / "default_one_main.log").read_text()
 
-    def wait(self, made) -> int:
+    def wait(self, made: Container) -> int:
         end = time.monotonic() + 10
         while made.exit_code is None:
             assert time.monotonic() < end
@@ -78,7 +78,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     assert not list(made.groups.rglob("*"))
 
 
-def mount(source: Path, target: str, *options: str) -> dict:
+def mount(source: Path, target: str, *options: str) -> dict[str, Any]:
     return {"hostPath": str(source), "containerPath": target, "options": ["bind", *options]}
 
 
@@ -156,7 +156,9 @@ def test_cdi_overrides_a_pods_own_environment_which_overrides_a_plugins(machine:
         ({"mounts": [mount(Path("/etc/hosts"), "/x", "odd")]}, "mount option odd is not known"),
     ],
 )
-def test_what_cannot_be_mounted_fails_the_start(machine: Machine, edits: dict, message: str) -> None:
+def test_what_cannot_be_mounted_fails_the_start(
+    machine: Machine, edits: dict[str, Any], message: str
+) -> None:
     machine.define(**edits)
     with pytest.raises(StartError, match=message) as caught:
         machine.run("true")
@@ -231,6 +233,7 @@ time.sleep(60)
 def test_containers_die_with_the_process_that_started_them() -> None:
     with tempfile.TemporaryDirectory() as folder:
         starter = subprocess.Popen([sys.executable, "-c", ORPHAN, folder], stdout=subprocess.PIPE, text=True)
+        assert starter.stdout is not None
         with starter:
             pgid = int(starter.stdout.readline())
             os.killpg(pgid, 0)
