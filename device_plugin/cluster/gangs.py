@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.cluster.groups import Groups
-from device_plugin.cluster.offers import Offers
+from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
 from device_plugin.cluster.shares import BURST, SHARE, Debt, LaterError
@@ -76,7 +76,7 @@ class Gangs:
     def __init__(
         self, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
         reservations: Reservations, seconds: float, request_of: Callable[[Pod], PodRequest | None],
-        offers: Offers, clock: Callable[[], float],
+        node_lists: NodeLists, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._request_of = request_of
         self._ledger = ledger
@@ -85,7 +85,7 @@ class Gangs:
         self._reservations = reservations
         self._seconds = seconds
         self._groups = groups
-        self._offers = offers
+        self._node_lists = node_lists
         self._clock = clock
         self._rolls = Rolls(groups, reservations)
         self._until: dict[Name, float] = {}
@@ -162,7 +162,7 @@ class Gangs:
             for reservation in roll.reserved:
                 self._drop(reservation.pod.uid)
             roll = self._rolls.roll(name)
-        nodes = self._offers.shared(nodes)
+        nodes = self._node_lists.of(nodes)
         if not named:
             self._offer(name, entry.shape, nodes)
         return self._decided(name, roll, entry, nodes, now, named=named)

@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from device_plugin.cluster.offers import Offers
+from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
@@ -19,7 +19,7 @@ from device_plugin.core.roles import ALONE
 # Refusals remembered in all, and of pods of one namespace: each takes a byte for every node, and some 500 for itself.
 MOST, MOST_OF_NAMESPACE = 1024, 128
 
-# Refused pods that are remembered in all, and of one namespace: each is some 500 bytes.
+# Refused pods that are remembered in all, and of one namespace: each is some 500 bytes, and a bit for every node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
@@ -137,9 +137,9 @@ class WaitingPods:
     Where there are too many, the namespace with the most of them loses the one that was refused last.
     """
 
-    def __init__(self, ledger: Ledger, offers: Offers) -> None:
+    def __init__(self, ledger: Ledger, node_lists: NodeLists) -> None:
         self._ledger = ledger
-        self._offers = offers
+        self._node_lists = node_lists
         self._by_pod: dict[str, Waiting] = {}
         self._of: dict[str, dict[str, Waiting]] = {}
         self.left_out = 0
@@ -159,7 +159,7 @@ class WaitingPods:
 
     def note(self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool) -> None:
         """The pod was refused just now."""
-        self._put(Waiting(pod, self._offers.shared(nodes), refused, self._ledger.gained, gang))
+        self._put(Waiting(pod, self._node_lists.of(nodes), refused, self._ledger.gained, gang))
 
     def inherit(self, pod: Pod) -> None:
         """The pod was refused by another process of ours, or by kube-scheduler; nobody knows where it may go."""

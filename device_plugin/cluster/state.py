@@ -16,7 +16,7 @@ from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
-from device_plugin.cluster.offers import Offers
+from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
 from device_plugin.cluster.refusals import Refusals, WaitingPods
 from device_plugin.cluster.reports import Outliving, Reports
@@ -63,8 +63,6 @@ class State:
         self.measured = Measured(self.ledger, stale_seconds, clock)
         self.reservations = Reservations(reservation_seconds)
         self.groups = Groups(self.ledger, self.reservations)
-        offers = Offers()
-        self.wishes = Wishes(offers)
         self.faults = Faults()
         self.reports = Reports()
         self.inventories: dict[str, Inventory] = {}
@@ -72,12 +70,14 @@ class State:
         self.nodes_listed = False
         self._clock = clock
         self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
+        node_lists = NodeLists(self.placer.index)
+        self.wishes = Wishes(node_lists)
         self.refusals = Refusals(self.ledger, self.placer)
-        self.waiting = WaitingPods(self.ledger, offers)
+        self.waiting = WaitingPods(self.ledger, node_lists)
         self.planner = Planner(self.ledger, self.hosts, self.placer)
         self.gangs = Gangs(
             self.ledger, self.hosts, self.placer, self.groups, self.reservations,
-            reservation_seconds, self.request_of, offers, clock,
+            reservation_seconds, self.request_of, node_lists, clock,
         )  # fmt: skip
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self._roster = Roster()
@@ -279,7 +279,12 @@ class State:
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
         """Do before the lock is taken what a decision for the request would else do behind it."""
-        if request.gang is None and not self.refusals.knows(request):
+        if request.gang is not None:
+            return
+        if self.refusals.knows(request):
+            # The nodes of a refused pod are remembered.
+            self.placer.index.chosen(nodes)
+        else:
             self.placer.prepare(request, nodes)
 
     def resume(self, wish: Wish) -> None:

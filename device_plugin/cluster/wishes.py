@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from device_plugin.cluster.offers import Offers
+from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
@@ -29,8 +29,8 @@ class Wishes:
     all that are younger, again and again.
     """
 
-    def __init__(self, offers: Offers) -> None:
-        self._offers = offers
+    def __init__(self, node_lists: NodeLists) -> None:
+        self._node_lists = node_lists
         self._least = float("inf")
         self._by_pod: dict[str, Wish] = {}
         self._tries: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class Wishes:
         if self._of[namespace] >= MOST_OF_NAMESPACE or len(self._by_pod) >= MOST:
             self.left_out += 1
             return
-        self._by_pod[wish.pod.uid] = replace(wish, nodes=self._offers.shared(wish.nodes))
+        self._by_pod[wish.pod.uid] = replace(wish, nodes=self._node_lists.of(wish.nodes))
         self._of[namespace] += 1
 
     def drop(self, uid: str) -> None:

@@ -24,7 +24,7 @@ from device_plugin.core.room.trial import Trial
 # containers fits by itself takes as long as a look for every so many cards.
 LOOKS, CARDS_IN_A_LOOK = 200_000, 200
 
-Nodes = tuple[str, ...] | None
+Nodes = Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)

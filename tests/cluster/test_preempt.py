@@ -344,7 +344,7 @@ def test_wishes_for_the_same_nodes_share_their_names(world: World) -> None:
     assert first is not None
     assert second is not None
     assert first.nodes is second.nodes
-    assert first.nodes == ("n", "o")
+    assert list(first.nodes) == ["n", "o"]
 
 
 def test_where_all_are_equal_nothing_is_remembered_of_the_refused(world: World) -> None:
