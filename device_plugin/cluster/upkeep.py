@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable
 
 from device_plugin.cluster.bind import Binder
-from device_plugin.cluster.conflicts import Arbiter
-from device_plugin.cluster.covered import CoveredPods
+from device_plugin.cluster.deletions import CoveredPods, OverlapJudge
 from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.state import State
 
@@ -23,14 +22,14 @@ class Upkeep:
         api: Api,
         state: State,
         binder: Binder,
-        arbiter: Arbiter,
-        covered: CoveredPods,
+        overlaps: OverlapJudge,
+        covered: CoveredPods | None,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._state = state
         self._binder = binder
-        self._arbiter = arbiter
+        self._overlaps = overlaps
         self._covered = covered
         self._clock = clock
 
@@ -40,8 +39,9 @@ class Upkeep:
         self._learn()
         self._binder.settle()
         self._confirm()
-        self._arbiter.sweep()
-        self._covered.sweep()
+        self._overlaps.sweep()
+        if self._covered is not None:
+            self._covered.sweep()
 
     def _learn(self) -> None:
         with self._state.lock:

@@ -22,8 +22,7 @@ from device_plugin.adapters.metrics import ClusterMetrics
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
-from device_plugin.cluster.conflicts import Arbiter
-from device_plugin.cluster.covered import CoveredPods
+from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.health import Health
@@ -85,8 +84,10 @@ class Service:
         binder = Binder(api, state, leader, counts, clock)
         self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
         victims = Victims(state, leader, clock, self._pause)
-        covered = CoveredPods(api, state, leader, delete=settings.covered_pods == "delete")
-        self._upkeep = Upkeep(api, state, binder, Arbiter(api, state, leader), covered, clock)
+        deletions = Deletions(api, state)
+        overlaps = OverlapJudge(api, state, leader, deletions)
+        covered = CoveredPods(state, leader, deletions) if settings.covered_pods == "delete" else None
+        self._upkeep = Upkeep(api, state, binder, overlaps, covered, clock)
         self._preemption = Preemption(api, state, leader, victims)
         self._touch = Touch(api, state, leader, clock, settings.scheduler_name)
         self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from device_plugin.cluster.bind import Binder
-from device_plugin.cluster.conflicts import Arbiter
-from device_plugin.cluster.covered import CoveredPods
+from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.leader import Leader
@@ -191,9 +190,10 @@ class Replica:
         self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
         victims = Victims(self.state, self.leader, clock, lambda: self.pause())
         self.advice = Advice(self.state, self.leader, victims)
-        arbiter = Arbiter(api, self.state, self.leader)
-        covered = CoveredPods(api, self.state, self.leader, delete=covered_pods == "delete")
-        self.upkeep = Upkeep(api, self.state, self.binder, arbiter, covered, clock)
+        deletions = Deletions(api, self.state)
+        overlaps = OverlapJudge(api, self.state, self.leader, deletions)
+        covered = CoveredPods(self.state, self.leader, deletions) if covered_pods == "delete" else None
+        self.upkeep = Upkeep(api, self.state, self.binder, overlaps, covered, clock)
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)

@@ -1,6 +1,8 @@
-"""Two live grants that overlap: the one bound later loses, and its pod is deleted with an event that names both.
+"""Pods that the leader deletes, each with an event that says why.
 
-It should never happen (one leader, fenced), and is looked for all the same.
+Of two live grants that overlap the one bound later loses. It should never happen (one leader, fenced), and is looked
+for all the same. A pod whose limits may not hold, because something covers the files that its agent mounted, is deleted
+where the operator wants that (`coveredPods`); its agent reports it in the node's inventory, and in an event.
 """
 
 import logging
@@ -33,14 +35,35 @@ def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> li
     return found
 
 
-class Arbiter:
+class Deletions:
+    """Deletes pods. Each is told of in the log and in one event, however often its deletion fails."""
+
+    def __init__(self, api: Api, state: State) -> None:
+        self._api = api
+        self._state = state
+        self._told: set[str] = set()
+
+    def delete(self, pod: Pod, reason: str, text: str) -> None:
+        """Delete the pod of this uid; `reason` and `text` are the event's. Raises ApiError."""
+        self._told = {uid for uid in self._told if self._state.pod(uid) is not None}
+        try:
+            if pod.uid not in self._told:
+                log.warning("%s pod=%s/%s: %s", reason, pod.namespace, pod.name, text)
+                self._api.warn(pod, reason, text)
+                self._told.add(pod.uid)
+            self._api.delete(pod)
+        except GoneError:
+            self._state.forget_pod(pod.uid)
+
+
+class OverlapJudge:
     """Looks at the nodes that the state suspects. Call `sweep` about once a second."""
 
-    def __init__(self, api: Api, state: State, leader: Leader) -> None:
+    def __init__(self, api: Api, state: State, leader: Leader, deletions: Deletions) -> None:
         self._api = api
         self._state = state
         self._leader = leader
-        self._warned: set[str] = set()
+        self._deletions = deletions
 
     def sweep(self) -> None:
         """Judge each suspect node, if this replica leads; otherwise they stay suspect."""
@@ -88,15 +111,41 @@ class Arbiter:
             f" of card {conflict.card} on {conflict.node}; {pod.namespace}/{pod.name} was bound later"
             " and is deleted"
         )
-        log.error("%s", text)
-        if pod.uid not in self._warned:
-            self._api.warn(pod, "SliceConflict", text)
-            self._warned.add(pod.uid)
-        try:
-            self._api.delete(pod)
-        except GoneError:
-            self._state.forget_pod(pod.uid)
-        self._warned.discard(pod.uid)
+        self._deletions.delete(pod, "SliceConflict", text)
+
+
+class CoveredPods:
+    """Deletes the pods that agents report as covered. Call `sweep` about once a second."""
+
+    def __init__(self, state: State, leader: Leader, deletions: Deletions) -> None:
+        self._state = state
+        self._leader = leader
+        self._deletions = deletions
+
+    def sweep(self) -> None:
+        """Delete the pods that are reported now, if this replica leads."""
+        if self._leader.why_not():
+            return
+        for pod, container in self._found():
+            text = (
+                f"something covers the files that limit container {container} on {pod.node}: the pod is deleted"
+                " (coveredPods: delete)"
+            )
+            try:
+                self._deletions.delete(pod, "CoveredPodDeleted", text)
+            except ApiError as error:
+                log.warning("%s/%s stays for now: %s", pod.namespace, pod.name, error)
+
+    def _found(self) -> list[tuple[Pod, str]]:
+        """Pods that run on the node whose agent reports them, each with one of its covered containers."""
+        with self._state.lock:
+            found = {
+                pod.uid: (pod, report.container)
+                for node in self._state.reports.nodes_with_covered()
+                for report in self._state.reports.covered(node)
+                if (pod := self._state.pod(report.pod)) is not None and pod.node == node
+            }
+        return [(pod, container) for pod, container in found.values() if not (pod.deleting or pod.ended)]
 
 
 def _age(pod: Pod) -> tuple[str, str, str]:
