@@ -22,8 +22,8 @@ from device_plugin.cluster.openings import movable
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
+from device_plugin.core.rearrange import Plan, Ranked, defragment
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.core.room import Plan, Ranked, defragment
 
 MOST = 10
 # How long a step waits for its pods to end before the next one begins.

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, BindCall, Counts, GoneError, RefusedError, UnknownError
-from device_plugin.cluster.reservations import Reservation, Stage
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Reservation, Stage
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
 
@@ -56,8 +56,9 @@ class Binder:
 
     def settle(self) -> None:
         """Find out what became of Bindings that were not answered."""
-        for reservation in self._state.reservations.at(Stage.UNKNOWN):
-            self._settle(reservation)
+        for reservation in self._state.ledger.reservations():
+            if reservation.stage is Stage.UNKNOWN:
+                self._settle(reservation)
 
     def _bind(self, call: BindCall) -> None:
         if why := self._leader.why_not() or self._state.why_not_synced():
@@ -113,7 +114,7 @@ class Binder:
         with self._state.lock:
             if self._state.is_gone(call.uid):
                 raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
-            busy = self._state.reservations.get(call.uid)
+            busy = self._state.ledger.reservation(call.uid)
             if busy is not None and busy.under_way:
                 raise BindError("busy", "another Binding of the pod is under way: try again")
             if why := self._leader.why_not():

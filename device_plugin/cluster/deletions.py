@@ -89,7 +89,7 @@ class OverlapJudge:
 
     def _losers(self, node: str) -> list[Conflict]:
         with self._state.lock:
-            return losers(self._state.inventories.get(node), self._state.grants_on(node))
+            return losers(self._state.inventory(node), self._state.grants_on(node))
 
     def _look(self, uid: str) -> None:
         known = self._state.pod(uid)

@@ -6,13 +6,12 @@ from typing import Any
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.openings import opening
-from device_plugin.cluster.reservations import Stage
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import CardState, NodeState
+from device_plugin.core.ledger import CardState, NodeState, Stage
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.placement.refusal import MOVING
@@ -61,7 +60,7 @@ class Explainer:
         with self._state.lock:
             gangs = [asdict(gang) for gang in self._state.gangs.standings()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
-            inventories = dict(self._state.inventories)
+            inventories = self._state.ledger.inventories()
         waiting = [asdict(entry) for entry in self.waiting()]
         view = {
             "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
@@ -99,7 +98,7 @@ class Explainer:
 
     def _is_unplaced(self, pod: Pod) -> bool:
         """The lock is held."""
-        reservation = self._state.reservations.get(pod.uid)
+        reservation = self._state.ledger.reservation(pod.uid)
         placed = reservation is not None and reservation.stage is not Stage.NOMINATED
         return self._is_unbound(pod) and not placed
 
@@ -113,7 +112,7 @@ class Explainer:
             return Waiting(pod.namespace, pod.name, "asks for no slice", "", FITS)
         if wrong := self._state.groups.problem((pod.namespace, pod.label(GROUP))):
             return Waiting(pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value)
-        nominated = self._state.reservations.get(pod.uid)
+        nominated = self._state.ledger.reservation(pod.uid)
         if nominated is not None:
             return self._nominated(pod, nominated.grant)
         # All of a gang wait for the same; to try whether it would fit takes too long for every scrape.
@@ -204,7 +203,7 @@ class Explainer:
 
     def _slices(self, node: str, uuid: str) -> Iterator[dict[str, Any]]:
         for uid in self._state.ledger.holders(node, uuid):
-            reservation = self._state.reservations.get(uid)
+            reservation = self._state.ledger.reservation(uid)
             pod = reservation.pod if reservation else self._state.pod(uid)
             grant = self._state.ledger.grant(uid)
             left = self._state.reports.outliving(uid) if pod is None or pod.ended else None

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
-from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.shares import LaterError, Shares
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
+from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
@@ -90,7 +90,7 @@ class Filter:
         known = self._state.pod(pod.uid)
         if known is not None and known.node:
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
-        reservation = self._state.reservations.get(pod.uid)
+        reservation = self._state.ledger.reservation(pod.uid)
         if reservation is not None and reservation.under_way:
             return "what became of an earlier Binding is not known yet: try again"
         return ""

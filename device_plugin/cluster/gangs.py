@@ -8,25 +8,23 @@ sent, the reservations stand or fall together. From then on each stays until its
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.node_lists import NodeLists
-from device_plugin.cluster.reservations import Reservation, Reservations, Stage
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
 from device_plugin.cluster.shares import BURST, SHARE, Debt, LaterError
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import Member, Nodes, place_all
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.ledger import Ledger, Reservation, Stage
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 from device_plugin.core.roles import ALONE
-from device_plugin.core.room.trial import Trial
 
 # kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
 # minutes, and at the latest ten seconds of backoff later. So long after the last Binding the rest must have come.
@@ -74,20 +72,18 @@ class Gangs:
     """The gangs of one state. Callers hold its lock. Times are of its clock, in seconds."""
 
     def __init__(
-        self, ledger: Ledger, hosts: Hosts, placer: Placer, groups: Groups,
-        reservations: Reservations, seconds: float, request_of: Callable[[Pod], PodRequest | None],
+        self, ledger: Ledger, placer: Placer, groups: Groups, seconds: float,
+        request_of: Callable[[Pod], PodRequest | None],
         node_lists: NodeLists, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._request_of = request_of
         self._ledger = ledger
-        self._hosts = hosts
         self._placer = placer
-        self._reservations = reservations
         self._seconds = seconds
         self._groups = groups
         self._node_lists = node_lists
         self._clock = clock
-        self._rolls = Rolls(groups, reservations)
+        self._rolls = Rolls(groups, ledger)
         self._until: dict[Name, float] = {}
         self._offered: dict[Name, dict[Shape, Nodes]] = defaultdict(dict)
         self._refused: dict[Name, _Refused] = {}
@@ -150,13 +146,13 @@ class Gangs:
         if not entry.live:
             return _refusal(Reason.GANG, "the pod is being deleted, or has ended")
         name = entry.name
-        held = self._reservations.get(pod.uid)
+        held = self._ledger.reservation(pod.uid)
         if held is not None and held.grant.node in nodes:
             self._keep(name, now + self._seconds)
             return held
         roll = self._rolls.roll(name)
         if held is not None:
-            answer = self._moved(held, nodes, now)
+            answer = self._moved(held, nodes)
             if isinstance(answer, Reservation) or roll.under_way:
                 return answer
             for reservation in roll.reserved:
@@ -188,7 +184,7 @@ class Gangs:
         entry = self._rolls.entry(reservation.pod.uid)
         if entry is None or entry.gang != reservation.request.gang or not entry.live:
             return False
-        self._reservations.move(reservation, Stage.WAITING, now)
+        self._ledger.put(replace(reservation, stage=Stage.WAITING))
         self._keep(entry.name, now + self._seconds)
         return True
 
@@ -261,7 +257,7 @@ class Gangs:
         requests = self._in_group((first, *others))
         members = {entry.pod.uid: Member(requests[entry.pod.uid], offered[entry.shape]) for entry in others}
         members[first.pod.uid] = Member(requests[first.pod.uid], nodes)
-        answer = place_all(members.values(), self._placer, Trial(self._ledger, self._hosts))
+        answer = place_all(members.values(), self._placer, self._ledger)
         if isinstance(answer, Refusal):
             # What is known of every node is not kept for every gang.
             answer = _refusal(
@@ -273,7 +269,7 @@ class Gangs:
             return answer
         self._refused.pop(name, None)
         for grant in answer:
-            self._put(grant, members[grant.pod].request, now)
+            self._put(grant, members[grant.pod].request)
         self._keep(name, now + (BINDING_SECONDS if roll.bound else self._seconds))
         return self._reserved(first.pod.uid)
 
@@ -284,20 +280,17 @@ class Gangs:
         if len(offered) > len(shapes):
             self._offered[name] = {shape: nodes for shape, nodes in offered.items() if shape in shapes}
 
-    def _moved(self, held: Reservation, nodes: Sequence[str], now: float) -> Reservation | Refusal:
+    def _moved(self, held: Reservation, nodes: Sequence[str]) -> Reservation | Refusal:
         """The reservation, moved to one of `nodes`; it stays where it is if none of them will do."""
-        trial = Trial(self._ledger, self._hosts)
-        with trial.attempt() as attempt:
-            trial.release(held.pod.uid)
+        with self._ledger.transaction() as change:
+            self._ledger.release(held.pod.uid)
             answer = self._placer.place(held.request, nodes, vetted=True)
             if isinstance(answer, Grant):
-                trial.hold(answer, held.request.host)
-                attempt.keep()
+                change.commit()
                 self.hope()
-        if isinstance(answer, Refusal):
-            said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
-            return _refusal(answer.main, said + answer.text, said + answer.summary)
-        return self._put(answer, held.request, now)
+                return self._put(answer, held.request)
+        said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
+        return _refusal(answer.main, said + answer.text, said + answer.summary)
 
     def _in_group(self, entries: Sequence[Entry]) -> Mapping[str, PodRequest]:
         """Their requests, by uid, with their standings where the policy looks at that."""
@@ -308,22 +301,23 @@ class Gangs:
             for entry in entries
         }
 
-    def _put(self, grant: Grant, request: PodRequest, now: float) -> Reservation:
+    def _put(self, grant: Grant, request: PodRequest) -> Reservation:
+        # The reservations of a gang have a deadline in common, kept here.
         entry = self._rolls.entry(grant.pod)
         if entry is None:
             raise AssertionError(f"{grant.pod} was in a gang a moment ago")
-        return self._reservations.put(entry.pod, request, grant, now)
+        made = Reservation.for_pod(entry.pod, request, grant, inf)
+        self._ledger.put(made)
+        return made
 
     def _reserved(self, uid: str) -> Reservation:
-        found = self._reservations.get(uid)
+        found = self._ledger.reservation(uid)
         if found is None:
             raise AssertionError(f"the reservation of {uid} was just made")
         return found
 
     def _drop(self, uid: str) -> None:
-        self._reservations.drop(uid)
         self._ledger.release(uid)
-        self._hosts.release(uid)
         self.hope()
 
     def _tidy(self, name: Name) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from device_plugin.cluster.reservations import Reservations
 from device_plugin.core import annotations
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.place import NODE_SCORE
@@ -20,9 +19,8 @@ MOST = 2 * MAX_GANG
 class Groups:
     """The members of every group, as they were last seen. Callers hold the lock of the state."""
 
-    def __init__(self, ledger: Ledger, reservations: Reservations) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._reservations = reservations
         self._members: dict[Key, dict[str, Pod]] = defaultdict(dict)
         self._of: dict[str, Key] = {}
         # Of the members that ask for `node-score`: a group without any has none.
@@ -81,14 +79,14 @@ class Groups:
         key = (pods[0].namespace, pods[0].label(annotations.GROUP))
         ranking = self._rankings.get(key) or Ranking()
         # What is compared with the ledger is the shorter of the two: a group's pods that are not bound.
-        held = self._ledger.grants().keys() & ranking.unbound
+        held = self._ledger.holdings().keys() & ranking.unbound
         return ranking.ranks(pods, {uid: self._held(uid) for uid in held})
 
     def _held(self, uid: str) -> Held:
-        """The node and the rank that a pod has before it is bound. In a trial it may have a grant alone."""
-        pod, reservation = self._members[self._of[uid]][uid], self._reservations.get(uid)
+        """The node and the rank that a pod has before it is bound. In a transaction it may have a grant alone."""
+        pod, reservation = self._members[self._of[uid]][uid], self._ledger.reservation(uid)
         rank = reservation.request.standing.number if reservation is not None else rank_of(pod)
-        return Held(self._ledger.grants()[uid].node, rank)
+        return Held(self._ledger.holdings()[uid].node, rank)
 
     def _see_rank(self, key: Key, pod: Pod) -> None:
         if pod.annotation(annotations.POLICY) == NODE_SCORE:

@@ -100,7 +100,7 @@ class Measures:
 
     def _cluster(self) -> Iterator[Reading]:
         with self._state.lock:
-            inventories = dict(self._state.inventories)
+            inventories = self._state.ledger.inventories()
             faults = self._state.faults.counts()
             ratio = self._state.placer.fragmentation()
         names = sorted(inventories)

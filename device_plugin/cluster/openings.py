@@ -6,8 +6,8 @@ from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import Option, Plan, Ranked, ordered, size
 from device_plugin.core.requests import PodRequest
-from device_plugin.core.room import Option, Plan, Ranked, ordered, size
 
 # Nodes looked at while the lock is held, and options of which the moves are tried.
 NODES, OPTIONS = 16, 64

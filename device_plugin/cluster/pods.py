@@ -4,9 +4,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from device_plugin.cluster.reservations import Reservation
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Pod
 
 

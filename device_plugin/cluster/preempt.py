@@ -13,13 +13,13 @@ from itertools import product
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, GoneError
-from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
 from device_plugin.cluster.victims import Held, Victims
 from device_plugin.cluster.wishes import Wish
 from device_plugin.core.errors import RequestError
+from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Pod
-from device_plugin.core.room import Plan
+from device_plugin.core.rearrange import Plan
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Advice:
     def _still_wanting(self, pod: Pod, ending: set[str]) -> bool:
         """False if the pod only has to wait for pods that are ending; what nobody leaves is not held any longer."""
         with self._state.lock:
-            found = self._state.reservations.get(pod.uid)
+            found = self._state.ledger.reservation(pod.uid)
             if found is None:
                 return True
             if found.under_way or self._leaves(found) <= ending:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.cluster.groups import Groups
-from device_plugin.cluster.reservations import Reservation, Reservations
+from device_plugin.core.ledger import Ledger, Reservation
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import Gang, PodRequest
 
@@ -84,9 +84,9 @@ class Roll:
 class Rolls:
     """The rolls of all gangs. Callers hold the state's lock."""
 
-    def __init__(self, groups: Groups, reservations: Reservations) -> None:
+    def __init__(self, groups: Groups, ledger: Ledger) -> None:
         self._groups = groups
-        self._reservations = reservations
+        self._ledger = ledger
         self._entries: dict[str, Entry] = {}
         # How many pods of each gang want a node, by shape: to compare what pods ask for takes time.
         self._shapes: dict[Name, Counter[Shape]] = defaultdict(Counter)
@@ -139,7 +139,7 @@ class Rolls:
         owners = {entry.pod.owner_uid for entry in live}
         counted = [entry for entry in finished if entry.pod.owner_uid in owners]
         unbound = {entry.pod.uid: entry for entry in live if not entry.pod.node}
-        reserved = {uid: found for uid in unbound if (found := self._reservations.get(uid)) is not None}
+        reserved = {uid: found for uid in unbound if (found := self._ledger.reservation(uid)) is not None}
         waiting = [entry for uid, entry in unbound.items() if uid not in reserved]
         return Roll(
             tuple(entry.pod.name for entry in (*live, *counted)),

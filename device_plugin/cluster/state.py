@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from device_plugin.cluster import learning, refusals, wishes
 from device_plugin.cluster.faults import Fault, Faults
@@ -19,8 +20,7 @@ from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
 from device_plugin.cluster.refusals import Refusals, WaitingPods
-from device_plugin.cluster.reports import Outliving, Reports
-from device_plugin.cluster.reservations import Reservation, Reservations, Stage
+from device_plugin.cluster.reports import Reports
 from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
 from device_plugin.cluster.wishes import Wish, Wishes
@@ -29,13 +29,13 @@ from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.ledger import Holding, Ledger, Reservation, Stage
 from device_plugin.core.placement import Placer, Refusal, Refused, target
 from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
 from device_plugin.core.pods import Node, Pod
+from device_plugin.core.rearrange import Planner
 from device_plugin.core.requests import PodRequest, pod_request, resource_names
-from device_plugin.core.room import Planner
 
 log = logging.getLogger(__name__)
 
@@ -59,26 +59,23 @@ class State:
         self.lock = threading.RLock()
         self.prefixes = tuple(prefixes)
         self.ledger = Ledger()
-        self.hosts = Hosts()
         self.measured = Measured(self.ledger, stale_seconds, clock)
-        self.reservations = Reservations(reservation_seconds)
-        self.groups = Groups(self.ledger, self.reservations)
+        self.groups = Groups(self.ledger)
         self.faults = Faults()
         self.reports = Reports()
-        self.inventories: dict[str, Inventory] = {}
         self.pods_listed = False
         self.nodes_listed = False
         self._clock = clock
-        self.placer = Placer(self.ledger, self.hosts, loads=self.measured.loads, scoring=scoring)
+        self._reservation_seconds = reservation_seconds
+        self.placer = Placer(self.ledger, loads=self.measured.loads, scoring=scoring)
         node_lists = NodeLists(self.placer.index)
         self.wishes = Wishes(node_lists)
         self.refusals = Refusals(self.ledger, self.placer)
         self.waiting = WaitingPods(self.ledger, node_lists)
-        self.planner = Planner(self.ledger, self.hosts, self.placer)
+        self.planner = Planner(self.ledger, self.placer)
         self.gangs = Gangs(
-            self.ledger, self.hosts, self.placer, self.groups, self.reservations,
-            reservation_seconds, self.request_of, node_lists, clock,
-        )  # fmt: skip
+            self.ledger, self.placer, self.groups, reservation_seconds, self.request_of, node_lists, clock
+        )
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self._roster = Roster()
         self.learning = Learning(self.request_of, self._roster.get)
@@ -118,7 +115,7 @@ class State:
             if self._roster.is_gone(pod.uid):
                 return
             if before is None and not concerns_us(pod, self._resources):
-                self._lodge(pod)
+                self._note_host(pod)
                 return
             if before is None:
                 self.learning.arrived(pod, self._clock() if self.pods_listed else float("-inf"))
@@ -134,13 +131,13 @@ class State:
         with self.lock:
             self._leave(uid)
             pod, grant = self._roster.get(uid), self.ledger.grant(uid)
-            reservation = self.reservations.get(uid)
+            reservation = self.ledger.reservation(uid)
             unknown = reservation is not None and reservation.stage is Stage.UNKNOWN
             if pod is not None and grant is not None and (pod.node or unknown) and not (pod.ended or ended):
                 self.reports.vanish(pod, grant, self._clock())
             self.groups.forget(uid)
             gang = self.gangs.forget(uid)
-            if self._roster.get(uid) is None and self.reservations.get(uid) is None:
+            if self._roster.get(uid) is None and self.ledger.reservation(uid) is None:
                 return
             self._roster.forget(uid)
             self.faults.clear("grant", uid)
@@ -160,9 +157,9 @@ class State:
                 self.see_pod(pod, watched=True)
             for uid in self._roster.vanished(listed):
                 self.forget_pod(uid)
-            for uid in set(self.hosts.pods()) - listed:
-                if self._roster.get(uid) is None:
-                    self._leave(uid)
+            for holder in self.ledger.holdings().keys() - listed:
+                if self._roster.get(holder) is None:
+                    self._leave(holder)
             self.pods_listed = True
 
     # Nodes
@@ -176,10 +173,9 @@ class State:
             except AnnotationError as error:
                 inventory = None
                 self.faults.put(node.name, Fault("inventory", node.name, str(error)))
-            self._set_inventory(node.name, inventory)
             # Of the thousands of nodes without cards nothing need be known.
+            self._set_inventory(node.name, inventory, node.room)
             if inventory is not None:
-                self.hosts.set_node(node.name, node.room)
                 self.gangs.hope()
 
     def forget_node(self, name: str) -> None:
@@ -195,7 +191,7 @@ class State:
             for node in nodes:
                 listed.add(node.name)
                 self.see_node(node)
-            for name in (set(self.inventories) | self.faults.keys("inventory")) - listed:
+            for name in (set(self.ledger.nodes()) | self.faults.keys("inventory")) - listed:
                 self.forget_node(name)
             self.nodes_listed = True
 
@@ -212,10 +208,15 @@ class State:
 
     def written(self, grant: Grant) -> str:
         """The grant's annotation, with the names that the agent of its node has for the cards."""
-        with self.lock:
-            inventory = self.inventories.get(grant.node)
+        inventory = self.inventory(grant.node)
         cards = inventory.cards if inventory is not None else ()
         return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
+
+    def inventory(self, node: str) -> Inventory | None:
+        """The node's inventory, if its agent publishes one."""
+        with self.lock:
+            known = self.ledger.node(node)
+        return known.inventory if known is not None else None
 
     def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
         """Bound pods that hold slices on a node."""
@@ -246,7 +247,7 @@ class State:
                 if not named:
                     self.waiting.note(self._roster.get(pod.uid) or pod, nodes, refused, gang=True)
                 return refused
-            before = self.reservations.get(pod.uid)
+            before = self.ledger.reservation(pod.uid)
             self.release(pod.uid)
             request, answer = self._decided(pod, request, nodes)
             if isinstance(answer, Refused):
@@ -256,10 +257,11 @@ class State:
                 if not named:
                     self.waiting.note(pod, nodes, answer, gang=False)
                 return answer
-            self._reserve(answer, request)
+            made = Reservation.for_pod(pod, request, answer, self._clock() + self._reservation_seconds)
+            self.ledger.put(made)
             self.wishes.drop(pod.uid)
             self.waiting.drop(pod.uid)
-            return self.reservations.put(pod, request, answer, self._clock())
+            return made
 
     def news(self) -> object:
         """A value that changes whenever a refused pod may fit again."""
@@ -290,7 +292,7 @@ class State:
     def resume(self, wish: Wish) -> None:
         """What the pod was nominated for did not come free: it wishes again."""
         with self.lock:
-            found = self.reservations.get(wish.pod.uid)
+            found = self.ledger.reservation(wish.pod.uid)
             if found is not None and found.stage is Stage.NOMINATED:
                 self.release(wish.pod.uid)
                 self.wishes.note(wish)
@@ -301,27 +303,33 @@ class State:
         Until the evicted pods have ended it counts beside theirs.
         """
         with self.lock:
-            self._reserve(grant, wish.request)
-            self.reservations.nominate(wish.pod, wish.request, grant, self._clock() + seconds)
+            until = self._clock() + seconds
+            self.ledger.put(Reservation.for_pod(wish.pod, wish.request, grant, until, Stage.NOMINATED))
 
     def claim(self, uid: str, node: str) -> Reservation | None:
         """The pod's waiting reservation on `node`, which is BINDING from now on; None if it has none."""
         with self.lock:
             self.expire()
-            found = self.reservations.get(uid)
+            found = self.ledger.reservation(uid)
             if found is None or found.stage is not Stage.WAITING or found.grant.node != node:
                 return None
             if not self.ledger.fits_still(found.grant):
                 # Since it was chosen the card was cordoned, fell sick or reports less: nothing new is bound to it.
                 self.release(uid)
                 return None
-            return self.reservations.move(found, Stage.BINDING, self._clock())
+            claimed = replace(found, stage=Stage.BINDING, sent=self._clock(), expires=inf)
+            self.ledger.put(claimed)
+            return claimed
 
     def unknown(self, reservation: Reservation) -> Reservation | None:
         """Nobody knows what became of its Binding; None if the reservation ended meanwhile."""
         with self.lock:
-            found = self.reservations.get(reservation.pod.uid)
-            return None if found is None else self.reservations.move(found, Stage.UNKNOWN, self._clock())
+            found = self.ledger.reservation(reservation.pod.uid)
+            if found is None:
+                return None
+            unknown = replace(found, stage=Stage.UNKNOWN)
+            self.ledger.put(unknown)
+            return unknown
 
     def would_place(self, request: PodRequest) -> Grant | Refusal:
         """What /filter would answer now if every node were offered; nothing is held."""
@@ -336,14 +344,13 @@ class State:
     def release(self, uid: str) -> None:
         """End the pod's reservation and grant, and the reservations of its gang as long as nobody of it is bound."""
         with self.lock:
-            self.reservations.drop(uid)
             self._free(uid)
             self._fall(self.gangs.name(uid))
 
     def give_back(self, uid: str) -> None:
         """The pod was preempted or refused before it was bound: what is reserved for it is free."""
         with self.lock:
-            found = self.reservations.get(uid)
+            found = self.ledger.reservation(uid)
             if found is not None and found.stage is Stage.WAITING:
                 log.info("reservation given back pod=%s/%s", found.pod.namespace, found.pod.name)
                 self.release(uid)
@@ -351,9 +358,8 @@ class State:
     def release_unbound(self, uid: str) -> None:
         """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
         with self.lock:
-            found = self.reservations.get(uid)
+            found = self.ledger.reservation(uid)
             if found is not None and not self.gangs.put_back(found, self._clock()):
-                self.reservations.drop(uid)
                 self._free(uid)
 
     def expire(self) -> None:
@@ -363,14 +369,14 @@ class State:
             now = self._clock()
             for uid in self.reports.expired(now):
                 self._reported(uid)
-            for uid in (*self.reservations.expired(now), *self.gangs.expired(now)):
+            for uid in (*self.ledger.expired(now), *self.gangs.expired(now)):
                 log.info("reservation expired pod=%s", uid)
                 self.release(uid)
 
     def drop_reservations(self) -> None:
         """Release all but those whose Binding is on its way: what becomes of these is still to be learnt."""
         with self.lock:
-            for reservation in self.reservations:
+            for reservation in self.ledger.reservations():
                 if not reservation.under_way:
                     self.release(reservation.pod.uid)
             self.wishes.clear()
@@ -412,15 +418,10 @@ class State:
             self.refusals.note(pod, request, nodes, answer)
         return request, answer
 
-    def _reserve(self, grant: Grant, request: PodRequest) -> None:
-        self.ledger.hold(grant)
-        self.hosts.hold(grant.pod, grant.node, request.host)
-
     def _wish(self, wish: Wish, before: Reservation | None) -> None:
         """A refused pod keeps what it is nominated for; otherwise it is known where it could go."""
         if before is not None and before.stage is Stage.NOMINATED and before.request == wish.request:
-            self._reserve(before.grant, before.request)
-            self.reservations.keep(before)
+            self.ledger.put(before)
         else:
             if self.wishes.may_win(wish.pod):
                 wish = replace(wish, request=self.in_group(wish.pod, wish.request))
@@ -429,34 +430,31 @@ class State:
     def _fall(self, gang: Name | None) -> None:
         """A gang that has not got a place for everybody gets none for anybody."""
         for uid in self.gangs.falling(gang) if gang is not None else ():
-            self.reservations.drop(uid)
             self._free(uid)
 
     def _free(self, uid: str) -> None:
         """Free what the pod had, except slices that its processes still hold."""
-        self._leave(uid)
-        left = self.reports.outliving(uid)
+        before, left = self.ledger.holding(uid), self.reports.outliving(uid)
         if left is not None:
-            self._keep(left)
-        elif self.ledger.release(uid) is not None:
+            self._keep(Holding.of(left.grant))
+        else:
+            self.ledger.release(uid)
+        if before is not None and before != self.ledger.holding(uid):
             self.gangs.hope()
 
-    def _keep(self, left: Outliving) -> None:
+    def _keep(self, left: Holding) -> None:
         """Hold what outlives a pod. Reservations that are in its way are made anew elsewhere."""
-        before = self.ledger.grant(left.grant.pod)
-        if before == left.grant:
+        if left.grant is None or self.ledger.holding(left.holder) == left:
             return
-        self.ledger.hold(left.grant)
-        if before is not None:
-            self.gangs.hope()
+        self.ledger.put(left)
         for conflict in self.ledger.in_the_way(left.grant):
-            reservation = self.reservations.get(conflict.other)
+            reservation = self.ledger.reservation(conflict.other)
             if reservation is not None and reservation.stage is Stage.WAITING:
                 self.release(conflict.other)
 
     def _reported(self, uid: str) -> None:
         """An agent reports a pod's slices, or does so no more. It makes a difference once the pod has ended."""
-        if not self._lives(uid) and self.reservations.get(uid) is None:
+        if not self._lives(uid) and self.ledger.reservation(uid) is None:
             self._free(uid)
 
     def _lives(self, uid: str) -> bool:
@@ -465,17 +463,18 @@ class State:
         return pod is not None and not pod.ended
 
     def _leave(self, uid: str) -> None:
-        """The pod takes nothing of its node beside cards any more."""
-        if self.hosts.held(uid) is not None:
-            self.hosts.release(uid)
+        """The pod, which holds no slice, is not on its node any more."""
+        held = self.ledger.holding(uid)
+        if held is not None and held.grant is None:
+            self.ledger.release(uid)
             self.gangs.hope()
 
-    def _lodge(self, pod: Pod) -> None:
-        """Note what the pod, ours or not, takes of its node beside cards."""
+    def _note_host(self, pod: Pod) -> None:
+        """Note what a pod that asks for no slice takes of its host."""
         if pod.ended or not pod.node:
             self._leave(pod.uid)
         else:
-            self.hosts.hold(pod.uid, pod.node, pod.host)
+            self.ledger.put(Holding(holder=pod.uid, node=pod.node, host=pod.host))
 
     def _account(self, pod: Pod, before: Pod | None) -> None:
         if pod.ended:
@@ -484,24 +483,20 @@ class State:
         elif pod.node:
             self.wishes.held(pod.priority)
             self.waiting.drop(pod.uid)
-            self._lodge(pod)
             self._account_bound(pod)
         else:
             self._account_unbound(pod, before)
 
     def _account_bound(self, pod: Pod) -> None:
         try:
-            grant = sound_grant(pod, self.reservations.get(pod.uid))
+            grant = sound_grant(pod, self.ledger.reservation(pod.uid))
             self.faults.clear("grant", pod.uid)
         except AnnotationError as error:
             grant = None
             self.faults.put(pod.uid, Fault("grant", f"{pod.namespace}/{pod.name}", str(error)))
-        self.reservations.drop(pod.uid)
-        if grant is None:
-            self.ledger.release(pod.uid)
-            return
-        for conflict in self.ledger.hold(grant):
-            other = self.reservations.get(conflict.other)
+        held = Holding(holder=pod.uid, node=pod.node, grant=grant, host=pod.host)
+        for conflict in self.ledger.put(held):
+            other = self.ledger.reservation(conflict.other)
             if other is not None and other.stage is Stage.WAITING:
                 self.release(conflict.other)
             elif other is None and self._lives(conflict.other):
@@ -509,7 +504,7 @@ class State:
                 self._suspects.add(pod.node)
 
     def _account_unbound(self, pod: Pod, before: Pod | None) -> None:
-        reservation = self.reservations.get(pod.uid)
+        reservation = self.ledger.reservation(pod.uid)
         if reservation is None or reservation.under_way:
             return
         try:
@@ -524,15 +519,12 @@ class State:
             # Once somebody of a gang is bound the rest keep their places: a Binding that failed is tried again.
             self.give_back(pod.uid)
 
-    def _set_inventory(self, name: str, inventory: Inventory | None) -> None:
-        if inventory == self.inventories.get(name):
-            return
+    def _set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
+        before = self.inventory(name)
         if inventory is None:
-            del self.inventories[name]
             self.ledger.drop_node(name)
-            self.hosts.drop_node(name)
         else:
-            self.inventories[name] = inventory
-            self.ledger.set_node(name, inventory)
-        for uid in self.reports.report(name, inventory):
-            self._reported(uid)
+            self.ledger.set_node(name, inventory, whole)
+        if inventory != before:
+            for uid in self.reports.report(name, inventory):
+                self._reported(uid)

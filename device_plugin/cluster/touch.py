@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.refusals import Waiting
-from device_plugin.cluster.reservations import Reservation, Stage
 from device_plugin.cluster.shares import LaterError
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import NOTHING
+from device_plugin.core.ledger import Reservation, Stage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
@@ -150,7 +149,7 @@ class Touch:
             for uid, expected in list(self._expected.items()):
                 namespace, age = expected.waiting.pod.namespace, now - expected.since
                 known = self._state.pod(uid)
-                placed = self._state.reservations.get(uid) is not None or (known is not None and known.node)
+                placed = self._state.ledger.reservation(uid) is not None or (known is not None and known.node)
                 if placed or self._state.waiting.get(uid) not in (None, expected.waiting):
                     self._late.pop(namespace, None)
                 elif known is not None and age < ASKED_SECONDS:
@@ -227,7 +226,7 @@ class Touch:
         if known is None or known.node or known.deleting or known.ended:
             state.waiting.drop(uid)
             return False
-        reserved = state.reservations.get(uid)
+        reserved = state.ledger.reservation(uid)
         if reserved is not None and reserved.stage is not Stage.NOMINATED:
             return reserved.stage is Stage.WAITING
         try:
@@ -260,10 +259,10 @@ class Touch:
     def _grant(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Grant | None:
         """What the pod would get beside those that are expected."""
         state = self._state
-        with state.planner.trial.attempt():
-            state.planner.trial.leave(pod.uid)
+        with state.ledger.transaction():
+            state.ledger.release(pod.uid)
             for expected in self._awaited(waiting):
-                state.planner.trial.hold(expected.grant, NOTHING)
+                state.ledger.hold(expected.grant)
             # Without the nodes that kube-scheduler would offer, nobody has looked at hosts.
             vetted = waiting.nodes is not None
             return state.placer.find(state.in_group(pod, request), waiting.nodes, vetted=vetted)
@@ -291,7 +290,7 @@ class Touch:
         self._expected.pop(uid, None)
         self._due = self._due or self._clock() + ASKED_SECONDS
         with self._state.lock:
-            if self._state.waiting.get(uid) is None and self._state.reservations.get(uid) is None:
+            if self._state.waiting.get(uid) is None and self._state.ledger.reservation(uid) is None:
                 self._state.waiting.keep(waiting)
 
     def _inherit(self) -> None:
@@ -303,7 +302,10 @@ class Touch:
         pods.sort(key=_queue_order)
         with self._state.lock:
             for pod in pods:
-                if self._state.waiting.get(pod.uid) is None and self._state.reservations.get(pod.uid) is None:
+                if (
+                    self._state.waiting.get(pod.uid) is None
+                    and self._state.ledger.reservation(pod.uid) is None
+                ):
                     self._state.waiting.inherit(pod)
         self._seen = None
 

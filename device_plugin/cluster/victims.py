@@ -8,7 +8,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.cluster.wishes import Wish
 from device_plugin.core.pods import Pod
-from device_plugin.core.room import Option, Plan, Ranks, ordered
+from device_plugin.core.rearrange import Option, Plan, Ranks, ordered
 
 # A grace period of the usual 30 s and a slow node; after that kube-scheduler's next try finds new victims.
 NOMINATION_SECONDS = 300.0
@@ -108,8 +108,8 @@ class Victims:
         leaving: dict[str, list[str]] = defaultdict(list)
         with self._state.lock:
             for uid in pods:
-                if (lodged := self._state.hosts.held(uid)) is not None:
-                    leaving[lodged[0]].append(uid)
+                if (held := self._state.ledger.holding(uid)) is not None:
+                    leaving[held.node].append(uid)
         return leaving
 
     def _options(
@@ -127,14 +127,14 @@ class Victims:
 
     def _option(self, wish: Wish, node: str, ranks: Ranks, leaving: Leaving) -> Option | None:
         planner = self._state.planner
-        with planner.trial.attempt():
+        with planner.ledger.transaction():
             self._let_go(node, leaving)
             return planner.option(node, wish.request, ranks)
 
     def _let_go(self, node: str, leaving: Leaving) -> None:
-        """Within a trial: those that are leaving anyway have left."""
+        """Within a transaction: those that are leaving anyway have left."""
         for uid in leaving.get(node, ()):
-            self._state.planner.trial.leave(uid)
+            self._state.ledger.release(uid)
 
     def _nominated(self, wish: Wish, before: Option, ranks: Ranks, leaving: Leaving) -> Plan | None:
         """The option of before as a plan, its place nominated for the pod; None if it would cost more by now."""
@@ -143,12 +143,12 @@ class Victims:
             known = self._state.pod(pod.uid)
             if known is None or known.node or known.deleting or self._leader.why_not():
                 return None
-            if self._state.reservations.get(pod.uid) is not None:
+            if self._state.ledger.reservation(pod.uid) is not None:
                 return None
             option = self._option(wish, before.node, ranks, leaving)
             if option is None or len(option.leaving) > len(before.leaving):
                 return None
-            with planner.trial.attempt():
+            with planner.ledger.transaction():
                 self._let_go(option.node, leaving)
                 plan = planner.cleared(wish.request, option)
             if plan is not None:

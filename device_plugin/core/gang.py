@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.capacity import at_most
 from device_plugin.core.placement.node_fit import Looks
 from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
-from device_plugin.core.room.planner import size
-from device_plugin.core.room.trial import Trial
 
 # All looks at cards for a gang's pods of several containers take a second or two. To find out where one of their
 # containers fits by itself takes as long as a look for every so many cards.
@@ -35,17 +35,17 @@ class Member:
     nodes: Nodes = None
 
 
-def place_all(members: Iterable[Member], placer: Placer, trial: Trial) -> Sequence[Grant] | Refusal:
-    """A grant for each of `members`, held together with its room on the hosts; or why not, and nothing has changed.
+def place_all(members: Iterable[Member], placer: Placer, ledger: Ledger) -> Sequence[Grant] | Refusal:
+    """A grant for each of `members`, held together with its host amounts; or why not, and nothing has changed.
 
-    None of them may hold anything before. `placer` and `trial` have one ledger and one set of hosts between them.
+    None of them may hold anything before. `placer` decides by `ledger`.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
     if 0 < bound < len(ordered):
         return _short(bound, len(ordered))
     looks = Looks(LOOKS)
-    with trial.attempt() as attempt:
+    with ledger.transaction() as change:
         grants: list[Grant] = []
         for member in ordered:
             request = _apart(member.request, grants)
@@ -54,9 +54,9 @@ def place_all(members: Iterable[Member], placer: Placer, trial: Trial) -> Sequen
             answer = placer.place(request, member.nodes, looks=looks)
             if isinstance(answer, Refusal):
                 return _short(len(grants), len(ordered), cut=not looks.next_node()) if grants else answer
-            trial.hold(answer, request.host)
+            ledger.hold(answer, request.host)
             grants.append(answer)
-        attempt.keep()
+        change.commit()
     return grants
 
 

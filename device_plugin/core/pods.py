@@ -9,7 +9,7 @@ from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
 
 
@@ -54,7 +54,7 @@ class Pod:
     annotations: Mapping[str, str] | None = None
     labels: Mapping[str, str] | None = None
     containers: tuple[Container, ...] = ()
-    host: Room = Room()
+    host: HostAmounts = HostAmounts()
     priority: int = 0
     preempts: bool = True
     owner: str = ""
@@ -114,7 +114,7 @@ class Node:
     kubelet: str = ""
     runtime: str = ""
     capacity: Mapping[str, str] | None = None
-    room: Room = Room()
+    room: HostAmounts = HostAmounts()
     cordoned: str = ""
 
     def shared(self) -> Inventory | None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import ContainerKind, Pod
 from device_plugin.core.roles import ALONE, Rank, order_problem
 
@@ -125,7 +125,7 @@ class PodRequest:
     models: Selector = ANYTHING
     uuids: Selector = ANYTHING
     policy: str = ""
-    host: Room = Room()
+    host: HostAmounts = HostAmounts()
     app_type: str = ""
     standing: Rank = field(default=ALONE, compare=False)
     gang: Gang | None = None

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.ask import Ask
@@ -27,13 +26,12 @@ class Cluster:
 
     def __init__(self, workload: Workload, policy: str, seed: int) -> None:
         self._policy = policy
-        self.ledger, self.hosts = Ledger(), Hosts()
+        self.ledger = Ledger()
         rng = random.Random(seed)
         for number, node in enumerate(rng.sample(list(workload.nodes), len(workload.nodes))):
             name = f"{number:05}"
-            self.ledger.set_node(name, node.inventory)
-            self.hosts.set_node(name, node.room)
-        self.placer = Placer(self.ledger, self.hosts, POLICIES)
+            self.ledger.set_node(name, node.inventory, node.room)
+        self.placer = Placer(self.ledger, POLICIES)
         listed = _listed(workload.jobs)
         self._waste = Waste(self.placer.index, Tables(*self.placer.supply(), listed).fragments)
         if policy in GIVEN:
@@ -57,14 +55,12 @@ class Cluster:
         found = self.placer.place(replace(job.request, policy=self._policy))
         if not isinstance(found, Grant):
             return None
-        self.ledger.hold(found)
-        self.hosts.hold(found.pod, found.node, job.request.host)
+        self.ledger.hold(found, job.request.host)
         return found
 
     def leave(self, grant: Grant) -> None:
         """The pod has ended."""
         self.ledger.release(grant.pod)
-        self.hosts.release(grant.pod)
 
     def useless(self) -> float:
         """Percent of the cards that is idle and of no use to the pods of the list."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.room import Move, Planner, Ranked, defragment
+from device_plugin.core.rearrange import Move, Planner, Ranked, defragment
 from hack.bench.cluster import Cluster
 from hack.bench.replay import arrivals
 from hack.bench.runs import BenchError, every, numbered
@@ -83,7 +83,7 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
     there, waiting = _filled(cluster, workload, seed)
     cluster.teach()
     jobs = {**there, **waiting}
-    planner = Planner(cluster.ledger, cluster.hosts, cluster.placer)
+    planner = Planner(cluster.ledger, cluster.placer)
     started = time.perf_counter()
     steps = defragment(planner, list(_asking(waiting).values()), _asking(there), round(share * len(there)))
     seconds = time.perf_counter() - started
@@ -94,12 +94,12 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
 
     def take(moves: Iterable[Move], places: Iterable[Grant] = ()) -> None:
         for source in [move.source for move in moves]:
-            planner.trial.release(source.pod)
+            cluster.ledger.release(source.pod)
         for grant in (*places, *(move.target for move in moves if move.target is not None)):
-            planner.trial.hold(grant, jobs[grant.pod].request.host)
+            cluster.ledger.hold(grant, jobs[grant.pod].request.host)
 
     curve, done = [measured(0)], 0
-    with planner.trial.attempt():
+    with cluster.ledger.transaction():
         for step in steps:
             take(step.moves, step.places)
             done += len(step.moves)
@@ -109,7 +109,7 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
     for job in waiting.values():
         place = cluster.placer.place(job.request)
         if isinstance(place, Grant):
-            planner.trial.hold(place, job.request.host)
+            cluster.ledger.hold(place, job.request.host)
     return Moved(len(there), curve, measured(done).allocated, seconds)
 
 

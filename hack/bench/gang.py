@@ -12,17 +12,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_GANG, Request
 from hack.bench.extender.cluster_model import CONTAINER, Workload
 from hack.bench.runs import BenchError
 
 PODS, NODES, CARDS, FILL = 512, 1213, 8, 0.5
-HOST, ASKED = Room(128_000, 1 << 20), Room(1000, 4096)
+HOST, ASKED = HostAmounts(128_000, 1 << 20), HostAmounts(1000, 4096)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from itertools import count
 import numpy as np
 
 from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.fit import fit
 from hack.bench.cluster import Cluster
 from hack.bench.workload import Job, Workload
@@ -143,12 +144,12 @@ class Freed:
     def __init__(self, cluster: Cluster, node: str) -> None:
         state = cluster.ledger.node(node)
         self._cards = state.cards if state is not None else ()
-        self._room = cluster.hosts.room(node)
+        self._left = state.left if state is not None else NOTHING
 
     def could(self, job: Job) -> bool:
         """Whether it may have room for the pod."""
-        room, host, request = self._room, job.request.host, job.request
-        if room.cpu_milli < host.cpu_milli or room.memory_mib < host.memory_mib:
+        left, host, request = self._left, job.request.host, job.request
+        if left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
             return False
         if not request.containers:
             return True

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from device_plugin.core.cards import Inventory
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench import hygon
 from hack.bench.runs import BenchError
@@ -35,7 +35,7 @@ def synthetic(seed: int = 1) -> Workload:
     nodes = [
         Node(
             f"node-{n}",
-            Room(rng.choice((64_000, 96_000, 128_000)), 1 << 20),
+            HostAmounts(rng.choice((64_000, 96_000, 128_000)), 1 << 20),
             Inventory(tuple(hygon.card(f"node-{n}-{i}", FAMILY, i) for i in range(CARDS))),
         )
         for n in range(NODES)
@@ -54,6 +54,6 @@ def synthetic(seed: int = 1) -> Workload:
 
 def _job(name: str, whole: int, mem: int, cores: int, cpu_milli: int) -> Job:
     request = Request(FAMILY, whole=whole) if whole else Request(FAMILY, mem=mem, cores=cores)
-    room = Room(cpu_milli * max(1, whole), 1024)
+    room = HostAmounts(cpu_milli * max(1, whole), 1024)
     shares = (float(whole), float(whole)) if whole else (mem / hygon.UNITS, cores / hygon.GROUPS)
     return Job(name, PodRequest(name, (("main", request),), host=room), *shares)

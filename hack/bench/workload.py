@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request, Selector
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Node:
     """A node with its cards, in the order of the file."""
 
     name: str
-    room: Room
+    room: HostAmounts
     inventory: Inventory
 
 
@@ -110,12 +110,12 @@ def _node(row: Mapping[str, str]) -> Node:
         )
         for i in range(int(row["gpu"]))
     )  # fmt: skip
-    return Node(row["sn"], Room(int(row["cpu_milli"]), int(row["memory_mib"])), Inventory(cards))
+    return Node(row["sn"], HostAmounts(int(row["cpu_milli"]), int(row["memory_mib"])), Inventory(cards))
 
 
 def _job(row: Mapping[str, str]) -> Job:
     count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
-    room = Room(int(row["cpu_milli"]), int(row.get("memory_mib") or 0))
+    room = HostAmounts(int(row["cpu_milli"]), int(row.get("memory_mib") or 0))
     containers: tuple[tuple[str, Request], ...] = ()
     if count and milli == MILLI:
         containers = (("main", Request(FAMILY, whole=count)),)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cluster.ports import UnknownError
-from device_plugin.cluster.reservations import Stage
 from device_plugin.core.grants import CardSize, Grant
+from device_plugin.core.ledger import Stage
 from device_plugin.core.pods import Pod
 from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, grant, refuse, with_grant
 from tests.core.clusters import inventory
@@ -35,7 +35,7 @@ def test_the_binding_carries_the_reserved_grant_and_is_the_only_write(world: Wor
     )
     assert one.state.ledger.grant("uid-p") == bound.grant()
     assert world.api.written == [("bind", "p")]
-    assert list(one.state.reservations) == []
+    assert one.state.ledger.reservations() == []
     assert one.counts.outcomes == {"bound": 1}
 
 
@@ -137,7 +137,7 @@ def test_what_nobody_knows_stays_reserved_until_it_is_known(world: World, one: R
     world.api.land(*late[0])
     world.clock.now += 5.0
     one.upkeep.step()
-    assert (one.free(), list(one.state.reservations)) == (HELD, [])
+    assert (one.free(), one.state.ledger.reservations()) == (HELD, [])
     assert len(late) == 1
 
 
@@ -248,7 +248,7 @@ def test_of_two_binds_of_one_pod_one_is_sent(world: World, one: Replica) -> None
     one.ask(made)
     apart.run(lambda: errors.append(one.bind(made)))
     assert sent.wait(10.0)
-    assert one.state.reservations.at(Stage.BINDING)
+    assert [r.stage for r in one.state.ledger.reservations()] == [Stage.BINDING]
     assert one.bind(made) == "another Binding of the pod is under way: try again"
     go.set()
     apart.join()
@@ -275,7 +275,7 @@ def test_a_card_that_was_cordoned_since_it_was_chosen_gets_nothing_new(world: Wo
     """`vgpu drain` says that a card is empty when no pod that is bound holds any of it."""
     made = world.pod("p")
     assert one.ask(made) == "n1"
-    first = one.state.reservations.get("uid-p")
+    first = one.state.ledger.reservation("uid-p")
     assert first is not None
     (chosen,) = {s.card for s in first.grant.slices()}
     one.state.see_node(replace(world.api.by_node["n1"], cordoned=chosen))

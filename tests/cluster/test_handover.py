@@ -107,10 +107,10 @@ def test_losing_the_lease_frees_what_was_only_reserved(
     two.renew()
     one.terms.step()
     # What is on its way stays held until it is known.
-    assert [r.pod.name for r in one.state.reservations] == ["held"]
+    assert [r.pod.name for r in one.state.ledger.reservations()] == ["held"]
     in_flight.land()
     one.upkeep.step()
-    assert list(one.state.reservations) == []
+    assert one.state.ledger.reservations() == []
     assert set(one.state.ledger.grants()) == {"uid-held"}
 
 
@@ -189,5 +189,5 @@ def test_a_term_that_was_interrupted_begins_anew_with_a_list(world: World, one: 
     stranger = world.pod("stranger", mem=16, cores=60)
     assert two.bind(stranger, two.ask(stranger)) == ""
     one.lead()
-    assert list(one.state.reservations) == []
+    assert one.state.ledger.reservations() == []
     assert one.state.ledger.grant("uid-stranger") is not None

@@ -97,7 +97,7 @@ def test_a_fence_that_fell_unseen_ends_the_term(world: World, one: Replica) -> N
     one.clock.now += 60
     world.api.put(with_grant(theirs := world.pod("theirs"), grant(theirs).encode()))
     one.renew()
-    assert one.state.reservations.get(made.uid) is None
+    assert one.state.ledger.reservation(made.uid) is None
     one.lead()
     assert one.state.ledger.grant(theirs.uid) is not None
 

@@ -8,9 +8,9 @@ import pytest
 from device_plugin.cluster.preempt import WISHES
 from device_plugin.cluster.victims import TURN_SECONDS
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
-from device_plugin.core.room import Planner
+from device_plugin.core.rearrange import Planner
 from tests.cluster.world import World
 from tests.core.clusters import inventory
 
@@ -216,7 +216,7 @@ def test_after_the_deadline_others_may_have_it_and_the_pod_may_wish_again(world:
     world.one.turn()
     world.one.wait(301)
     world.one.turn()
-    assert world.one.state.reservations.get(vip.uid) is None
+    assert world.one.state.ledger.reservation(vip.uid) is None
     assert world.one.ask(vip) == ""
     world.one.turn()
     assert evicted(world) == ["lower"], "the victim is leaving already: nobody else must"
@@ -312,9 +312,9 @@ def test_no_node_is_advised_where_nobodys_leaving_makes_room(world: World) -> No
 
 
 def test_what_the_host_lacks_only_kube_scheduler_can_free(world: World) -> None:
-    world.one.state.see_node(replace(world.api.by_node["n1"], room=Room(4000, 4096)))
-    hog = world.api.put(Pod("default", "hog", "uid-hog", node="n1", host=Room(4000, 0)))
-    vip = world.pod("vip", 16, None, priority=10, host=Room(1000, 0))
+    world.one.state.see_node(replace(world.api.by_node["n1"], room=HostAmounts(4000, 4096)))
+    hog = world.api.put(Pod("default", "hog", "uid-hog", node="n1", host=HostAmounts(4000, 0)))
+    vip = world.pod("vip", 16, None, priority=10, host=HostAmounts(1000, 0))
     assert advised(world, vip, n1=[hog.uid]) == {"n1": [hog.uid]}
 
 

@@ -12,7 +12,6 @@ from device_plugin.adapters.http import serve
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.tables import Tables
@@ -72,12 +71,12 @@ def asked(connection: http.client.HTTPConnection, pod: dict[str, object]) -> lis
 def test_the_same_pods_get_the_same_cards(
     world: World, one: Replica, connection: http.client.HTTPConnection, rng: random.Random
 ) -> None:
-    ledger, hosts = Ledger(), Hosts()
+    ledger = Ledger()
     for name in NODES:
         world.node(name, inventory(name))
         ledger.set_node(name, inventory(name))
     one.state.sync_nodes(world.api.nodes())
-    inside = Placer(ledger, hosts)
+    inside = Placer(ledger)
     granted = refused = 0
     for number in range(250):
         if number == 60:
@@ -96,8 +95,7 @@ def test_the_same_pods_get_the_same_cards(
         if isinstance(expected, Grant):
             granted += 1
             assert (held, nodes) == (expected, [expected.node])
-            ledger.hold(expected)
-            hosts.hold(read.uid, expected.node, read.host)
+            ledger.hold(expected, read.host)
         else:
             refused += 1
             assert (held, nodes) == (None, [])
@@ -107,6 +105,6 @@ def test_the_same_pods_get_the_same_cards(
             ended = rng.choice(sorted(ledger.grants()))
             one.state.forget_pod(ended)
             ledger.release(ended)
-            hosts.release(ended)
-    assert one.state.ledger == ledger
+    assert one.state.ledger.grants() == ledger.grants()
+    assert all(one.state.ledger.node(name) == ledger.node(name) for name in NODES)
     assert min(granted, refused) > 10

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cluster.explain import as_text
-from device_plugin.cluster.reservations import Reservation
 from device_plugin.cluster.state import State
 from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import PodRequest

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 from itertools import product
 
@@ -13,32 +12,30 @@ from hypothesis import strategies as st
 from device_plugin.core import gang
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts, Room
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.capacity import at_most
+from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
-from device_plugin.core.room.planner import size
-from device_plugin.core.room.trial import Trial
 from tests.core.clusters import FAMILY, inventory, random_request, slice_request, whole_request
 
 NODES = ("a", "b", "c")
-ROOM = Room(cpu_milli=8000, memory_mib=8192)
+ROOM = HostAmounts(cpu_milli=8000, memory_mib=8192)
 
 
 class Cluster:
     """A few nodes with CPU and memory, and one placer."""
 
     def __init__(self, nodes: Sequence[str] = NODES, cards: int = 1) -> None:
-        self.ledger, self.hosts = Ledger(), Hosts()
+        self.ledger = Ledger()
         for name in nodes:
-            self.ledger.set_node(name, inventory(name, cards))
-            self.hosts.set_node(name, ROOM)
-        self.placer = Placer(self.ledger, self.hosts)
+            self.ledger.set_node(name, inventory(name, cards), ROOM)
+        self.placer = Placer(self.ledger)
 
     def place(self, *members: Member) -> Sequence[Grant] | Refusal:
-        return place_all(members, self.placer, Trial(self.ledger, self.hosts))
+        return place_all(members, self.placer, self.ledger)
 
     def one_by_one(self, requests: Sequence[PodRequest]) -> bool:
         """True if each finds a place after those before it; all of them stay there."""
@@ -46,14 +43,12 @@ class Cluster:
             grant = self.placer.find(request)
             if grant is None:
                 return False
-            self.ledger.hold(grant)
-            self.hosts.hold(grant.pod, grant.node, request.host)
+            self.ledger.hold(grant, request.host)
         return True
 
     def held(self) -> object:
-        """Everything that a trial could leave behind."""
-        rooms = [(name, self.hosts.room(name)) for name in self.ledger.nodes()]
-        return deepcopy(dict(self.ledger.grants())), sorted(self.hosts.pods()), rooms
+        """Everything that a transaction could leave behind."""
+        return dict(self.ledger.holdings()), [self.ledger.node(name) for name in self.ledger.nodes()]
 
 
 def alike(count: int, request: PodRequest) -> list[Member]:
@@ -61,7 +56,7 @@ def alike(count: int, request: PodRequest) -> list[Member]:
 
 
 requests = st.builds(
-    lambda seed, pod, cpu: replace(random_request(random.Random(seed), f"p{pod}"), host=Room(cpu, 64)),
+    lambda seed, pod, cpu: replace(random_request(random.Random(seed), f"p{pod}"), host=HostAmounts(cpu, 64)),
     st.integers(0, 10_000),
     st.integers(0, 99),
     st.sampled_from([0, 500, 3000]),
@@ -87,10 +82,11 @@ def test_all_are_held_or_nothing_has_changed(crowd: list[PodRequest], gang: list
         assert grant is not None
         assert grant in answer
         assert cluster.ledger.conflicts(grant) == ()
-        assert cluster.hosts.held(request.pod) == (grant.node, request.host)
+        assert cluster.ledger.holding(request.pod) == Holding.of(grant, request.host)
     for name in NODES:
-        room = cluster.hosts.room(name)
-        assert min(room.cpu_milli, room.memory_mib) >= 0
+        node = cluster.ledger.node(name)
+        assert node is not None
+        assert min(node.left.cpu_milli, node.left.memory_mib) >= 0
 
 
 @settings(deadline=None)
@@ -118,7 +114,7 @@ def test_pods_that_ask_alike_are_placed_whenever_any_choice_of_nodes_holds_them_
 ) -> None:
     cluster = Cluster(cards=2)
     cluster.one_by_one([replace(request, pod=f"before-{request.pod}") for request in crowd])
-    request = PodRequest("p", (("main", asked),), host=Room(cpu))
+    request = PodRequest("p", (("main", asked),), host=HostAmounts(cpu))
     possible = any(fits_so(cluster, request, chosen) for chosen in product(NODES, repeat=count))
     assert isinstance(cluster.place(*alike(count, request)), Refusal) is not possible
 
@@ -127,13 +123,12 @@ def fits_so(cluster: Cluster, request: PodRequest, chosen: Sequence[str]) -> boo
     """True if one pod like it fits on each of the `chosen` nodes; nothing is kept."""
     if list(chosen) != sorted(chosen):
         return False  # whoever asks alike may change places
-    trial = Trial(cluster.ledger, cluster.hosts)
-    with trial.attempt():
+    with cluster.ledger.transaction():
         for number, node in enumerate(chosen):
             grant = cluster.placer.find(replace(request, pod=f"try-{number}"), (node,))
             if grant is None:
                 return False
-            trial.hold(grant, request.host)
+            cluster.ledger.hold(grant, request.host)
     return True
 
 
@@ -178,7 +173,7 @@ def test_a_gang_of_which_nobody_fits_is_told_why() -> None:
 
 
 def test_hosts_count_for_each_of_them() -> None:
-    asked = slice_request("p", 1, 1, host=Room(cpu_milli=4000))
+    asked = slice_request("p", 1, 1, host=HostAmounts(cpu_milli=4000))
     assert not isinstance(Cluster().place(*alike(6, asked)), Refusal)
     answer = Cluster().place(*alike(7, asked))
     assert isinstance(answer, Refusal)

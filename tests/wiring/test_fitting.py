@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from device_plugin.cluster.ports import FitError
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Kind
 from device_plugin.core.placement.tables import Tables
@@ -22,7 +22,7 @@ MANY = [Weighted(Ask(Request(FAMILY, mem=1 + n % 16, cores=1 + n // 16)), 1.0) f
 
 
 def test_an_ask_that_no_table_can_be_made_of_is_an_error_of_fitting() -> None:
-    strange = Ask(Request(FAMILY, mem=1), host=Room(cpu_milli=2**80))
+    strange = Ask(Request(FAMILY, mem=1), host=HostAmounts(cpu_milli=2**80))
     with pytest.raises(FitError, match="OverflowError"):
         fitting.tables([KIND], [1], [Weighted(strange, 1.0)])
 

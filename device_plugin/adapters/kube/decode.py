@@ -11,7 +11,7 @@ import msgspec
 
 from device_plugin.adapters.kube import room
 from device_plugin.core import annotations
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
@@ -323,7 +323,7 @@ def _constraints(spec: _PodSpec) -> int:
     return hash(tuple(bytes(part) for part in (spec.node_selector, spec.affinity, spec.tolerations)))
 
 
-def _host(spec: _PodSpec) -> Room:
+def _host(spec: _PodSpec) -> HostAmounts:
     return room.requested(
         (_asked(container.resources) for container in spec.containers),
         ((_asked(c.resources), c.restart_policy == "Always") for c in spec.init_containers or ()),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import ceil, floor
 
-from device_plugin.core.hosts import NOTHING, Room
+from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.requests import parse_quantity
 
 Amounts = Mapping[str, str | int]
@@ -17,7 +17,7 @@ DISK = "ephemeral-storage"
 
 def requested(
     mains: Iterable[Amounts], inits: Iterable[tuple[Amounts, bool]], whole: Amounts, overhead: Amounts
-) -> Room:
+) -> HostAmounts:
     """The requests of a pod: of main containers, of init containers (true for a sidecar), of the pod, and overhead.
 
     Sidecars run beside all that follows them; what the pod as a whole requests goes before what its containers do.
@@ -34,7 +34,7 @@ def requested(
         running = _room(amounts) if running is NOTHING else running + _room(amounts)
     needed = running if starting is NOTHING else _larger(starting, running)
     if whole:
-        needed = Room(
+        needed = HostAmounts(
             _milli(str(whole["cpu"])) if "cpu" in whole else needed.cpu_milli,
             _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
             needed.disk_mib,  # never requested for the pod as a whole
@@ -42,10 +42,10 @@ def requested(
     return _bounded(needed + _room(overhead) if overhead else needed)
 
 
-def offered(allocatable: Amounts) -> Room:
+def offered(allocatable: Amounts) -> HostAmounts:
     """What a node can give to pods."""
     return _bounded(
-        Room(
+        HostAmounts(
             _milli(str(allocatable.get("cpu", 0))),
             floor((parse_quantity(str(allocatable.get("memory", 0))) or 0) / MIB),
             floor((parse_quantity(str(allocatable.get(DISK, 0))) or 0) / MIB),
@@ -53,14 +53,14 @@ def offered(allocatable: Amounts) -> Room:
     )
 
 
-def _room(amounts: Amounts) -> Room:
+def _room(amounts: Amounts) -> HostAmounts:
     if not amounts:
         return NOTHING
     return _read(str(amounts.get("cpu", 0)), str(amounts.get("memory", 0)), str(amounts.get(DISK, 0)))
 
 
-def _larger(one: Room, other: Room) -> Room:
-    return Room(
+def _larger(one: HostAmounts, other: HostAmounts) -> HostAmounts:
+    return HostAmounts(
         max(one.cpu_milli, other.cpu_milli),
         max(one.memory_mib, other.memory_mib),
         max(one.disk_mib, other.disk_mib),
@@ -69,8 +69,8 @@ def _larger(one: Room, other: Room) -> Room:
 
 # Pods come by the ten thousand with the same few amounts.
 @lru_cache(1024)
-def _read(cpu: str, memory: str, disk: str) -> Room:
-    return Room(_milli(cpu), _mib(memory), _mib(disk))
+def _read(cpu: str, memory: str, disk: str) -> HostAmounts:
+    return HostAmounts(_milli(cpu), _mib(memory), _mib(disk))
 
 
 @lru_cache(1024)
@@ -84,5 +84,5 @@ def _mib(text: str) -> int:
 
 
 @lru_cache(4096)
-def _bounded(room: Room) -> Room:
-    return Room(min(room.cpu_milli, MOST), min(room.memory_mib, MOST), min(room.disk_mib, MOST))
+def _bounded(room: HostAmounts) -> HostAmounts:
+    return HostAmounts(min(room.cpu_milli, MOST), min(room.memory_mib, MOST), min(room.disk_mib, MOST))

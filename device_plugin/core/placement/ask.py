@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.columns import Kind
 from device_plugin.core.requests import ANYTHING, PodRequest, Request, Selector
 
@@ -19,7 +19,7 @@ class Ask:
     request: Request
     models: Selector = ANYTHING
     uuids: Selector = ANYTHING
-    host: Room = Room()
+    host: HostAmounts = HostAmounts()
 
     @classmethod
     def of(cls, request: PodRequest) -> "Ask | None":

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
 from device_plugin.core.placement.demand import Demand
@@ -28,7 +28,7 @@ class Fragments:
     def __init__(self, kinds: Sequence[Kind], asks: Sequence[Weighted]) -> None:
         total = sum(each.count for each in asks) or 1.0
         alike: dict[Ask, int] = {}
-        groups = [alike.setdefault(replace(each.ask, host=Room()), len(alike)) for each in asks]
+        groups = [alike.setdefault(replace(each.ask, host=HostAmounts()), len(alike)) for each in asks]
         self._demand = Demand(kinds, [Weighted(ask, 1.0) for ask in alike])
         cpu = [each.ask.host.cpu_milli for each in asks]
         self._cpu: Numbers

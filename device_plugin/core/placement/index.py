@@ -12,8 +12,8 @@ from itertools import repeat
 import numpy as np
 
 from device_plugin.core.cards import Card
-from device_plugin.core.hosts import Hosts, Room
-from device_plugin.core.ledger import CardState, Ledger
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import CardState, Ledger, NodeState
 from device_plugin.core.loads import Loads
 from device_plugin.core.placement.card_states import CardStates
 from device_plugin.core.placement.columns import COUNTS, Columns, Kind, Numbers, Rows, Values, packed
@@ -31,31 +31,25 @@ class Index(Columns):
     `layout` changes when rows are given to other cards.
     """
 
-    def __init__(self, ledger: Ledger, hosts: Hosts | None = None, loads: Loads | None = None) -> None:
+    def __init__(self, ledger: Ledger, loads: Loads | None = None) -> None:
         self._ledger = ledger
-        self._hosts = hosts
         self._loads = loads
         self.position: dict[str, int] = {}
         self._chosen: tuple[dict[str, int], Collection[str], Rows] = {}, (), np.zeros(0, dtype=bool)
-        self._seen = self._hosts_seen = self._loads_seen = -1
+        self._seen = self._loads_seen = -1
         self.layout = 0
         self.now = 0
         """Grows with every change; `stamp` holds each node's newest."""
         self._load()
 
     def refresh(self) -> None:
-        """Catch up with the ledger, the hosts and the loads."""
+        """Catch up with the ledger and the loads."""
         if self._seen != self._ledger.version:
             for name in self._ledger.changed_since(self._seen):
                 if not self._update(name):
                     self._load()
                     break
             self._seen = self._ledger.version
-        if self._hosts is not None and self._hosts_seen != self._hosts.version:
-            for name in self._hosts.changed_since(self._hosts_seen):
-                if name in self.position:
-                    self._update_host(self._hosts, name)
-            self._hosts_seen = self._hosts.version
         if self._loads is not None and self._loads_seen != self._loads.version:
             for name in self._loads.changed_since(self._loads_seen):
                 if name in self.position:
@@ -89,7 +83,7 @@ class Index(Columns):
         """Like `chosen`, but the answer is not kept: `nodes` are few, or of one pod only."""
         return _marked(self.position, nodes)
 
-    def roomy(self, room: Room) -> Rows:
+    def roomy(self, room: HostAmounts) -> Rows:
         """Which of the nodes have that much CPU, memory and disk left; shape (nodes,)."""
         roomy: Rows = (self.cpu >= room.cpu_milli) & (self.memory >= room.memory_mib)
         if room.disk_mib:
@@ -155,7 +149,7 @@ class Index(Columns):
             column = self._column(card, serving=state.serving)
             self.table[:, first + slot] = self.padded[:, position, slot] = column
             self.states.move(first + slot, column)
-        self._stamp(name)
+        self._update_host(state)
         return True
 
     def _column(self, state: CardState, *, serving: bool) -> tuple[int, ...]:
@@ -166,18 +160,17 @@ class Index(Columns):
             serving, serving and state.open, card.cordoned, state.short,
         )  # fmt: skip
 
-    def _update_host(self, hosts: Hosts, name: str) -> None:
-        room, whole = hosts.room(name), hosts.whole(name)
-        position = self.position[name]
-        self.cpu[position], self.memory[position] = room.cpu_milli, room.memory_mib
-        self.disk[position] = room.disk_mib
-        left = (
-            (room.cpu_milli, whole.cpu_milli),
-            (room.memory_mib, whole.memory_mib),
-            (room.disk_mib, whole.disk_mib),
+    def _update_host(self, state: NodeState) -> None:
+        left, whole, position = state.left, state.whole, self.position[state.name]
+        self.cpu[position], self.memory[position] = left.cpu_milli, left.memory_mib
+        self.disk[position] = left.disk_mib
+        amounts = (
+            (left.cpu_milli, whole.cpu_milli),
+            (left.memory_mib, whole.memory_mib),
+            (left.disk_mib, whole.disk_mib),
         )
-        self.shares[:, position] = [min(1.0, max(0, free) / most) if most else 0.0 for free, most in left]
-        self._stamp(name)
+        self.shares[:, position] = [min(1.0, max(0, free) / most) if most else 0.0 for free, most in amounts]
+        self._stamp(state.name)
 
     def _update_loads(self, loads: Loads, name: str) -> None:
         first, after = self.rows(name)
@@ -226,9 +219,7 @@ class Index(Columns):
         self.shares: Values = np.zeros((3, len(states)))
         self.used: Numbers = np.zeros((2, len(self.cards)), dtype=np.int64)
         for state in states:
-            self._stamp(state.name)
-            if self._hosts is not None:
-                self._update_host(self._hosts, state.name)
+            self._update_host(state)
             if self._loads is not None:
                 self._update_loads(self._loads, state.name)
         self._seen = self._ledger.version

@@ -9,7 +9,7 @@ import numpy as np
 
 from device_plugin.core.app_types import DEFAULT_TYPE, TYPES, Scoring
 from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
-from device_plugin.core.hosts import NOTHING, Hosts, Room
+from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
 from device_plugin.core.placement.ask import Ask
@@ -51,12 +51,11 @@ class Placer:
     """
 
     def __init__(
-        self, ledger: Ledger, hosts: Hosts | None = None, offered: Sequence[str] = OFFERED,
-        loads: Loads | None = None, scoring: Scoring = BY_DEFAULT,
+        self, ledger: Ledger, offered: Sequence[str] = OFFERED, loads: Loads | None = None,
+        scoring: Scoring = BY_DEFAULT,
     ) -> None:  # fmt: skip
         self._offered = offered
-        self.index = Index(ledger, hosts, loads)
-        self._knows_hosts = hosts is not None
+        self.index = Index(ledger, loads)
         self._kept = Kept(self.index)
         by_type = {_by_type(name): NodeScore(scoring.weights[name], scoring) for name in TYPES}
         self._plain: Mapping[str, Policy] = {**PLAIN, **by_type}
@@ -146,7 +145,7 @@ class Placer:
                 f"{len(request.containers)} containers ask for slices: at most {MAX_CONTAINERS} of a pod can"
             )
             return self._outright(Reason.MALFORMED, said)
-        looked = request if self._knows_hosts and not vetted else replace(request, host=NOTHING)
+        looked = replace(request, host=NOTHING) if vetted else request
         return Refused(Causes(self.index, looked, nodes).refusal, everywhere=everywhere)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
@@ -201,8 +200,6 @@ class Placer:
         self.index.refresh()
         if self._unknown(request) or len(request.containers) > MAX_CONTAINERS:
             return None
-        if not self._knows_hosts:
-            request = replace(request, host=NOTHING)
         ask, name = Ask.of(request), self._name(request)
         if not self._scored(request) and self.nowhere(request, nodes):
             return None
@@ -244,7 +241,7 @@ class Placer:
             return f"no application type {request.app_type!r}: write {', '.join(TYPES)}"
         return ""
 
-    def _among(self, needed: Room, standing: Rank) -> Rows | None:
+    def _among(self, needed: HostAmounts, standing: Rank) -> Rows | None:
         """Which nodes may be looked at, whoever is offered, of shape (nodes,); None for all."""
         among = None if needed == NOTHING else self.index.roomy(needed)
         if standing.avoid:

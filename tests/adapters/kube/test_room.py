@@ -3,7 +3,7 @@
 import numpy as np
 
 from device_plugin.adapters.kube.room import offered, requested
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 
 LARGEST = str(2**63 - 1)
 """What the API server makes of `cpu: 1e30`."""
@@ -16,26 +16,26 @@ def amounts(cpu: str = "0", memory: str = "0", disk: str = "0") -> dict[str, str
 def test_main_containers_and_sidecars_add_up_and_init_containers_do_not() -> None:
     mains = [amounts("500m", "1Gi", "1Gi"), amounts("1", "1500Ki", "1")]
     inits = [(amounts("250m", "1Mi"), True), (amounts("3", "1Mi", "5Gi"), False)]
-    assert requested(mains, inits, {}, {}) == Room(3250, 1024 + 2 + 1, 5120)
+    assert requested(mains, inits, {}, {}) == HostAmounts(3250, 1024 + 2 + 1, 5120)
 
 
 def test_what_the_pod_as_a_whole_requests_goes_before_its_containers() -> None:
     found = requested([amounts("4", "4Gi", "2Mi")], [], {"cpu": "1"}, {"memory": "10Mi"})
-    assert found == Room(1000, 4106, 2)
+    assert found == HostAmounts(1000, 4106, 2)
 
 
 def test_a_node_gives_what_is_allocatable_and_nothing_of_what_it_does_not_name() -> None:
-    assert offered({"cpu": "3920m", "memory": "1025Ki", "ephemeral-storage": "47093746742"}) == Room(
+    assert offered({"cpu": "3920m", "memory": "1025Ki", "ephemeral-storage": "47093746742"}) == HostAmounts(
         3920, 1, 44912
     )
-    assert offered({}) == Room()
+    assert offered({}) == HostAmounts()
 
 
 def test_whoever_asks_for_more_than_there_is_anywhere_breaks_no_column() -> None:
     """Tens of thousands of such pods on one node, and what is left of it still fits 64 bits."""
     mains = [amounts(LARGEST, LARGEST, LARGEST)] * 100
     found = requested(mains, [(mains[0], True)] * 100, {}, amounts(LARGEST, LARGEST, LARGEST))
-    taken = Room()
+    taken = HostAmounts()
     for _ in range(50_000):
         taken += found
     left = offered(amounts("4", "4Gi", "4Gi")) - taken

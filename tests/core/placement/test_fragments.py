@@ -7,7 +7,7 @@ import pytest
 
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger, NodeState
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.ask import Ask
@@ -42,11 +42,11 @@ def by_definition(state: NodeState, cpu: int, asks: tuple[Weighted, ...]) -> flo
 @pytest.mark.parametrize("seed", range(4))
 def test_fragments_are_what_their_definition_says_before_and_after(seed: int) -> None:
     rng = random.Random(seed)
-    ledger, hosts = Ledger(), Hosts()
+    ledger = Ledger()
     for name in "abc":
-        ledger.set_node(name, Inventory(tuple(card(f"{name}{i}") for i in range(rng.randint(1, 4)))))
-        hosts.set_node(name, Room(rng.choice((2000, 8000, 32000)), 0))
-    placer = Placer(ledger, hosts, POLICIES)
+        cards = tuple(card(f"{name}{i}") for i in range(rng.randint(1, 4)))
+        ledger.set_node(name, Inventory(cards), HostAmounts(rng.choice((2000, 8000, 32000)), 0))
+    placer = Placer(ledger, POLICIES)
     placer.index.refresh()
     fragments = Fragments(tuple(placer.index.kinds), TARGET)
     for number in range(40):
@@ -59,10 +59,9 @@ def test_fragments_are_what_their_definition_says_before_and_after(seed: int) ->
         for name, value in before.items():
             state = ledger.node(name)
             assert state is not None
-            assert value == pytest.approx(by_definition(state, hosts.room(name).cpu_milli, TARGET))
+            assert value == pytest.approx(by_definition(state, state.left.cpu_milli, TARGET))
         added = foretold(placer, fragments, wanted, found)
-        ledger.hold(found)
-        hosts.hold(found.pod, found.node, wanted.host)
+        ledger.hold(found, wanted.host)
         assert measured(placer, fragments)[found.node] - before[found.node] == pytest.approx(added)
 
 

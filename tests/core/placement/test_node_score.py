@@ -9,8 +9,8 @@ import pytest
 
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, TYPES, Scoring, Weights
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.hosts import Hosts, Room
-from device_plugin.core.ledger import Ledger, NodeState
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import Holding, Ledger, NodeState
 from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.index import Index, View
@@ -29,11 +29,10 @@ class Cluster:
 
     def __init__(self, *names: str, scoring: Scoring = BY_DEFAULT) -> None:
         self.scoring = scoring
-        self.ledger, self.hosts, self.loads = Ledger(), Hosts(), Loads()
+        self.ledger, self.loads = Ledger(), Loads()
         for name in names:
-            self.ledger.set_node(name, inventory(name))
-            self.hosts.set_node(name, Room(64_000, 65_536, 102_400))
-        self.placer = Placer(self.ledger, self.hosts, loads=self.loads, scoring=scoring)
+            self.ledger.set_node(name, inventory(name), HostAmounts(64_000, 65_536, 102_400))
+        self.placer = Placer(self.ledger, loads=self.loads, scoring=scoring)
 
     def hold(self, card: str, mem: int, cores: int) -> None:
         """Somebody holds so many units and core groups."""
@@ -42,6 +41,10 @@ class Cluster:
         ids = [i for i in range(GROUPS) if free >> i & 1][:cores]
         pod = f"p{len(self.ledger.grants())}"
         self.ledger.hold(Grant(pod, node, {"main": (Slice(card, mem * MIB // 16, tuple(ids)),)}))
+
+    def host_pod(self, pod: str, node: str, host: HostAmounts) -> None:
+        """A pod that asks for no slice has these amounts of a host."""
+        self.ledger.put(Holding(holder=pod, node=node, host=host))
 
     def state(self, node: str) -> NodeState:
         found = self.ledger.node(node)
@@ -72,8 +75,8 @@ class Cluster:
 def test_each_type_looks_at_what_it_needs() -> None:
     cluster = Cluster("a", "b", "c")
     cluster.hold("a-0", 8, 30)
-    cluster.hosts.hold("x", "b", Room(32_000, 0, 0))
-    cluster.hosts.hold("y", "c", Room(0, 32_768, 0))
+    cluster.host_pod("x", "b", HostAmounts(32_000, 0, 0))
+    cluster.host_pod("y", "c", HostAmounts(0, 32_768, 0))
     assert cluster.score("gpu") == pytest.approx({"a": 0.85, "b": 0.9, "c": 0.95})
     assert cluster.score("cpu") == pytest.approx({"a": 1, "b": 0.7, "c": 0.85})
     assert cluster.score("memory") == pytest.approx({"a": 1, "b": 0.85, "c": 0.7})
@@ -82,7 +85,7 @@ def test_each_type_looks_at_what_it_needs() -> None:
 
 def test_disk_counts() -> None:
     cluster = Cluster("a", "b")
-    cluster.hosts.hold("x", "a", Room(0, 0, 51_200))
+    cluster.host_pod("x", "a", HostAmounts(0, 0, 51_200))
     assert cluster.score("cpu") == pytest.approx({"a": 0.95, "b": 1})
 
 
@@ -151,7 +154,7 @@ def test_pods_one_after_another_spread_though_no_measurement_shows_them_yet() ->
 
 def test_a_new_load_scores_only_its_own_node_again() -> None:
     cluster = Cluster("a", "b")
-    index = Index(cluster.ledger, cluster.hosts, cluster.loads)
+    index = Index(cluster.ledger, cluster.loads)
     index.refresh()
     before = index.stamp.copy()
     cluster.measure("b", c0=Load(0.5, 0.5))
@@ -173,8 +176,8 @@ def test_the_best_score_wins_whatever_happens_and_the_first_name_of_equals(seed:
         name = rng.choice(names)
         event = rng.random()
         if event < 0.3:
-            cluster.hosts.hold(
-                f"h{rng.randrange(30)}", name, Room(rng.randrange(9000), rng.randrange(9000), 100)
+            cluster.host_pod(
+                f"h{rng.randrange(30)}", name, HostAmounts(rng.randrange(9000), rng.randrange(9000), 100)
             )
         elif event < 0.6:
             loads = {f"c{i}": Load(rng.random(), rng.choice([None, rng.random()])) for i in range(2)}
@@ -225,12 +228,12 @@ def written_out(cluster: Cluster, node: str, weights: Weights, measured: Mapping
     for uuid, load in measured.items():
         cards[uuid].used_memory = round(load.memory, 2)
         cards[uuid].load = round(load.busy or 0.0, 2)
-    room, whole = cluster.hosts.room(node), cluster.hosts.whole(node)
+    left, whole = cluster.state(node).left, cluster.state(node).whole
     return (
         weights.gpu * sum(card.free() for card in cards.values()) / 2
-        + weights.cpu * max(0, room.cpu_milli) / whole.cpu_milli
-        + weights.memory * max(0, room.memory_mib) / whole.memory_mib
-        + weights.disk * max(0, room.disk_mib) / whole.disk_mib
+        + weights.cpu * max(0, left.cpu_milli) / whole.cpu_milli
+        + weights.memory * max(0, left.memory_mib) / whole.memory_mib
+        + weights.disk * max(0, left.disk_mib) / whole.disk_mib
     )
 
 
@@ -238,8 +241,7 @@ def test_counts_prefer_the_node_with_more_free_cards_and_shares_the_freer_one() 
     for counts, best in ((False, "small"), (True, "large")):
         cluster = Cluster(scoring=Scoring(counts=counts))
         for name, cards in (("small", 1), ("large", 4)):
-            cluster.ledger.set_node(name, inventory(name, cards))
-            cluster.hosts.set_node(name, Room(64_000, 65_536, 102_400))
+            cluster.ledger.set_node(name, inventory(name, cards), HostAmounts(64_000, 65_536, 102_400))
         cluster.hold("large-0", 16, 60)
         assert cluster.chosen() == best
     assert cluster.score() == {"small": 0.6 * 1 + 29.2, "large": 0.6 * 3 + 29.2}
@@ -254,8 +256,8 @@ def test_an_unknown_type_is_refused_with_the_known_ones() -> None:
 
 def test_nodes_of_the_group_are_avoided_and_better_ones_left_to_others() -> None:
     cluster = Cluster("a", "b", "c")
-    cluster.hosts.hold("x", "b", Room(32_000))
-    cluster.hosts.hold("y", "c", Room(48_000))
+    cluster.host_pod("x", "b", HostAmounts(32_000))
+    cluster.host_pod("y", "c", HostAmounts(48_000))
     assert [cluster.chosen(standing=Rank(leave=i)) for i in range(4)] == ["a", "b", "c", "c"]
     assert cluster.chosen(standing=Rank(avoid=frozenset({"a"}))) == "b"
     assert cluster.chosen(standing=Rank(avoid=frozenset({"a", "gone"}), leave=1)) == "c"
@@ -272,8 +274,8 @@ def test_no_node_apart_from_the_group_is_a_reason_of_its_own() -> None:
 
 def test_a_pod_of_several_containers_goes_by_the_score_too() -> None:
     cluster = Cluster("a", "b", "c")
-    cluster.hosts.hold("x", "a", Room(32_000))
-    cluster.hosts.hold("y", "c", Room(16_000))
+    cluster.host_pod("x", "a", HostAmounts(32_000))
+    cluster.host_pod("y", "c", HostAmounts(16_000))
     containers = tuple((name, Request(FAMILY, mem=4)) for name in ("main", "side"))
     request = PodRequest("p", containers, policy="node-score")
     found = [cluster.placer.place(replace(request, standing=Rank(leave=i))) for i in range(4)]
@@ -282,6 +284,6 @@ def test_a_pod_of_several_containers_goes_by_the_score_too() -> None:
 
 def test_a_host_without_the_disk_is_no_place() -> None:
     cluster = Cluster("a")
-    no = cluster.placer.place(slice_request("p", 1, 1, host=Room(0, 0, 200_000)))
+    no = cluster.placer.place(slice_request("p", 1, 1, host=HostAmounts(0, 0, 200_000)))
     assert isinstance(no, Refusal)
     assert no.text == "2 cards: 2 on nodes without the CPU, memory or disk"

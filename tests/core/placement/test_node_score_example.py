@@ -1,4 +1,4 @@
-"""The example of docs/node-score.md, through the real ledger, hosts, loads and policy."""
+"""The example of docs/node-score.md, through the real ledger, loads and policy."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,8 @@ import pytest
 from device_plugin.core.app_types import TYPES, Scoring
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.hosts import Hosts, Room
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.index import View
@@ -20,8 +20,11 @@ from tests.core.clusters import card, slice_request
 
 PAGE = (Path(__file__).parents[3] / "docs/node-score.md").read_text()
 MIB, GROUPS = 16000, 60
-WHOLE = Room(64_000, 256 * 1024, 1000 * 1024)
-REQUESTED = {"gpu-1": Room(16_000, 64 * 1024, 100 * 1024), "gpu-2": Room(32_000, 64 * 1024, 100 * 1024)}
+WHOLE = HostAmounts(64_000, 256 * 1024, 1000 * 1024)
+REQUESTED = {
+    "gpu-1": HostAmounts(16_000, 64 * 1024, 100 * 1024),
+    "gpu-2": HostAmounts(32_000, 64 * 1024, 100 * 1024),
+}
 
 
 def rows(first: str) -> Iterator[list[str]]:
@@ -36,14 +39,13 @@ def rows(first: str) -> Iterator[list[str]]:
 @pytest.fixture
 def placer() -> Placer:
     """The two nodes, as the page describes them."""
-    ledger, hosts, loads = Ledger(), Hosts(), Loads()
+    ledger, loads = Ledger(), Loads()
     cards: dict[str, dict[str, list[float]]] = {}
     for name, *shares in rows("card"):
         cards.setdefault(name.split()[0], {})[name] = [float(share) for share in shares]
     for node, known in cards.items():
-        ledger.set_node(node, Inventory(tuple(card(name, mem_mib=MIB) for name in known)))
-        hosts.set_node(node, WHOLE)
-        hosts.hold(f"others on {node}", node, REQUESTED[node])
+        ledger.set_node(node, Inventory(tuple(card(name, mem_mib=MIB) for name in known)), WHOLE)
+        ledger.put(Holding(holder=f"others on {node}", node=node, host=REQUESTED[node]))
         for name, (memory, groups, *_) in known.items():
             if memory:
                 held = Slice(name, round(memory * MIB), tuple(range(round(groups * GROUPS))))
@@ -51,7 +53,7 @@ def placer() -> Placer:
         state = ledger.node(node)
         assert state is not None
         loads.put(state, {name: Load(used, load) for name, (_, _, used, load, _) in known.items()})
-    return Placer(ledger, hosts, loads=loads)
+    return Placer(ledger, loads=loads)
 
 
 def scores(placer: Placer, scoring: Scoring) -> Mapping[str, Mapping[str, float]]:

@@ -9,7 +9,7 @@ from pytest_mock import MockerFixture
 from device_plugin.core.annotations import MAX_INT
 from device_plugin.core.cards import MAX_UNITS, Card, Inventory
 from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
-from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import fit
@@ -55,12 +55,11 @@ def test_a_cordoned_card_gets_no_new_slice_and_the_refusal_says_so() -> None:
 
 
 def test_a_pod_without_cards_is_refused_for_its_host_alone(ledger: Ledger) -> None:
-    hosts = Hosts()
     for node in ("n1", "n2"):
-        hosts.set_node(node, Room(2000, 1024))
-    placer = Placer(ledger, hosts)
-    assert isinstance(placer.place(PodRequest("p", (), host=Room(2000, 1))), Grant)
-    found = placer.place(PodRequest("q", (), host=Room(2001, 1)))
+        ledger.set_node(node, inventory(node), HostAmounts(2000, 1024))
+    placer = Placer(ledger)
+    assert isinstance(placer.place(PodRequest("p", (), host=HostAmounts(2000, 1))), Grant)
+    found = placer.place(PodRequest("q", (), host=HostAmounts(2001, 1)))
     assert isinstance(found, Refusal)
     assert found.reasons == {Reason.HOST: 4}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.ask import NO_CARD, Ask
@@ -35,14 +35,13 @@ def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Ask) -> tuple
 
 
 def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
-    ledger, hosts, target = Ledger(), Hosts(), Target()
+    ledger, target = Ledger(), Target()
     for name in (f"n{i}" for i in range(24)):
-        ledger.set_node(name, mixed_node(rng, name))
-        hosts.set_node(name, Room(rng.choice((3000, 64_000)), 10_000))
-    placer = Placer(ledger, hosts, POLICIES)
+        ledger.set_node(name, mixed_node(rng, name), HostAmounts(rng.choice((3000, 64_000)), 10_000))
+    placer = Placer(ledger, POLICIES)
     requests = [PodRequest("", mixed_request(rng, "").containers[:1], policy="random") for _ in range(30)]
-    asks = [Ask(NO_CARD, host=Room(700))]
-    asks += [Ask(r.containers[0][1], host=Room(rng.choice((0, 500, 4000)))) for r in requests]
+    asks = [Ask(NO_CARD, host=HostAmounts(700))]
+    asks += [Ask(r.containers[0][1], host=HostAmounts(rng.choice((0, 500, 4000)))) for r in requests]
     for each in asks:
         target.add(each, rng.random())
     tables = Tables(*placer.supply(), target.frequent())
@@ -54,12 +53,9 @@ def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
         finite += int(np.isfinite(score).sum())
         request = rng.choice(requests)
         if isinstance(grant := placer.place(PodRequest(f"p{number}", request.containers)), Grant):
-            ledger.hold(grant)
-            hosts.hold(grant.pod, grant.node, Room(rng.choice((0, 500, 4000))))
+            ledger.hold(grant, HostAmounts(rng.choice((0, 500, 4000))))
         if rng.random() < 0.5 and ledger.grants():
-            pod = rng.choice(sorted(ledger.grants()))
-            ledger.release(pod)
-            hosts.release(pod)
+            ledger.release(rng.choice(sorted(ledger.grants())))
     assert finite > 200, "hardly anything fitted"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.ask import NO_CARD, Ask
@@ -24,18 +24,17 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    ledger, hosts, target = Ledger(), Hosts(), Target()
+    ledger, target = Ledger(), Target()
     known = {name: mixed_node(rng, name) for name in NODES}
     for name, cards in known.items():
-        ledger.set_node(name, cards)
-        hosts.set_node(name, Room(64_000, 10_000))
-    placer = Placer(ledger, hosts, POLICIES)
+        ledger.set_node(name, cards, HostAmounts(64_000, 10_000))
+    placer = Placer(ledger, POLICIES)
     asks = [mixed_request(rng, "") for _ in range(12)]
     for number in range(400):
         request = rng.choice(asks)
         request = type(request)(
             f"p{number}", request.containers, request.models, request.uuids, policy,
-            Room(rng.choice((1000, 4000)), 10),
+            HostAmounts(rng.choice((1000, 4000)), 10),
         )  # fmt: skip
         if number % 50 == 0:
             adopted, tables = target.frequent()[:12], None
@@ -44,22 +43,20 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
             placer.adopt(tables)
         while number % 50 == 0 and not placer.renew(3):
             pass
-        fresh = Placer(ledger, hosts, POLICIES)
+        fresh = Placer(ledger, POLICIES)
         fresh.adopt(tables)
         found = placer.place(request)
         assert found == fresh.place(request)
         if (ask := Ask.of(request)) is not None:
             target.add(ask)
         if isinstance(found, Grant):
-            ledger.hold(found)
-            hosts.hold(found.pod, found.node, request.host)
+            ledger.hold(found, request.host)
         if rng.random() < 0.4 and ledger.grants():
             ledger.release(rng.choice(sorted(ledger.grants())))
         if rng.random() < 0.1:
             name = rng.choice(NODES)
             known[name] = changed(rng, name, known[name])
-            ledger.set_node(name, known[name])
-            hosts.set_node(name, Room(rng.choice((2000, 64_000)), 10_000))
+            ledger.set_node(name, known[name], HostAmounts(rng.choice((2000, 64_000)), 10_000))
 
 
 class Thorough:
@@ -72,13 +69,14 @@ class Thorough:
 
 
 def test_looking_only_at_nodes_near_the_best_finds_the_best(rng: random.Random) -> None:
-    ledger, hosts = Ledger(), Hosts()
+    ledger = Ledger()
     for name in (f"n{i:02}" for i in range(40)):
-        ledger.set_node(name, inventory(name, rng.randint(1, 4)))
-        hosts.set_node(name, Room(rng.choice((2000, 64_000)), 10_000))
-    placer, target = Placer(ledger, hosts, POLICIES), Target()
+        host = HostAmounts(rng.choice((2000, 64_000)), 10_000)
+        ledger.set_node(name, inventory(name, rng.randint(1, 4)), host)
+    placer, target = Placer(ledger, POLICIES), Target()
     asks = [
-        Ask(Request(FAMILY, 0, rng.randint(1, 12)), host=Room(rng.choice((0, 500, 4000)))) for _ in range(12)
+        Ask(Request(FAMILY, 0, rng.randint(1, 12)), host=HostAmounts(rng.choice((0, 500, 4000))))
+        for _ in range(12)
     ]
     asks += [Ask(Request(FAMILY, 1)), Ask(Request(FAMILY, 2)), Ask(NO_CARD)]
     for ask in asks:

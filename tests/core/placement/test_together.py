@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.ask import NO_CARD, Ask
@@ -16,18 +16,17 @@ from tests.core.clusters import inventory, whole_request
 from tests.core.placement.workloads import ask, target
 
 # A quarter of all cards is wanted four at a time, with 8 CPUs and 8 GiB, by a hundred pods.
-FOURS = Ask(whole_request("p", 4).containers[0][1], host=Room(8000, 8192))
+FOURS = Ask(whole_request("p", 4).containers[0][1], host=HostAmounts(8000, 8192))
 TARGET = target((FOURS, 100), (ask(whole=1, cpu=1000), 1200))
 WORTH = 1000 * KEEPING * 4 / 4 * (0.9 / 4 - FEW)
 
 
-def seen(*rooms: Room) -> tuple[Placer, Together, View]:
+def seen(*rooms: HostAmounts) -> tuple[Placer, Together, View]:
     """Nodes of four cards, and what they are worth together."""
-    ledger, hosts = Ledger(), Hosts()
+    ledger = Ledger()
     for number, room in enumerate(rooms):
-        ledger.set_node(f"n{number}", inventory(f"n{number}", 4))
-        hosts.set_node(f"n{number}", room)
-    placer = Placer(ledger, hosts)
+        ledger.set_node(f"n{number}", inventory(f"n{number}", 4), room)
+    placer = Placer(ledger)
     placer.teach(TARGET)
     together = Together(Demand(tuple(placer.index.kinds), TARGET), 1000)
     return placer, together, View(placer.index, np.arange(len(rooms)))
@@ -35,24 +34,24 @@ def seen(*rooms: Room) -> tuple[Placer, Together, View]:
 
 @pytest.mark.parametrize("cards", [1, 4])
 def test_the_first_card_costs_what_a_node_could_have_held_if_its_host_can(cards: int) -> None:
-    _, together, view = seen(Room(9000, 9000), Room(7999, 9000), Room(9000, 8191))
+    _, together, view = seen(HostAmounts(9000, 9000), HostAmounts(7999, 9000), HostAmounts(9000, 8191))
     found = together.lost_by_whole(view, ask(whole=cards))
     assert found == pytest.approx([-WORTH, 0, 0])
 
 
 def test_a_slice_of_a_free_card_costs_as_much_on_every_card() -> None:
-    _, together, view = seen(Room(9000, 9000), Room(0, 9000))
+    _, together, view = seen(HostAmounts(9000, 9000), HostAmounts(0, 9000))
     assert together.lost_by_slice(view, ask(4)) == pytest.approx(np.array([[-WORTH] * 4, [0] * 4]))
 
 
 def test_cpu_that_such_a_pod_would_need_costs_as_much_without_any_card() -> None:
-    _, together, view = seen(Room(9000, 9000), Room(10000, 9000))
-    taken = Ask(NO_CARD, host=Room(1500))
+    _, together, view = seen(HostAmounts(9000, 9000), HostAmounts(10000, 9000))
+    taken = Ask(NO_CARD, host=HostAmounts(1500))
     assert together.lost_by_whole(view, taken) == pytest.approx([-WORTH, 0])
 
 
 def test_models_that_such_a_pod_does_not_accept_are_worth_nothing_to_it() -> None:
-    placer, _, view = seen(Room(9000, 9000))
+    placer, _, view = seen(HostAmounts(9000, 9000))
     elsewhere = target((Ask(FOURS.request, ask(models="K100").models, host=FOURS.host), 100))
     together = Together(Demand(tuple(placer.index.kinds), elsewhere), 1000)
     assert together.lost_by_slice(view, ask(4)) == pytest.approx(np.zeros((1, 4)))
@@ -62,14 +61,14 @@ def test_models_that_such_a_pod_does_not_accept_are_worth_nothing_to_it() -> Non
 def test_for_few_such_pods_and_when_few_pods_are_known_at_all_nothing_is_kept(
     fours: int, others: int
 ) -> None:
-    placer, _, view = seen(Room(9000, 9000))
+    placer, _, view = seen(HostAmounts(9000, 9000))
     few = target((FOURS, fours), (ask(whole=1), others))
     together = Together(Demand(tuple(placer.index.kinds), few), 1000)
     assert together.lost_by_slice(view, ask(4)) == pytest.approx(np.zeros((1, 4)))
 
 
 def test_whoever_needs_little_leaves_a_node_alone_that_could_take_more() -> None:
-    placer, _, _ = seen(Room(8000, 8192), Room(8000, 8191))
-    grant = placer.place(PodRequest("q", (("main", ask(whole=1).request),), host=Room(1, 1)))
+    placer, _, _ = seen(HostAmounts(8000, 8192), HostAmounts(8000, 8191))
+    grant = placer.place(PodRequest("q", (("main", ask(whole=1).request),), host=HostAmounts(1, 1)))
     assert isinstance(grant, Grant)
     assert grant.node == "n1"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.hosts import Hosts, Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.ask import Ask
@@ -26,10 +26,9 @@ class World:
     """One node of some cards, and a target workload."""
 
     def __init__(self, cards: int, asks: list[Ask], **shape: int) -> None:
-        self.ledger, self.hosts = Ledger(), Hosts()
-        self.ledger.set_node("n1", inventory("n1", cards, **shape))
-        self.hosts.set_node("n1", Room(CPU, 10_000))
-        self.placer = Placer(self.ledger, self.hosts, POLICIES)
+        self.ledger = Ledger()
+        self.ledger.set_node("n1", inventory("n1", cards, **shape), HostAmounts(CPU, 10_000))
+        self.placer = Placer(self.ledger, POLICIES)
         self.fill = Tables(*self.placer.supply(), [Weighted(each, 1.0) for each in asks]).fill
         self.worth = Worth(self.fill)
 
@@ -46,8 +45,7 @@ class World:
         assert state is not None
         given = fit(state.cards[card], wanted.request)
         if isinstance(given, Slice):
-            self.ledger.hold(Grant(pod, "n1", {"main": (given,)}))
-            self.hosts.hold(pod, "n1", wanted.host)
+            self.ledger.hold(Grant(pod, "n1", {"main": (given,)}), wanted.host)
         return isinstance(given, Slice)
 
 
@@ -64,9 +62,7 @@ def test_what_a_slice_costs_is_what_the_node_is_then_worth_less(rng: random.Rand
             assert world.now() - before == pytest.approx(float(lost[0, card]))
             met += 1
         elif world.ledger.grants():
-            pod = rng.choice(sorted(world.ledger.grants()))
-            world.ledger.release(pod)
-            world.hosts.release(pod)
+            world.ledger.release(rng.choice(sorted(world.ledger.grants())))
     assert met > 10, "hardly anything fitted"
 
 

@@ -1,6 +1,6 @@
 """Cards and target workloads for the tests of policies."""
 
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.columns import Kind
 from device_plugin.core.placement.target import Weighted
@@ -13,7 +13,7 @@ KIND = Kind(FAMILY, "Z100", 16368, 16, 60, 4)
 def ask(
     mem: int | None = None, cores: int | None = None, whole: int = 0, cpu: int = 0, models: str = ""
 ) -> Ask:
-    return Ask(Request(FAMILY, whole, mem, cores), Selector(models), host=Room(cpu))
+    return Ask(Request(FAMILY, whole, mem, cores), Selector(models), host=HostAmounts(cpu))
 
 
 def target(*asks: tuple[Ask, float]) -> tuple[Weighted, ...]:

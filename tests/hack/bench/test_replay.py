@@ -3,7 +3,7 @@
 import pytest
 
 from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement import POLICIES
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench.replay import arrivals, replay
@@ -13,12 +13,12 @@ from hack.bench.workload import FAMILY, Job, Node, Workload
 
 def node(name: str, cards: int, cpu: int = 64_000) -> Node:
     made = [Card(f"{name}-{i}", FAMILY, "T4", "", 1000, 1000, 1, 1, 1, 1000) for i in range(cards)]
-    return Node(name, Room(cpu, 1000), Inventory(tuple(made)))
+    return Node(name, HostAmounts(cpu, 1000), Inventory(tuple(made)))
 
 
 def job(name: str, milli: int, cpu: int = 1000) -> Job:
     asked = Request(FAMILY, whole=1) if milli == 1000 else Request(FAMILY, mem=milli, cores=0)
-    return Job(name, PodRequest(name, (("main", asked),), host=Room(cpu, 1)), milli / 1000)
+    return Job(name, PodRequest(name, (("main", asked),), host=HostAmounts(cpu, 1)), milli / 1000)
 
 
 HALVES = Workload([node("a", 2), node("b", 2)], [job("p", 500), job("q", 500)])
@@ -52,7 +52,7 @@ def test_a_node_without_cpu_takes_no_pod() -> None:
 
 
 def test_pods_without_cards_may_find_no_cpu() -> None:
-    cardless = Job("q", PodRequest("q", (), host=Room(1000, 1)), 0.0)
+    cardless = Job("q", PodRequest("q", (), host=HostAmounts(1000, 1)), 0.0)
     outcome = replay("pack", 1, Workload([node("a", 4, cpu=2500)], [job("p", 1000), cardless, cardless]))
     assert outcome.placed == 2
     assert outcome.first_failure is not None

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import Request
 from hack.bench.workload import WorkloadError, read
 
@@ -25,7 +25,7 @@ def test_nodes_with_cards_and_pods_by_name(tmp_path: Path) -> None:
     workload = read(*files(tmp_path))
     assert workload.capacity == 2
     (node,) = workload.nodes
-    assert (node.room, len(node.inventory.cards)) == (Room(64000, 262144), 2)
+    assert (node.room, len(node.inventory.cards)) == (HostAmounts(64000, 262144), 2)
     whole, part, none = workload.jobs
     assert whole.request.containers[0][1].whole == 2
     assert part.request.containers[0][1] == Request("bench.io/card", 0, 460, 0)

@@ -7,14 +7,14 @@ from itertools import chain, combinations
 import pytest
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.node_fit import Looks
+from device_plugin.core.rearrange import Plan
+from device_plugin.core.rearrange.fewest import LOOKS, LOOKS_PER_SET
 from device_plugin.core.requests import PodRequest, Request
-from device_plugin.core.room import Plan
-from device_plugin.core.room.fewest import LOOKS, LOOKS_PER_SET
 from tests.core.clusters import FAMILY, slice_request, whole_request
 from tests.core.placement.test_oracle import NODES, mixed_node, mixed_request, possible_on
-from tests.core.room.cluster import Cluster
+from tests.core.rearrange.cluster import Cluster
 
 ROUNDS = 150
 
@@ -61,10 +61,10 @@ def test_a_pod_that_holds_two_cards_counts_once() -> None:
 def test_no_victim_is_taken_where_the_host_would_still_be_full() -> None:
     cluster = Cluster()
     cluster.node("n", 1)
-    cluster.place(replace(slice_request("low", 16), host=Room(1000)))
-    assert cluster.victims(replace(slice_request("p", 16), host=Room(64_000)), {"low": 0}) == {"low"}
-    cluster.hosts.hold("stranger", "n", Room(1))
-    assert cluster.victims(replace(slice_request("p", 16), host=Room(64_000)), {"low": 0}) is None
+    cluster.place(replace(slice_request("low", 16), host=HostAmounts(1000)))
+    assert cluster.victims(replace(slice_request("p", 16), host=HostAmounts(64_000)), {"low": 0}) == {"low"}
+    cluster.stranger("n", HostAmounts(1))
+    assert cluster.victims(replace(slice_request("p", 16), host=HostAmounts(64_000)), {"low": 0}) is None
 
 
 def test_nobody_leaves_for_a_pod_that_fits() -> None:
@@ -118,8 +118,7 @@ def test_victims_are_never_more_than_brute_force_finds_on_any_node(seed: int) ->
         cluster = Cluster()
         known = {name: mixed_node(rng, name) for name in NODES}
         for name, cards in known.items():
-            cluster.ledger.set_node(name, cards)
-            cluster.hosts.set_node(name, Room(1 << 20, 1 << 20))
+            cluster.ledger.set_node(name, cards, HostAmounts(1 << 20, 1 << 20))
         for i in range(12):
             grant = cluster.placer.place(replace(mixed_request(rng, f"h{i}"), policy="spread"))
             if isinstance(grant, Grant):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from device_plugin.core.rearrange.plan import Plan, Ranked
+from device_plugin.core.rearrange.planner import Option, Planner, size
 from device_plugin.core.requests import PodRequest
-from device_plugin.core.room.plan import Plan, Ranked
-from device_plugin.core.room.planner import Option, Planner, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Openings:
         self._numbers = count()
 
     def steps(self, most: int) -> Iterator[Plan]:
-        """Steps within a trial of the caller's, until `most` pods have moved."""
+        """Steps within a transaction of the caller's, until `most` pods have moved."""
         for shape in self._waiting:
             for node in self._planner.nodes():
                 self._push(shape, node)
@@ -56,11 +56,11 @@ class Openings:
 
     def _taken(self, opening: _Opening) -> Plan | None:
         request = self._waiting[opening.shape][0]
-        with self._planner.trial.attempt() as attempt:
+        with self._planner.ledger.transaction() as change:
             step = self._planner.apply(request, opening.option, self._holders)
             if step is None:
                 return None
-            attempt.keep()
+            change.commit()
         self._waiting[opening.shape].popleft()
         for move in step.moves:
             for ranks in self._ranks.values():

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Room
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement import Placer
-from device_plugin.core.room import Plan, Ranked, defragment
+from device_plugin.core.rearrange import Plan, Ranked, defragment
 from tests.core.clusters import random_request, slice_request, whole_request
-from tests.core.room.cluster import Cluster
+from tests.core.rearrange.cluster import Cluster
 
 
 def spread(cluster: Cluster, *mems: int) -> None:
@@ -76,9 +76,12 @@ def test_no_move_where_the_host_would_still_be_full() -> None:
     cluster = Cluster()
     nodes(cluster, "a", "b")
     spread(cluster, 2, 2)
-    cluster.hosts.hold("stranger", "a", Room(1))
+    cluster.stranger("a", HostAmounts(1))
     (step,) = defragment(
-        cluster.planner, [Ranked(replace(whole_request("w", 1), host=Room(64_000)))], cluster.holders, 10
+        cluster.planner,
+        [Ranked(replace(whole_request("w", 1), host=HostAmounts(64_000)))],
+        cluster.holders,
+        10,
     )
     assert [grant.node for grant in step.places] == ["b"]
 
@@ -102,13 +105,12 @@ def test_a_plan_can_be_followed_step_by_step_and_leaves_no_overlap(seed: int) ->
     cluster, waiting = Cluster(), []
     for name in "abcdef":
         cluster.node(name, 4)
-    spreading = Placer(cluster.ledger, cluster.hosts)
+    spreading = Placer(cluster.ledger)
     for i in range(90):
-        request = replace(random_request(rng, f"p{i}"), host=Room(rng.choice((0, 1000))))
+        request = replace(random_request(rng, f"p{i}"), host=HostAmounts(rng.choice((0, 1000))))
         found = spreading.place(replace(request, policy="spread"))
         if isinstance(found, Grant):
-            cluster.ledger.hold(found)
-            cluster.hosts.hold(found.pod, found.node, request.host)
+            cluster.ledger.hold(found, request.host)
             cluster.holders[request.pod] = Ranked(request, rng.randint(0, 2))
         else:
             waiting.append(Ranked(request, rng.randint(0, 2)))
@@ -121,8 +123,9 @@ def test_a_plan_can_be_followed_step_by_step_and_leaves_no_overlap(seed: int) ->
     assert set(placed(steps)) <= set(priorities)
     for step in steps:
         for move in step.moves:
-            assert cluster.ledger.release(move.source.pod) == move.source
-            cluster.hosts.release(move.source.pod)
+            left = cluster.ledger.release(move.source.pod)
+            assert left is not None
+            assert left.grant == move.source
         for grant in (*step.places, *(move.target for move in step.moves if move.target)):
             assert cluster.ledger.hold(grant) == ()
         for grant in step.places:

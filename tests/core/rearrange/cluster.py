@@ -1,34 +1,36 @@
-"""A ledger with its hosts, and a planner over both."""
+"""A ledger, and a planner over it."""
 
 from device_plugin.core.grants import Grant
-from device_plugin.core.hosts import Hosts, Room
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.ask import Ask
 from device_plugin.core.placement.target import Target
+from device_plugin.core.rearrange import Planner, Ranked
 from device_plugin.core.requests import PodRequest
-from device_plugin.core.room import Planner, Ranked
 from tests.core.clusters import inventory
 
 
 class Cluster:
     def __init__(self) -> None:
-        self.ledger, self.hosts = Ledger(), Hosts()
-        self.placer = Placer(self.ledger, self.hosts)
-        self.planner = Planner(self.ledger, self.hosts, self.placer)
+        self.ledger = Ledger()
+        self.placer = Placer(self.ledger)
+        self.planner = Planner(self.ledger, self.placer)
         self.holders: dict[str, Ranked] = {}
 
     def node(self, name: str, count: int = 2, **shape: int) -> None:
-        self.ledger.set_node(name, inventory(name, count, **shape))
-        self.hosts.set_node(name, Room(64_000, 1 << 20))
+        self.ledger.set_node(name, inventory(name, count, **shape), HostAmounts(64_000, 1 << 20))
 
     def place(self, request: PodRequest, *nodes: str, priority: int = 0) -> Grant:
         grant = self.placer.place(request, nodes or None)
         assert isinstance(grant, Grant), grant.text
-        self.ledger.hold(grant)
-        self.hosts.hold(grant.pod, grant.node, request.host)
+        self.ledger.hold(grant, request.host)
         self.holders[grant.pod] = Ranked(request, priority)
         return grant
+
+    def stranger(self, node: str, host: HostAmounts) -> None:
+        """A pod that asks for no slice has these amounts of a host."""
+        self.ledger.put(Holding(holder="stranger", node=node, host=host))
 
     def learn(self, *requests: PodRequest) -> None:
         """Teach the placer a target workload."""
@@ -39,7 +41,7 @@ class Cluster:
         self.placer.teach(target.frequent())
 
     def remainders(self) -> object:
-        return {name: (self.ledger.node(name), self.hosts.room(name)) for name in self.ledger.nodes()}
+        return {name: self.ledger.node(name) for name in self.ledger.nodes()}
 
     def victims(self, request: PodRequest, ranks: dict[str, int]) -> set[str] | None:
         plan = self.planner.victims(request, self.ledger.nodes(), ranks)

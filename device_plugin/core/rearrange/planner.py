@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.hosts import Hosts
+from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.fit import size_on
+from device_plugin.core.rearrange.fewest import Leaving, Ranks, Shared, cost, fewest
+from device_plugin.core.rearrange.plan import Move, Plan, Ranked
 from device_plugin.core.requests import PodRequest
-from device_plugin.core.room.fewest import Leaving, Ranks, Shared, cost, fewest
-from device_plugin.core.room.plan import Move, Plan, Ranked
-from device_plugin.core.room.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +23,13 @@ class Option:
 class Planner:
     """Reads one ledger, and decides as `placer` does. Callers hold the ledger's lock around each call."""
 
-    def __init__(self, ledger: Ledger, hosts: Hosts, placer: Placer) -> None:
-        self._ledger = ledger
-        self._hosts = hosts
+    def __init__(self, ledger: Ledger, placer: Placer) -> None:
+        self.ledger = ledger
         self.placer = placer
-        self.trial = Trial(ledger, hosts)
 
     def nodes(self) -> Sequence[str]:
         """All nodes, in their order."""
-        return self._ledger.nodes()
+        return self.ledger.nodes()
 
     def cards(self, request: PodRequest, node: str) -> float:
         """What a pod would take of a node, in cards of that node, memory or core groups, whichever is more."""
@@ -54,7 +51,7 @@ class Planner:
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
         """The fewest of `ranks` that must leave the node, the lowest ranks first; None if all of them are too few."""
-        cards = (Shared(card, self._ledger.holders(node, card.card.uuid)) for card in self._cards(node))
+        cards = (Shared(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
 
@@ -68,8 +65,8 @@ class Planner:
 
     def cleared(self, request: PodRequest, option: Option) -> Plan | None:
         """The plan of an option whose pods end; None if the request does not fit even then, as on a full host."""
-        with self.trial.attempt():
-            moves = tuple(Move(self.trial.release(pod)) for pod in option.leaving)
+        with self.ledger.transaction():
+            moves = tuple(Move(self.leave(pod)) for pod in option.leaving)
             place = self.placer.find(request, (option.node,))
         return None if place is None else Plan(moves, (place,))
 
@@ -90,25 +87,32 @@ class Planner:
 
     def moved(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
         """The plan of an option whose pods go elsewhere, or None if one of them finds no place."""
-        with self.trial.attempt():
+        with self.ledger.transaction():
             return self.apply(request, option, holders)
 
     def apply(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
-        """The same within a trial of the caller's: what it did is the caller's to keep."""
-        sources = [self.trial.release(pod) for pod in option.leaving]
+        """Like moved(), but within a transaction of the caller's, who keeps or takes back what was changed."""
+        sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
         if place is None:
             return None
-        self.trial.hold(place, request.host)
+        self.ledger.hold(place, request.host)
         moves = []
         for source in sorted(sources, key=lambda grant: (-size(holders[grant.pod].request), grant.pod)):
             asked = holders[source.pod].request
             target = self.placer.find(asked)
             if target is None:
                 return None
-            self.trial.hold(target, asked.host)
+            self.ledger.hold(target, asked.host)
             moves.append(Move(source, target))
         return Plan(tuple(moves), (place,))
+
+    def leave(self, pod: str) -> Grant:
+        """Release what the pod holds; returns its grant. Raises KeyError if it has none."""
+        left = self.ledger.release(pod)
+        if left is None or left.grant is None:
+            raise KeyError(pod)
+        return left.grant
 
     def cheapest(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Iterator[Option]:
         """Options of the nodes, the cheapest first; of equal ones in the order of the nodes' names."""

@@ -3,8 +3,8 @@
 import heapq
 from collections.abc import Iterator, Mapping
 
-from device_plugin.core.room.plan import Move, Plan, Ranked
-from device_plugin.core.room.planner import Planner
+from device_plugin.core.rearrange.plan import Move, Plan, Ranked
+from device_plugin.core.rearrange.planner import Planner
 
 # What an eviction must gain to be worth it, in thousandths of a card.
 LEAST_GAIN = 100.0
@@ -18,7 +18,7 @@ class Improvements:
         self._holders = holders
 
     def steps(self, most: int) -> Iterator[Plan]:
-        """Steps within a trial of the caller's, until `most` pods have moved."""
+        """Steps within a transaction of the caller's, until `most` pods have moved."""
         if most <= 0:
             return
         heap = [(-gain, pod) for pod in self._holders if (gain := self._gain(pod)) >= LEAST_GAIN]
@@ -33,17 +33,17 @@ class Improvements:
                 yield Plan((move,))
 
     def _gain(self, pod: str) -> float:
-        with self._planner.trial.attempt():
+        with self._planner.ledger.transaction():
             move = self._moved(pod)
             if move is None or move.target is None or move.target.node == move.source.node:
                 return 0.0
-            self._planner.trial.release(pod)
+            self._planner.leave(pod)
             return self._planner.placer.gain(self._holders[pod].request, move.target.node, move.source.node)
 
     def _moved(self, pod: str) -> Move | None:
-        request, source = self._holders[pod].request, self._planner.trial.release(pod)
+        request, source = self._holders[pod].request, self._planner.leave(pod)
         target = self._planner.placer.find(request)
         if target is None:
             return None
-        self._planner.trial.hold(target, request.host)
+        self._planner.ledger.hold(target, request.host)
         return Move(source, target)

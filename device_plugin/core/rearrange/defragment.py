@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from device_plugin.core.room.improvements import Improvements
-from device_plugin.core.room.openings import Openings
-from device_plugin.core.room.plan import Plan, Ranked
-from device_plugin.core.room.planner import Planner
+from device_plugin.core.rearrange.improvements import Improvements
+from device_plugin.core.rearrange.openings import Openings
+from device_plugin.core.rearrange.plan import Plan, Ranked
+from device_plugin.core.rearrange.planner import Planner
 
 
 def defragment(
@@ -16,7 +16,7 @@ def defragment(
     First openings for the pods that wait, then improvements, then the openings that those made. No pod is moved twice.
     A step without moves places a pod that fits then.
     """
-    with planner.trial.attempt():
+    with planner.ledger.transaction():
         work = _Work(planner, waiting, holders, most)
         work.take(work.openings())
         work.take(work.improvements())

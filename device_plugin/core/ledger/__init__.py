@@ -1,0 +1,13 @@
+"""The ledger: who holds which slice of every card and what of its host, with transactions and snapshots."""
+
+from device_plugin.core.ledger.holdings import Holding, Reservation, Stage
+from device_plugin.core.ledger.ledger import Ledger
+from device_plugin.core.ledger.snapshot import Snapshot
+from device_plugin.core.ledger.states import CardState, NodeState
+from device_plugin.core.ledger.transaction import Transaction
+from device_plugin.core.ledger.view import Clash, Conflict
+
+__all__ = [
+    "CardState", "Clash", "Conflict", "Holding", "Ledger", "NodeState", "Reservation", "Snapshot", "Stage",
+    "Transaction",
+]  # fmt: skip

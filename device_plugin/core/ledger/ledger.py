@@ -1,0 +1,224 @@
+"""The ledger: who holds which slice of every card, and what of its host.
+
+It is a function of the set of holdings and inventories, never of the order in which they came: a ledger rebuilt from
+grants equals the live one. Callers hold one lock around it; who only reads takes a snapshot.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.changes import Followed
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.ledger.holdings import Holding, Reservation
+from device_plugin.core.ledger.snapshot import Snapshot
+from device_plugin.core.ledger.states import CardState, Held, NodeState
+from device_plugin.core.ledger.transaction import Transaction
+from device_plugin.core.ledger.view import Conflict, LedgerView
+
+
+class Ledger(Followed, LedgerView):
+    """Holdings against inventories. What is held on cards or nodes that are away stays held.
+
+    Records of nodes are replaced with every change, so that snapshots and rollbacks cost no more than what changed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nodes: dict[str, NodeState] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._unbound: dict[str, Holding] = {}
+        self._open: list[Transaction] = []
+        self._snapshot: Snapshot | None = None
+        self.gained = 0
+        """Grows whenever a node may have become better for somebody: a slice ended, or its inventory is another."""
+
+    def __eq__(self, other: object) -> bool:
+        """Equal if the same is held against the same inventories, with the same remainders."""
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        return (self._holdings, self._nodes) == (other._holdings, other._nodes)
+
+    __hash__ = None  # type: ignore[assignment]  # a ledger changes
+
+    def set_node(self, name: str, inventory: Inventory, whole: HostAmounts = NOTHING) -> None:
+        """Take a node's inventory, and what its host can give; does nothing if both are the same as before."""
+        before = self._nodes.get(name) or NodeState(name)
+        if before.inventory == inventory:
+            if before.whole != whole:
+                self._record(NodeState(name, inventory, before.cards, before.held, whole, before.taken))
+            return
+        self.gained += 1
+        cards = sorted(inventory.cards, key=lambda card: card.uuid)
+        states = tuple([self._state(card, before.held.get(card.uuid, {})) for card in cards])
+        self._record(NodeState(name, inventory, states, before.held, whole, before.taken))
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node's inventory and what its host can give; what is held there stays held."""
+        before = self._nodes.get(name)
+        if before is not None and before.inventory is not None:
+            self._record(NodeState(name, held=before.held, taken=before.taken))
+
+    def hold(self, grant: Grant, host: HostAmounts = NOTHING) -> tuple[Conflict, ...]:
+        """Record a pod's grant and its host amounts in place of what it had; returns the grant's conflicts."""
+        return self.put(Holding.of(grant, host))
+
+    def put(self, holding: Holding) -> tuple[Conflict, ...]:
+        """Record what a holder has in place of what it had; returns the conflicts of its grant.
+
+        It is recorded even so: the ledger tells what is, and the caller decides who loses.
+        """
+        before = self._holdings.get(holding.holder)
+        if before != holding:
+            self._write(holding.holder, before, holding)
+        grant = holding.grant
+        return self.conflicts(grant) if grant is not None and self._may_clash(grant) else ()
+
+    def release(self, holder: str) -> Holding | None:
+        """End the holding; returns it, or None if there was none."""
+        before = self._holdings.get(holder)
+        if before is not None:
+            self._write(holder, before, None)
+        return before
+
+    def expired(self, now: float) -> list[str]:
+        """Holders whose holding should have been used by now."""
+        return [holder for holder, found in self._unbound.items() if found.expires <= now]
+
+    def transaction(self) -> Transaction:
+        """A context manager: what is changed within is taken back at its end unless it was committed."""
+        return Transaction(self)
+
+    def snapshot(self) -> Snapshot:
+        """What is held now, to be read without the lock; the same object until something changes."""
+        if self._snapshot is None:
+            self._snapshot = Snapshot(self._nodes, self._holdings, self._unbound)
+        return self._snapshot
+
+    def begin(self, transaction: Transaction) -> None:
+        """Note from now on what the transaction changes."""
+        self._open.append(transaction)
+
+    def end(self, transaction: Transaction, *, keep: bool) -> None:
+        """Take back what the innermost transaction changed, or keep it for the one around it."""
+        if self._open.pop() is not transaction:
+            raise AssertionError("an inner transaction is still open")
+        if keep:
+            if self._open:
+                outer = self._open[-1]
+                outer.nodes = transaction.nodes | outer.nodes
+                outer.holdings = transaction.holdings | outer.holdings
+            return
+        self._snapshot = None
+        for holder, holding in transaction.holdings.items():
+            self._set_holding(holder, holding)
+        for name, node in transaction.nodes.items():
+            self._set_node(name, node)
+        self.gained = transaction.gained
+
+    def _write(self, holder: str, before: Holding | None, after: Holding | None) -> None:
+        """Replace one holding, and the records of the nodes that it is and was on."""
+        if self._open:
+            self._open[-1].holdings.setdefault(holder, before)
+        self._set_holding(holder, after)
+        self.gained += _grant(before) is not None and not _same(_grant(before), _grant(after))
+        if before is not None and (after is None or after.node != before.node):
+            self._update(before.node, holder, before, None)
+            before = None
+        if after is not None:
+            self._update(after.node, holder, before, after)
+
+    def _update(self, name: str, holder: str, before: Holding | None, after: Holding | None) -> None:
+        """Write a node's record anew after a holder has another grant or other amounts there."""
+        node = self._nodes.get(name) or NodeState(name)
+        less = before.host if before is not None else NOTHING
+        more = after.host if after is not None else NOTHING
+        taken = node.taken if less == more else node.taken - less + more
+        off, on = _grant(before), _grant(after)
+        if not _same(off, on):
+            held = _exchanged(node.held, holder, off, on)
+            cards = tuple([
+                state if held.get(state.card.uuid) is node.held.get(state.card.uuid)
+                else self._state(state.card, held.get(state.card.uuid, {}))
+                for state in node.cards
+            ])  # fmt: skip
+            self._record(NodeState(name, node.inventory, cards, held, node.whole, taken))
+        elif taken is not node.taken:
+            self._record(NodeState(name, node.inventory, node.cards, node.held, node.whole, taken))
+
+    def _record(self, node: NodeState) -> None:
+        if self._open:
+            self._open[-1].nodes.setdefault(node.name, self._nodes.get(node.name))
+        self._set_node(node.name, node)
+
+    def _set_node(self, name: str, node: NodeState | None) -> None:
+        self._snapshot = None
+        if node is None or node.empty:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        self._changes.touch(name)
+
+    def _set_holding(self, holder: str, holding: Holding | None) -> None:
+        self._snapshot = None
+        if holding is None:
+            self._holdings.pop(holder, None)
+        else:
+            self._holdings[holder] = holding
+        if isinstance(holding, Reservation) or (holding is not None and holding.expires != _NEVER):
+            self._unbound[holder] = holding
+        else:
+            self._unbound.pop(holder, None)
+
+    def _state(self, card: Card, held: Held) -> CardState:
+        """What remains of a card; the holders' grants are in the ledger already."""
+        state = CardState.of(card, [s for slices in held.values() for s in slices])
+        if state.crowded and not state.short and self._shrank(card, held):
+            return CardState.of(card, [s for slices in held.values() for s in slices], shrank=True)
+        return state
+
+    def _shrank(self, card: Card, holders: Iterable[str]) -> bool:
+        """True if the card has less than when one of these was granted some of it."""
+        grants = (self.grant(holder) for holder in holders)
+        sizes = (grant.cards.get(card.uuid) for grant in grants if grant is not None)
+        return any(
+            size.mem_mib > card.mem_mib or size.max_slices > card.max_slices
+            for size in sizes if size is not None
+        )  # fmt: skip
+
+    def _may_clash(self, held: Grant) -> bool:
+        """False if all that is held of its cards can be had together, which is nearly always and takes less to see."""
+        node = self.node(held.node)
+        if node is None:
+            return True
+        cards = (node.card(s.card) for s in held.slices())
+        return any(card is None or card.crowded for card in cards)
+
+
+_NEVER = float("inf")
+
+
+def _grant(holding: Holding | None) -> Grant | None:
+    return holding.grant if holding is not None else None
+
+
+def _same(one: Grant | None, other: Grant | None) -> bool:
+    """True if both are equal; to compare grants takes longer than to see that they are one object."""
+    return one is other or one == other
+
+
+def _exchanged(
+    held: Mapping[str, Held], holder: str, off: Grant | None, on: Grant | None
+) -> Mapping[str, Held]:
+    """What is held of a node's cards once a holder has the grant `on` in place of `off`."""
+    slices: dict[str, tuple[Slice, ...]] = {}
+    for s in on.slices() if on is not None else ():
+        slices[s.card] = (*slices.get(s.card, ()), s)
+    found = dict(held)
+    for uuid in slices.keys() | ({s.card for s in off.slices()} if off is not None else ()):
+        of_card = {other: theirs for other, theirs in found.pop(uuid, {}).items() if other != holder}
+        if uuid in slices:
+            of_card[holder] = slices[uuid]
+        if of_card:
+            found[uuid] = of_card
+    return found

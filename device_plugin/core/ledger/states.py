@@ -1,0 +1,97 @@
+"""What remains of a card and of a node. The ledger writes both anew with every change: a reader may keep them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.grants import Slice
+from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.masks import core_mask
+
+Held = Mapping[str, tuple[Slice, ...]]
+"""Slices of one card by holder."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """What remains of one card. `free_cores` is a set of core-group ids, bit g for group g.
+
+    A card is `short` if it has less now than its holders were granted when it had more: they keep what they hold, and
+    nobody else gets any of it until enough of them have ended. It is `crowded` if its holders cannot all have what they
+    hold, whether because it shrank or because two grants conflict.
+    """
+
+    card: Card
+    free_mib: int
+    free_cores: int
+    free_slices: int
+    short: bool = False
+    crowded: bool = False
+
+    @classmethod
+    def of(cls, card: Card, slices: Iterable[Slice], *, shrank: bool = False) -> "CardState":
+        """What remains of a card of which these slices are held; `shrank` if it had more when one of them was granted.
+
+        It is short if a core group of theirs is no more, or if it shrank to less than they take together.
+        """
+        taken = mib = count = cores = 0
+        for s in slices:
+            taken |= core_mask(s.cores)
+            cores += len(s.cores)
+            mib += s.mem_mib
+            count += 1
+        free_cores = ((1 << card.core_groups) - 1) & ~taken
+        beyond = mib > card.mem_mib or count > card.max_slices
+        return cls(
+            card,
+            free_mib=max(0, card.mem_mib - mib),
+            free_cores=free_cores,
+            free_slices=max(0, card.max_slices - count),
+            short=taken >> card.core_groups != 0 or (beyond and shrank),
+            crowded=beyond or cores != card.core_groups - free_cores.bit_count(),
+        )
+
+    @property
+    def open(self) -> bool:
+        """True if it may get new slices."""
+        return self.card.open and not self.short
+
+    @property
+    def untouched(self) -> bool:
+        """True if nobody holds any of it."""
+        return self.free_slices == self.card.max_slices
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node's `cards` in their fixed order, by uuid, and what its holders have of them and of its host.
+
+    `inventory` is None where its agent publishes none; what is held there stays held. `held` has the slices by the uuid
+    of their card, cards that are away included. `whole` is what the host can give, and `taken` what its holders have.
+    """
+
+    name: str
+    inventory: Inventory | None = None
+    cards: tuple[CardState, ...] = ()
+    held: Mapping[str, Held] = field(default_factory=dict)
+    whole: HostAmounts = NOTHING
+    taken: HostAmounts = NOTHING
+
+    @property
+    def serving(self) -> bool:
+        """True if its agent serves."""
+        return self.inventory is not None and self.inventory.serving
+
+    @property
+    def left(self) -> HostAmounts:
+        """What the host has left: less than nothing where its holders have more than it can give."""
+        return self.whole - self.taken
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing is known of the node and nothing is held there."""
+        return self.inventory is None and not self.held and self.taken == NOTHING
+
+    def card(self, uuid: str) -> CardState | None:
+        """The card of this uuid, if the node has it now."""
+        return next((state for state in self.cards if state.card.uuid == uuid), None)

@@ -1,0 +1,144 @@
+"""What can be read of a ledger and of a snapshot of it alike."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import CardSize, Grant, Slice, largest
+from device_plugin.core.ledger.holdings import Holding, Reservation
+from device_plugin.core.ledger.states import Held, NodeState
+
+
+class Clash(Enum):
+    """What two live grants cannot both have."""
+
+    CORES = "a core group"
+    MEMORY = "more memory than the card has"
+    SLICES = "more slices than the card can keep apart"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The grants of two pods that cannot both hold on one card."""
+
+    node: str
+    card: str
+    pod: str
+    other: str
+    clash: Clash
+
+
+class LedgerView:
+    """Reads the records of nodes and of holders. `_unbound` are those of `_holdings` that may end by themselves."""
+
+    _nodes: Mapping[str, NodeState]
+    _holdings: Mapping[str, Holding]
+    _unbound: Mapping[str, Holding]
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes with an inventory, in order."""
+        return tuple(sorted(name for name, node in self._nodes.items() if node.inventory is not None))
+
+    def node(self, name: str) -> NodeState | None:
+        """What remains on a node, or None if it has no inventory."""
+        node = self._nodes.get(name)
+        return node if node is not None and node.inventory is not None else None
+
+    def inventories(self) -> dict[str, Inventory]:
+        """The inventory of every node that has one."""
+        return {name: node.inventory for name, node in self._nodes.items() if node.inventory is not None}
+
+    def holders(self, node: str, card: str) -> Held:
+        """Who holds what of a card: holder to slices."""
+        return self._nodes.get(node, _UNKNOWN).held.get(card, {})
+
+    def holding(self, holder: str) -> Holding | None:
+        """What the holder has."""
+        return self._holdings.get(holder)
+
+    def holdings(self) -> Mapping[str, Holding]:
+        """All holdings by holder."""
+        return MappingProxyType(self._holdings)
+
+    def reservation(self, pod: str) -> Reservation | None:
+        """The reservation of the pod with this UID."""
+        found = self._unbound.get(pod)
+        return found if isinstance(found, Reservation) else None
+
+    def reservations(self) -> list[Reservation]:
+        """All reservations, as they are now."""
+        return [found for found in list(self._unbound.values()) if isinstance(found, Reservation)]
+
+    def grant(self, holder: str) -> Grant | None:
+        """The slices that the holder has."""
+        found = self._holdings.get(holder)
+        return found.grant if found is not None else None
+
+    def grants(self) -> dict[str, Grant]:
+        """Every held grant by holder."""
+        return {holder: found.grant for holder, found in self._holdings.items() if found.grant is not None}
+
+    def conflicts(self, grant: Grant) -> tuple[Conflict, ...]:
+        """The grants of other pods that conflict with `grant`: at no time did the card have room for both.
+
+        Two grants of one core group never can. More memory or slices than a card has are a conflict only if the card
+        never had as much: whichever of its grants was decided last was decided with all others in the ledger, so
+        together they fit the largest size that any of them recorded. A grant that records none may have been that last
+        one, and then only core groups are compared.
+        """
+        return tuple(
+            conflict
+            for uuid in {s.card for s in grant.slices()}
+            for conflict in self._clashes(grant, uuid, self._largest(grant, uuid))
+        )
+
+    def in_the_way(self, grant: Grant) -> tuple[Conflict, ...]:
+        """The grants of other pods beside which `grant` does not fit its cards as they are now."""
+        return tuple(
+            conflict
+            for uuid in {s.card for s in grant.slices()}
+            for conflict in self._clashes(grant, uuid, self._size(grant, uuid))
+        )
+
+    def fits_still(self, grant: Grant) -> bool:
+        """False if a card of `grant` takes no new slices now, or has less than all grants on it take together."""
+        node = self._nodes.get(grant.node, _UNKNOWN)
+        cards = (node.card(s.card) for s in grant.slices())
+        return all(card.open for card in cards if card is not None)
+
+    def _size(self, grant: Grant, uuid: str) -> CardSize | None:
+        card = self._nodes.get(grant.node, _UNKNOWN).card(uuid)
+        return card.card.size if card is not None else None
+
+    def _largest(self, grant: Grant, uuid: str) -> CardSize | None:
+        """The most that a card had when any of its grants, `grant` included, was decided, or has now.
+
+        None if one of them does not say.
+        """
+        others = (self.grant(holder) for holder in self.holders(grant.node, uuid))
+        sizes = [each.cards.get(uuid) for each in (grant, *others) if each is not None]
+        return None if None in sizes else largest((*sizes, self._size(grant, uuid)))
+
+    def _clashes(self, grant: Grant, uuid: str, size: CardSize | None) -> Iterator[Conflict]:
+        """Conflicts on one card; of its memory and slices only if its `size` is known."""
+        held = self.holders(grant.node, uuid)
+        others = sorted((pod, slices) for pod, slices in held.items() if pod != grant.pod)
+        if not others:
+            return
+        own = [s for s in grant.slices() if s.card == uuid]
+        mine = {core for s in own for core in s.cores}
+        together: list[Slice] = own + [s for _, slices in others for s in slices]
+        full = size is not None and sum(s.mem_mib for s in together) > size.mem_mib
+        many = size is not None and len(together) > size.max_slices
+        for pod, slices in others:
+            if not all(mine.isdisjoint(s.cores) for s in slices):
+                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.CORES)
+            elif full:
+                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.MEMORY)
+            elif many:
+                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.SLICES)
+
+
+_UNKNOWN = NodeState("")

@@ -1,0 +1,8 @@
+"""Making room: who must leave a card so that somebody else fits. Only plans are made here; nothing is held or freed."""
+
+from device_plugin.core.rearrange.defragment import defragment
+from device_plugin.core.rearrange.fewest import Ranks
+from device_plugin.core.rearrange.plan import Move, Plan, Ranked
+from device_plugin.core.rearrange.planner import Option, Planner, ordered, size
+
+__all__ = ["Move", "Option", "Plan", "Planner", "Ranked", "Ranks", "defragment", "ordered", "size"]
