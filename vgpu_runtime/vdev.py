@@ -21,9 +21,14 @@ MAX_SLICES = 4  # per card: pipes 0-3
 _WORD = (1 << 64) - 1
 
 
-def file_name(vdev_id: int | str) -> str:
-    """The name under which the runtime looks for virtual device `vdev_id`; "*" gives a pattern for all of them."""
+def file_name(vdev_id: int) -> str:
+    """The name under which the runtime looks for virtual device `vdev_id`."""
     return f"vdev{vdev_id}.conf"
+
+
+def is_file_name(name: str) -> bool:
+    """True if `name` is the file name of any virtual device."""
+    return re.fullmatch(r"vdev[0-9]{1,4}\.conf", name) is not None
 
 
 def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id: int = 0) -> str:

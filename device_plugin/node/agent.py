@@ -12,7 +12,7 @@ from device_plugin.node.advertise import Advertiser
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.other_plugins import OtherPlugins
-from device_plugin.node.ports import Api, Cards
+from device_plugin.node.ports import Api
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
@@ -33,10 +33,7 @@ HANG_SECONDS = 60.0
 class Inventory:
     """The shared cards as they are now, for every thread."""
 
-    def __init__(
-        self, cards: Cards, discovery: Discovery, api: Api, records: Callable[[], Iterable[Record]]
-    ) -> None:
-        self._cards = cards
+    def __init__(self, discovery: Discovery, api: Api, records: Callable[[], Iterable[Record]]) -> None:
         self._discovery = discovery
         self._api = api
         self._records = records
@@ -56,7 +53,7 @@ class Inventory:
         A card that has vanished stays, unhealthy: containers may still be on it.
         """
         before = self._now
-        now = {local.card.uuid: local for local in self._discovery.cards(self._cards.scan())}
+        now = {local.card.uuid: local for local in self._discovery.scan()}
         for uuid, local in before.items():
             now.setdefault(uuid, local.sick())
         self._now = dict(sorted(now.items()))

@@ -19,9 +19,9 @@ from device_plugin.node.claims import Claim, NotNowError
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.holders import Holders
 from device_plugin.node.inject import KIND, Injector, cdi_name
-from device_plugin.node.pipes import Pipes
 from device_plugin.node.ports import Api, ApiSilentError, PodLookupError, PodResources, Processes
 from device_plugin.node.records import Record, Records
+from device_plugin.node.vendors.port import NoVendorIdError
 from vgpu_runtime.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,6 @@ class Allocator:
         self._injector = injector
         self._cards = cards
         self._given: dict[str, dict[str, float]] = {}
-        self._pipes = Pipes()
         self._told: set[str] = set()
         self._stop = threading.Event()
         self._waiters = threading.BoundedSemaphore(MOST_WAITING)
@@ -82,9 +81,12 @@ class Allocator:
 
     def remove(self, record: Record) -> None:
         """Take back all that a container was given; it is gone. The caller holds the lock."""
+        cards = self._cards()
         self._injector.withdraw(record.names.values())
         self._records.forget(*record.key)
-        self._pipes.left(record.pipes)
+        for card, vendor_id in record.vendor_ids.items():
+            if card in cards and (ids := cards[card].vendor.ids) is not None:
+                ids.release(card, vendor_id)
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
         """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
@@ -130,10 +132,10 @@ class Allocator:
             raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
         with self.lock:
             record = self._admit(claim, holder, carrier)
-            record = replace(record, slices=claim.slices, pipes=self._choose_pipes(record, claim.slices))
+            record = replace(record, slices=claim.slices, vendor_ids=self._vendor_ids(record, claim.slices))
             try:
                 self._records.put(record)
-                self._injector.carry(record, carrier, self._cards())
+                self._injector.carry(record, carrier)
             except (OSError, ConfigError) as error:
                 raise NotNowError(f"its files cannot be written: {error}") from error
         try:
@@ -242,17 +244,20 @@ class Allocator:
     def _alive(self, pod: str) -> bool:
         return self._peers.processes.live(pod) or self._peers.active(pod)
 
-    def _choose_pipes(self, record: Record, slices: tuple[Slice, ...]) -> Mapping[str, int]:
-        """A pipe for each of Hygon's cards; a restarted container gets a new one."""
-        pipes = {}
-        for s in slices:
-            if self._cards()[s.card].hygon:
-                beside = [r for r in self._records.all() if r.key != record.key and s.card in r.pipes]
-                pipe = self._pipes.take(s.card, [r.pipes[s.card] for r in beside], record.pipes.get(s.card))
-                if pipe is None:
-                    raise NotNowError(f"card {s.card} has no free pipe", waiting=True)
-                pipes[s.card] = pipe
-        return pipes
+    def _vendor_ids(self, record: Record, slices: tuple[Slice, ...]) -> Mapping[str, int]:
+        """By card, the ids that vendors give to the slices. A container that starts again may get others."""
+        cards, found = self._cards(), {}
+        others = [other.vendor_ids for other in self._records.all() if other.key != record.key]
+        for card in (s.card for s in slices):
+            ids = cards[card].vendor.ids
+            if ids is None:
+                continue
+            taken = [held[card] for held in others if card in held]
+            try:
+                found[card] = ids.claim(card, taken, record.vendor_ids.get(card))
+            except NoVendorIdError as error:
+                raise NotNowError(str(error), waiting=True) from error
+        return found
 
 
 def _who(record: Record) -> str:

@@ -13,19 +13,17 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from device_plugin.core.grants import Slice
-from device_plugin.core.masks import unit_mask
 from device_plugin.node.bell import Bell
 from device_plugin.node.discover import LocalCard
-from device_plugin.node.ports import Cards
 from device_plugin.node.records import Record, Records, write_file
-from vgpu_runtime import config, paths, region, rocm, vdev
-from vgpu_runtime.config import CardLimit
-from vgpu_runtime.rocm import RocmLimit
+from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
+from vgpu_runtime import config, paths, region
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
@@ -47,8 +45,17 @@ def cdi_name(resource: str, tickets: Collection[str]) -> str:
 class Injector:
     """Writes and withdraws what containers get. Callers see to it that one container is not written twice at once."""
 
-    def __init__(self, records: Records, cards: Cards, state: Path, cdi: Path, library: Path) -> None:
+    def __init__(
+        self,
+        records: Records,
+        vendors: Sequence[Vendor[Any]],
+        cards: Callable[[], Mapping[str, LocalCard]],
+        state: Path,
+        cdi: Path,
+        library: Path,
+    ) -> None:
         self._records = records
+        self._vendors = vendors
         self._cards = cards
         self._cdi = cdi
         self._aside = cdi / ".vgpu"
@@ -73,31 +80,25 @@ class Injector:
             fresh.chmod(0o755)
             fresh.replace(self._copy)
 
-    def carry(self, record: Record, carrier: str, locals_: Mapping[str, LocalCard]) -> None:
+    def carry(self, record: Record, carrier: str) -> None:
         """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
 
         The devices of its other resources bring nothing along but their guard, for an edit cannot be empty. A runtime
-        need not know of it before `announce`.
+        need not know of it before `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
         """
         folder = self._records.folder(*record.key)
-        limits = [_limit(locals_[s.card], s.mem_mib, s.cores) for s in record.slices]
-        contents = config.SliceConfig(record.pod, record.container, tuple(limits))
+        parts = list(self._parts(record))
+        limits = {limit.uuid: limit for part in parts for limit in part.limits}
+        contents = config.SliceConfig(
+            record.pod, record.container, tuple(limits[s.card] for s in record.slices)
+        )
         write_file(folder / CONFIG, config.render(contents))
-        preloads = (paths.CONTAINER_LIBRARY, *self._cards.preloads())
+        preloads = (paths.CONTAINER_LIBRARY, *(path for part in parts for path in part.preloads))
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
         self._link(folder / self._library.name)
         (folder / "region").mkdir(exist_ok=True)
         region.create(folder / "region" / "usage")
-        self._write_vdevs(record, limits)
-        mounts = [
-            _mount(path, inside, READ_WRITE if inside == paths.CONTAINER_REGION else READ_ONLY)
-            for path, inside in self.files(record)
-        ]
-        mounts += [
-            _mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in self._cards.extras()
-        ]
-        devices = self._cards.devices([locals_[s.card].found for s in record.slices])
-        nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
+        self._write_texts(folder, {name: text for part in parts for name, text in part.texts.items()})
         with suppress(FileExistsError):
             os.mkfifo(folder / PRESENT)
         edits = {
@@ -105,32 +106,38 @@ class Injector:
             for resource in record.names.keys() - {carrier}
         }
         edits[record.names[carrier]] = {
-            **_variables(limits),
-            "mounts": mounts,
-            **self._guarded(record, carrier, nodes),
+            **_variables({name: value for part in parts for name, value in part.environment.items()}),
+            "mounts": self._mounts(record, parts),
+            **self._guarded(record, carrier, parts),
         }
         self._publish(record.names[carrier], edits)
 
     def files(self, record: Record) -> list[tuple[Path, str]]:
         """The files that the container's limits rest on: where they are here, and in the container."""
         folder = self._records.folder(*record.key)
-        vdevs = sorted(folder.glob(vdev.file_name("*")))
         return [
             (folder / CONFIG, paths.CONTAINER_CONFIG),
             (folder / "ld.so.preload", "/etc/ld.so.preload"),
             (folder / self._library.name, paths.CONTAINER_LIBRARY),
             (folder / "region" / "usage", paths.CONTAINER_REGION),
-            *((path, f"{paths.CONTAINER_VDEV_FOLDER}/{path.name}") for path in vdevs),
+            *self._texts(folder),
         ]
 
-    def pipes(self, key: tuple[str, str], slices: Sequence[Slice]) -> Mapping[str, int]:
-        """By card, the vendor's pipes that the files of a container name; none of files that cannot be read."""
+    def claimed(self, key: tuple[str, str], slices: Sequence[Slice]) -> Mapping[str, int]:
+        """By card, the vendors' ids that the files of a container name; none of files that cannot be read."""
+        folder, cards = self._records.folder(*key), self._cards()
+
+        def text(name: str) -> str | None:
+            try:
+                return (folder / name).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                return None
+
         found: dict[str, int] = {}
-        for number, slice_ in enumerate(slices):
-            with suppress(OSError, UnicodeDecodeError):
-                text = (self._records.folder(*key) / vdev.file_name(number)).read_text(encoding="utf-8")
-                if (pipe := vdev.pipe_of(text)) is not None:
-                    found[slice_.card] = pipe
+        for vendor in self._vendors:
+            if vendor.ids is not None:
+                own = [s.card for s in slices if s.card in cards and cards[s.card].vendor is vendor]
+                found |= vendor.ids.claimed(own, text)
         return found
 
     def announce(self) -> None:
@@ -154,16 +161,43 @@ class Injector:
         )
         return [name for name in found if name not in known]
 
-    def _write_vdevs(self, record: Record, limits: Sequence[CardLimit[RocmLimit]]) -> None:
-        folder = self._records.folder(*record.key)
-        wanted = {vdev.file_name(number): (number, limit) for number, limit in enumerate(limits)}
-        for stale in folder.glob(vdev.file_name("*")):
-            if stale.name not in wanted:
-                stale.unlink()
-        for name, (number, limit) in wanted.items():
-            if limit.uuid in record.pipes:
-                pipe = record.pipes[limit.uuid]
-                write_file(folder / name, vdev.render(limit, vdev_id=number, pipe_id=pipe, device_id=number))
+    def _parts(self, record: Record) -> Iterator[ContainerFiles]:
+        """What each vendor gives for its cards: of a grant that is larger than the card is now, what the card has."""
+        by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
+        for s in record.slices:
+            local = self._cards()[s.card]
+            by_vendor.setdefault(local.vendor, []).append(
+                CardSlice(
+                    card=local.card,
+                    payload=local.payload,
+                    mem_bytes=min(s.mem_mib, local.card.mem_mib) * MIB,
+                    cores=[core for core in s.cores if core < local.card.core_groups],
+                    vendor_id=record.vendor_ids.get(s.card),
+                )
+            )
+        return (vendor.files(slices) for vendor, slices in by_vendor.items())
+
+    def _mounts(self, record: Record, parts: Iterable[ContainerFiles]) -> list[dict[str, object]]:
+        mounts = [
+            _mount(path, inside, READ_WRITE if inside == paths.CONTAINER_REGION else READ_ONLY)
+            for path, inside in self.files(record)
+        ]
+        more = (mount for part in parts for mount in part.mounts)
+        return mounts + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
+
+    def _texts(self, folder: Path) -> list[tuple[Path, str]]:
+        """The vendors' files in a container's folder, and where the container finds them."""
+        found = (
+            (path, v.container_path(path.name)) for path in sorted(folder.glob("*")) for v in self._vendors
+        )
+        return [(path, inside) for path, inside in found if inside is not None]
+
+    def _write_texts(self, folder: Path, texts: Mapping[str, str]) -> None:
+        for path, _ in self._texts(folder):
+            if path.name not in texts:
+                path.unlink()
+        for name, text in texts.items():
+            write_file(folder / name, text)
 
     def _link(self, target: Path) -> None:
         fresh = target.with_name(f".{target.name}.tmp")
@@ -175,8 +209,11 @@ class Injector:
         return self._cdi / f"vgpu-{name}.json"
 
     def _guarded(
-        self, record: Record, resource: str, nodes: Sequence[Mapping[str, object]] = ()
+        self, record: Record, resource: str, parts: Iterable[ContainerFiles] = ()
     ) -> Mapping[str, object]:
+        """The device node that the runtime looks for first, behind those of the cards."""
+        devices = (device for part in parts for device in part.devices)
+        nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         present = self._records.folder(*record.key) / PRESENT
         guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present)}
         return {"deviceNodes": [*nodes, guard]}
@@ -192,34 +229,14 @@ class Injector:
             self._bell.changed()
 
 
-def _variables(limits: Sequence[CardLimit[RocmLimit]]) -> dict[str, object]:
-    """The CDI edit with the slice's environment variables; empty if it has none.
+def _variables(environment: Mapping[str, str]) -> dict[str, object]:
+    """The CDI edit with environment variables; empty if there are none.
 
     Runtimes apply it after image, Allocate and pod spec.
     """
-    variables = [
-        f"{name}={value}" for name, value in rocm.environment([limit.family for limit in limits]).items()
-    ]
+    variables = [f"{name}={value}" for name, value in environment.items()]
     return {"env": variables} if variables else {}
 
 
 def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:
     return {"hostPath": str(host), "containerPath": inside, "options": list(options)}
-
-
-def _limit(local: LocalCard, mem_mib: int, cores: Sequence[int]) -> CardLimit[RocmLimit]:
-    """The limit of one card: the granted memory and core groups, reduced to what the card still has."""
-    card, found = local.card, local.found
-    return CardLimit(
-        uuid=card.uuid,
-        pci=card.pci,
-        mem_bytes=min(mem_mib, card.mem_mib) * MIB,
-        family=RocmLimit(
-            gpu_id=found.gpu_id,
-            render_minor=found.render_minor,
-            compute_units=card.compute_units,
-            xcc=found.xcc,
-            paired=found.paired,
-            mask=unit_mask([core for core in cores if core < card.core_groups], card.group_units),
-        ),
-    )

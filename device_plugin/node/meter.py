@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from device_plugin.core.cards import ReportedSlice, SliceState
-from device_plugin.core.machine import FoundCard
 from device_plugin.core.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import Record, Records
@@ -78,15 +77,11 @@ class Meter:
         node: str,
         records: Records,
         cards: Callable[[], Mapping[str, LocalCard]],
-        used_bytes: Callable[[FoundCard], int | None],
-        busy_ratio: Callable[[FoundCard], float | None],
         reports: Callable[[], Iterable[ReportedSlice]],
     ) -> None:
         self._node = node
         self._records = records
         self._cards = cards
-        self._used_bytes = used_bytes
-        self._busy_ratio = busy_ratio
         self._reports = reports
 
     def __call__(self) -> Iterator[Reading]:
@@ -113,12 +108,11 @@ class Meter:
         yield CARD_HEALTHY, labels, float(card.healthy)
         yield CARD_MEMORY, labels, card.mem_mib * MIB
         yield CARD_CORE_GROUPS, labels, card.core_groups
-        used = self._used_bytes(local.found)
-        if used is not None:
-            yield CARD_MEMORY_USED, labels, used
-        busy = self._busy_ratio(local.found)
-        if busy is not None:
-            yield CARD_BUSY, labels, busy
+        usage = local.vendor.usage(card, local.payload)
+        if usage.used_bytes is not None:
+            yield CARD_MEMORY_USED, labels, usage.used_bytes
+        if usage.busy_ratio is not None:
+            yield CARD_BUSY, labels, usage.busy_ratio
 
     def _slices(self, record: Record) -> Iterator[Sample]:
         usage = self._usage(record)

@@ -4,27 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.machine import DeviceNode, FoundCard, Holder, Mount, Scan
+from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Node, Pod
-
-
-class Cards(Protocol):
-    """The machine's cards."""
-
-    def scan(self) -> Scan:
-        """Look at all of them."""
-
-    def used_bytes(self, card: FoundCard) -> int | None:
-        """Memory in use on the whole card, or None where the driver does not say."""
-
-    def devices(self, cards: Sequence[FoundCard]) -> Sequence[DeviceNode]:
-        """The device files that a container needs for these cards, and no others."""
-
-    def extras(self) -> Sequence[Mount]:
-        """Files that a container needs beside ours: none for real cards."""
-
-    def preloads(self) -> Sequence[str]:
-        """Libraries to load after ours: none for real cards."""
 
 
 class PodResources(Protocol):

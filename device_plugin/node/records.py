@@ -29,7 +29,7 @@ KEPT_RECORDS, KEPT_BYTES = 16, 64 * 1024
 class Record:
     """A container that holds slices. `names` are its CDI names by resource, `tickets` its tickets by resource.
 
-    `pipes` are the vendor's pipe ids by card uuid, on Hygon's cards.
+    `vendor_ids` are the ids of its slices by card uuid, on cards whose vendor gives out any.
     """
 
     pod: str
@@ -39,7 +39,7 @@ class Record:
     slices: tuple[Slice, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     tickets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    pipes: Mapping[str, int] = field(default_factory=dict)
+    vendor_ids: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -173,7 +173,7 @@ def _encode(record: Record) -> str:
         "slices": slice_objects(record.slices),
         "names": dict(record.names),
         "tickets": {name: list(ids) for name, ids in record.tickets.items()},
-        "pipes": dict(record.pipes),
+        "pipes": dict(record.vendor_ids),  # as agents called them that knew Hygon's only
     }
     return json.dumps(body)
 
@@ -190,7 +190,7 @@ def _decode(text: str, node: str) -> Record:
         slices=read_slices(fields.items("slices", most=MAX_CARDS), "record", node),
         names=_texts(fields.mapping("names", most=16), "names"),
         tickets={name: _ticket_ids(ids) for name, ids in tickets.items()},
-        pipes={
+        vendor_ids={
             unique(card, node): checked_int(pipe, "record: pipes", least=0)
             for card, pipe in fields.mapping("pipes", most=MAX_CARDS).items()
         },

@@ -76,8 +76,8 @@ class Restorer:
         with self._allocator.lock:
             # Its container may have started again, which wrote the record, or be another pod of that name.
             if claim.pod == uid and self._records.get(*key) is None:
-                pipes = self._injector.pipes(key, claim.slices)
+                ids = self._injector.claimed(key, claim.slices)
                 self._records.put(
-                    Record(uid, claim.namespace, claim.pod_name, container, claim.slices, pipes=pipes)
+                    Record(uid, claim.namespace, claim.pod_name, container, claim.slices, vendor_ids=ids)
                 )
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)

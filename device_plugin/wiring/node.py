@@ -3,13 +3,14 @@
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from device_plugin.adapters import http
-from device_plugin.adapters.cards.kfd import KfdCards
-from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.adapters.cards.host import HostMachine
+from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
@@ -36,6 +37,9 @@ from device_plugin.node.reclaim import ActivePods, Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.restore import Restorer
 from device_plugin.node.tickets import not_advertised, resources
+from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.port import Vendor
+from device_plugin.node.vendors.rocm import Rocm
 from device_plugin.wiring.node_api import NodeApi
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
@@ -59,13 +63,16 @@ class Service:
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         self._client = KubeClient(endpoint, COMPONENT)
         self._api = NodeApi(self._client, settings.node_name)
-        cards = (
-            SimulatedCards(Path(settings.simulated)) if settings.simulated else KfdCards(Path(settings.root))
-        )
+        vendors = _vendors(settings)
         self._records = Records(state, settings.node_name)
-        self._inventory = Inventory(cards, _discovery(settings), self._api, self._records.all)
+        self._inventory = Inventory(_discovery(settings, vendors), self._api, self._records.all)
         self._injector = Injector(
-            self._records, cards, state, Path(settings.cdi_dir), Path(settings.library or LIBRARY)
+            self._records,
+            vendors,
+            self._inventory,
+            state,
+            Path(settings.cdi_dir),
+            Path(settings.library or LIBRARY),
         )
         processes = (
             ProcessGroups(Path(settings.process_groups))
@@ -101,8 +108,7 @@ class Service:
             lambda: self._preflight.check(self._api.node()), self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
-            settings.node_name, self._records, self._inventory, cards.used_bytes, cards.busy_ratio,
-            self._agent.reports,
+            settings.node_name, self._records, self._inventory, self._agent.reports
         )  # fmt: skip
         self._pods: ListWatch[Pod] = ListWatch(
             self._client, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={settings.node_name}"}, decode.pod
@@ -170,14 +176,24 @@ def _capacity(node: Node | None) -> Mapping[str, str] | None:
     return None if node is None else node.capacity or {}
 
 
-def _discovery(settings: NodeSettings) -> Discovery:
+def _vendors(settings: NodeSettings) -> Sequence[Vendor[Any]]:
+    """The families of cards that this agent knows, on the real machine or a simulated one."""
+    machine = (
+        SimulatedMachine(Path(settings.simulated)) if settings.simulated else HostMachine(Path(settings.root))
+    )
+    return Hygon(machine), Rocm(machine)
+
+
+def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discovery:
     tails = [prefix.rpartition("/")[2] for prefix in settings.prefixes.values()]
     if len(set(tails)) != len(set(settings.prefixes.values())):
         raise SettingsError(
             "prefixes: two of them end alike after the slash; tickets are named after that part"
         )
     try:
-        return Discovery(settings.node_name, settings.prefixes, settings.mem_unit_mib, settings.exclude_cards)
+        return Discovery(
+            settings.node_name, vendors, settings.prefixes, settings.mem_unit_mib, settings.exclude_cards
+        )
     except ValueError as error:
         raise SettingsError(
             f"prefixes: write PCI vendor ids in hexadecimal, such as 1d94: {error}"

@@ -2,7 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.adapters.cards.simulated import SimulatedMachine
+from device_plugin.node.discover import Discovery, LocalCard
+from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.port import CardSlice
 from device_plugin.wiring.commands import main
 
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
@@ -21,7 +24,16 @@ def build(machine: Path, *options: str, name: str = "n1") -> int:
 
 
 def cards(machine: Path) -> dict[str, bool]:
-    return {card.uuid: card.healthy for card in SimulatedCards(machine).scan().cards}
+    return {local.card.uuid: local.card.healthy for local in shared(machine)}
+
+
+def shared(machine: Path) -> tuple[LocalCard, ...]:
+    vendors = [Hygon(SimulatedMachine(machine))]
+    return Discovery("n1", vendors, {"1d94": "hygon.com/dcu"}, 1024, ()).scan()
+
+
+def busy(local: LocalCard) -> float | None:
+    return local.vendor.usage(local.card, local.payload).busy_ratio
 
 
 def test_each_machine_has_cards_of_its_own(machine: Path, tmp_path: Path) -> None:
@@ -88,24 +100,26 @@ def test_a_driver_says_how_busy_a_card_is_or_nothing(
     machine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build(machine)
-    backend = SimulatedCards(machine)
-    first, second = backend.scan().cards
-    words = ["simulate", "busy", first.uuid, "--folder", str(machine)]
+    first, second = shared(machine)
+    uuid = first.card.uuid
+    words = ["simulate", "busy", uuid, "--folder", str(machine)]
     assert main([*words, "--percent", "85"]) == 0
-    assert (backend.busy_ratio(first), backend.busy_ratio(second)) == (0.85, None)
+    assert (busy(first), busy(second)) == (0.85, None)
     assert main(words) == 0
-    assert backend.busy_ratio(first) is None
+    assert busy(first) is None
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        f"{first.uuid} is 85 % busy", f"{first.uuid} says no load",
+        f"{uuid} is 85 % busy", f"{uuid} says no load",
     ]  # fmt: skip
 
 
 def test_every_mount_of_a_container_is_there_and_the_devices_are_devices(machine: Path) -> None:
     build(machine)
-    backend = SimulatedCards(machine)
-    assert all(Path(mount.host).exists() for mount in backend.extras())
-    found = backend.scan().cards
-    assert all(Path(node.host).is_char_device() for node in backend.devices(found))
+    first, _ = shared(machine)
+    files = first.vendor.files([CardSlice(first.card, first.payload, 1 << 30, (0,), 0)])
+    assert files.mounts
+    assert all(Path(mount.host).exists() for mount in files.mounts)
+    assert files.devices
+    assert all(Path(node.host).is_char_device() for node in files.devices)
 
 
 def test_a_card_that_is_not_there_is_an_error_that_names_it(

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from device_plugin.adapters.cards.simulated import SimulatedCards
+from device_plugin.adapters.cards.host import HostMachine
+from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.core import annotations
+from device_plugin.core.cards import Card
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
@@ -18,12 +20,26 @@ from device_plugin.node.ports import PodLookupError
 from device_plugin.node.reclaim import ActivePods, Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.restore import Restorer
+from device_plugin.node.vendors.hygon import Hygon
+from device_plugin.node.vendors.port import Machine, Vendor
+from device_plugin.node.vendors.rocm import Rocm
 from hack.embedded.runtime.cdi import Edits, read_spec
 from vgpu_runtime import sim
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
 MEM, CORES = "hygon.com/dcu-mem", "hygon.com/dcu-cores"
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
+
+
+def vendors(machine: Machine) -> Sequence[Vendor[Any]]:
+    """The families of cards that the agent knows."""
+    return Hygon(machine), Rocm(machine)
+
+
+def discovered(machine: Path, node: str = "n1", *exclude: str) -> list[Card]:
+    """The cards of a real machine that an agent shares."""
+    discovery = Discovery(node, vendors(HostMachine(machine)), PREFIXES, 1024, exclude)
+    return [local.card for local in discovery.scan()]
 
 
 @dataclass
@@ -79,17 +95,17 @@ class Parts:
         library = folder / "libvgpu.so"
         library.write_text("the library\n")
         self.peer = peer
-        backend = SimulatedCards(self.machine)
+        # Figures that the cards report in place of their own.
+        self.less: Mapping[str, Any] = {}
+        families = vendors(SimulatedMachine(self.machine))
         self.records = Records(self.state, "n1")
-        self.inventory = Inventory(backend, Discovery("n1", PREFIXES, 1024, ()), peer, self.records.all)
+        self.inventory = Inventory(Discovery("n1", families, PREFIXES, 1024, ()), peer, self.records.all)
         self.inventory.look()
-        self.injector = Injector(self.records, backend, self.state, self.cdi, library)
+        self.injector = Injector(self.records, families, self.cards, self.state, self.cdi, library)
         self.active = ActivePods()
         self.allocator = Allocator(
             Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.cards
         )
-        # Figures that the cards report in place of their own.
-        self.less: Mapping[str, Any] = {}
         self.now = 0.0
         self.restorer = Restorer(
             self.records, self.injector, self.active, peer, self.allocator, peer, lambda: self.now

@@ -1,9 +1,7 @@
 """The agent's loop: whatever a stage meets, the others go on, and what failed is said."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +18,7 @@ from tests.node.parts import MEM, Parts, Peer
 from tests.node.test_advertise import Plugin
 from tests.node.test_covered import COVER, Host, mountinfo
 from tests.node.test_other_plugins import Folder
+from vgpu_runtime import sim
 
 
 class Served(Peer):
@@ -162,20 +161,14 @@ def test_a_stage_that_fails_stops_no_other_and_readyz_says_so_until_it_works(
 
 
 def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
-    node: Looping, monkeypatch: pytest.MonkeyPatch
+    node: Looping,
 ) -> None:
     uuid, other = node.parts.uuids
-    inventory = node.parts.inventory
-    scan = inventory._cards.scan
-
-    def sick() -> object:
-        found = scan()
-        cards = tuple(replace(card, healthy=False) for card in found.cards)
-        return SimpleNamespace(cards=cards, problems=())
-
-    with monkeypatch.context() as patch:
-        patch.setattr(inventory._cards, "scan", sick)
-        node.turns(5)
+    for each in node.parts.uuids:
+        sim.set_health(node.parts.machine, each, ok=False)
+    node.turns(5)
+    for each in node.parts.uuids:
+        sim.set_health(node.parts.machine, each, ok=True)
     node.turns(5)
     texts = {message.split()[1]: message for reason, message in node.api.events if reason == "CardUnhealthy"}
     assert texts[uuid].endswith(f"is unhealthy; 1 slice on it: default/a. vgpu drain {uuid} moves them")

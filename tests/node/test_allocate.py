@@ -51,7 +51,7 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     (card,) = rocm.parse(config_of(parts.spec(MEM, T4))).cards
     assert (card.uuid, card.mem_bytes >> 20, card.family.mask) == (parts.uuids[1], 4092, 0b111)
     assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
-    minor = parts.inventory()[parts.uuids[1]].found.render_minor
+    minor = parts.inventory()[parts.uuids[1]].payload.render_minor
     *cards, (_, guard) = parts.spec(MEM, T4).devices
     assert [target for _, target in cards] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
     assert guard.startswith("/dev/vgpu/")
@@ -219,7 +219,7 @@ def test_a_restarted_container_gets_the_same_slice_and_another_pipe(parts: Parts
     for _ in range(3):
         parts.allocator.pre_start(MEM, T4)
         (record,) = parts.records.all()
-        seen.append((record.slices, record.pipes[parts.uuids[0]]))
+        seen.append((record.slices, record.vendor_ids[parts.uuids[0]]))
     assert len({slices for slices, _ in seen}) == 1
     assert seen[0][1] != seen[1][1] != seen[2][1]
 

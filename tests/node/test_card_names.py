@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.cards.kfd import TOPOLOGY, KfdCards
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node.claims import NotNowError
-from device_plugin.node.discover import Discovery
 from device_plugin.node.ports import ApiSilentError
-from tests.node.parts import CARDS, MEM, PREFIXES, Parts, Peer, config_of
+from device_plugin.node.vendors.rocm import TOPOLOGY
+from tests.node.parts import CARDS, MEM, Parts, Peer, config_of, discovered
 from vgpu_runtime import rocm, sim
 
 ADDRESSES = ["0000:19:00.0", "0000:21:00.0"]
@@ -30,8 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def uuids(folder: Path, node: str, *exclude: str) -> list[str]:
-    scan = KfdCards(folder / "machine").scan()
-    return [local.card.uuid for local in Discovery(node, PREFIXES, 1024, exclude).cards(scan)]
+    return [card.uuid for card in discovered(folder / "machine", node, *exclude)]
 
 
 def test_two_nodes_with_equal_cards_name_them_differently_and_always_alike(folder: Path) -> None:
@@ -70,7 +68,7 @@ def test_the_container_of_an_old_grant_starts_again_on_its_card(folder: Path) ->
     (limit,) = rocm.parse(config_of(after.spec(MEM, ["dcu-mem-0"]))).cards
     assert (limit.uuid, limit.pci) == (NEW[0], ADDRESSES[0])
     (record,) = after.records.all()
-    assert record.pipes.keys() == {NEW[0]}
+    assert record.vendor_ids.keys() == {NEW[0]}
 
 
 def test_it_starts_again_while_the_api_server_is_silent(

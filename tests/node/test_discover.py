@@ -1,17 +1,13 @@
 """A card that says nonsense of itself costs nobody else anything."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.cards.kfd import TOPOLOGY, KfdCards
 from device_plugin.core.cards import Inventory
-from device_plugin.core.machine import Scan
-from device_plugin.node.discover import Discovery
 from device_plugin.node.tickets import resources
-from tests.node.parts import CARDS, PREFIXES
-from tests.node.test_parts import FOUND
+from device_plugin.node.vendors.rocm import TOPOLOGY
+from tests.node.parts import CARDS, discovered
 from vgpu_runtime import sim
 
 
@@ -36,8 +32,7 @@ def test_one_absurd_file_costs_one_card(tmp_path: Path, file: str, old: str, new
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new) if old else new + text)
-    found = Discovery("n1", PREFIXES, 1024, ()).cards(KfdCards(tmp_path / "machine").scan())
-    cards = tuple(local.card for local in found)
+    cards = tuple(discovered(tmp_path / "machine"))
     assert [card.pci for card in cards] == ["0000:21:00.0"]
     assert resources(cards)
     assert Inventory.decode(Inventory(cards).encode()).cards == cards
@@ -47,17 +42,4 @@ def test_a_driver_that_names_no_domain_has_one(tmp_path: Path) -> None:
     sim.build(sim.parse(CARDS), tmp_path / "machine")
     path = tmp_path / "machine" / TOPOLOGY / "1/properties"
     path.write_text(path.read_text().replace("domain 0\n", ""))
-    assert KfdCards(tmp_path / "machine").scan().cards[0].pci == "0000:19:00.0"
-
-
-def test_what_the_cluster_would_not_believe_is_not_told_to_it(caplog: pytest.LogCaptureFixture) -> None:
-    rubbish = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0", model="\n")
-    (local,) = Discovery("n1", PREFIXES, 1024, ()).cards(Scan((rubbish, FOUND)))
-    assert local.card.uuid == "GPU-1"
-    assert "0000:21:00.0" in caplog.text
-    assert "exclude it" in caplog.text
-
-
-def test_a_card_that_is_sick_at_first_sight_is_shared_as_a_sick_one() -> None:
-    (local,) = Discovery("n1", PREFIXES, 1024, ()).cards(Scan((replace(FOUND, gpu_id=0, healthy=False),)))
-    assert not local.card.healthy
+    assert discovered(tmp_path / "machine")[0].pci == "0000:19:00.0"

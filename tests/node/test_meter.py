@@ -9,7 +9,7 @@ from device_plugin.core.grants import Slice
 from device_plugin.node.meter import Meter
 from tests.exposed import values
 from tests.node.parts import MEM, Parts, Peer
-from vgpu_runtime import region
+from vgpu_runtime import region, sim
 
 USED, LIMIT = "vgpu_slice_memory_used_bytes", "vgpu_slice_memory_limit_bytes"
 
@@ -24,14 +24,16 @@ def parts(tmp_path: Path) -> Parts:
     return made
 
 
-def samples(parts: Parts, busy: float | None = None) -> dict[tuple[str, ...], float]:
-    meter = Meter("n1", parts.records, parts.inventory, lambda _: None, lambda _: busy, tuple)
+def samples(parts: Parts) -> dict[tuple[str, ...], float]:
+    meter = Meter("n1", parts.records, parts.inventory, tuple)
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }
 
 
 def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
+    first, _ = parts.inventory().values()
+    (parts.machine / f"sys/bus/pci/devices/{first.card.pci}/mem_info_vram_used").unlink()
     found = samples(parts)
     labels = ("n1", parts.uuids[0], "default", "a", "main")
     assert found[(LIMIT, *labels)] == 4092 << 20
@@ -41,13 +43,16 @@ def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
     card = parts.inventory()[parts.uuids[0]].card
     info = ("vgpu_card_info", "n1", card.uuid, "hygon.com/dcu", "Z100", card.pci, str(card.numa))
     assert found[info] == 1
-    assert "vgpu_card_memory_used_bytes" not in {name for name, *_ in found}, "the driver says nothing"
+    assert ("vgpu_card_memory_used_bytes", "n1", card.uuid) not in found, "the driver says nothing"
 
 
 def test_how_busy_a_card_is_is_told_where_its_driver_says(parts: Parts) -> None:
-    key = ("vgpu_card_busy_ratio", "n1", parts.uuids[0])
-    assert samples(parts, 0.25)[key] == 0.25
-    assert key not in samples(parts)
+    first, second = parts.inventory().values()
+    sim.set_busy(parts.machine, first.card.uuid, 25)
+    found = samples(parts)
+    assert found["vgpu_card_busy_ratio", "n1", first.card.uuid] == 0.25
+    assert ("vgpu_card_busy_ratio", "n1", second.card.uuid) not in found
+    assert found["vgpu_card_memory_used_bytes", "n1", first.card.uuid] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Tickets, overlaps, discovery, publishing and preflight, each on its own."""
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import pytest
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
-from device_plugin.core.machine import FoundCard, Scan
 from device_plugin.core.pods import Node
 from device_plugin.node.arbiter import rival
 from device_plugin.node.discover import Discovery
@@ -16,53 +16,84 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import LAST_DELAY, Publisher
 from device_plugin.node.records import Record, Records
 from device_plugin.node.tickets import not_advertised, resources, unhealthy
+from device_plugin.node.vendors.port import FoundCard, Scan
+from device_plugin.node.vendors.rocm import KfdCard, Rocm
 from tests.node.parts import PREFIXES, Peer
 
 FOUND = FoundCard(
-    "GPU-1", 0x1D94, "Z100", "0000:19:00.0", 16368, 60, 1, paired=False, numa=0, gpu_id=7, render_minor=128
-)
+    "GPU-1", 0x1D94, "Z100", "0000:19:00.0", mem_mib=16368, compute_units=60, group_units=1, max_slices=4, numa=0,
+    payload=KfdCard(gpu_id=7, render_minor=128, xcc=1, paired=False),
+)  # fmt: skip
 
 
-def card(found: FoundCard = FOUND, unit: int = 1024) -> Card:
-    (local,) = Discovery("n1", PREFIXES, unit, ()).cards(Scan((found,)))
-    return local.card
+class Listed(Rocm):
+    """A vendor whose driver shows these cards."""
+
+    def __init__(self, *cards: FoundCard[KfdCard]) -> None:
+        self._cards = cards
+
+    def scan(self) -> Scan[KfdCard]:
+        return Scan(self._cards)
 
 
-def test_a_card_is_cut_by_the_rules_of_its_hardware() -> None:
+def shared(
+    *found: FoundCard[KfdCard],
+    unit: int = 1024,
+    prefixes: Mapping[str, str] = PREFIXES,
+    exclude: Sequence[str] = (),
+) -> list[Card]:
+    return [local.card for local in Discovery("n1", [Listed(*found)], prefixes, unit, exclude).scan()]
+
+
+def card(found: FoundCard[KfdCard] = FOUND, unit: int = 1024) -> Card:
+    (card,) = shared(found, unit=unit)
+    return card
+
+
+def test_a_card_is_cut_as_its_vendor_says() -> None:
     assert (card().units, card().core_groups, card().max_slices, card().family) == (
         16,
         60,
         4,
         "hygon.com/dcu",
     )
-    rdna = card(replace(FOUND, vendor=0x1002, compute_units=80, paired=True))
+    rdna = card(replace(FOUND, pci_vendor=0x1002, compute_units=81, group_units=2, max_slices=16))
     assert (rdna.core_groups, rdna.group_units, rdna.max_slices, rdna.family) == (40, 2, 16, "amd.com/gpu")
-    xccs = card(replace(FOUND, vendor=0x1002, compute_units=304, xcc=8))
-    assert (xccs.core_groups, xccs.group_units) == (38, 8)
 
 
 @pytest.mark.parametrize(
     ("found", "exclude"),
     [
-        (replace(FOUND, vendor=0x10DE), ()),
+        (replace(FOUND, pci_vendor=0x10DE), ()),
         (FOUND, ("GPU-1",)),
         (FOUND, ("0000:19:00.0",)),
-        (replace(FOUND, compute_units=129), ()),
-        (replace(FOUND, vendor=0x1002, compute_units=4, xcc=8), ()),
+        (replace(FOUND, unfit="it is too round"), ()),
+        (replace(FOUND, mem_mib=1 << 60), ()),
+        (replace(FOUND, model="\n"), ()),
     ],
 )
 def test_cards_that_are_foreign_excluded_or_unfit_are_left_out(
-    found: FoundCard, exclude: tuple[str, ...]
+    found: FoundCard[KfdCard], exclude: tuple[str, ...]
 ) -> None:
     other = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0")
-    assert [
-        local.card.uuid for local in Discovery("n1", PREFIXES, 1024, exclude).cards(Scan((found, other)))
-    ] == ["GPU-2"]
+    assert [each.uuid for each in shared(found, other, exclude=exclude)] == ["GPU-2"]
+
+
+def test_what_the_cluster_would_not_believe_is_said_with_a_cure(caplog: pytest.LogCaptureFixture) -> None:
+    assert not shared(replace(FOUND, pci="0000:21:00.0", model="\n"))
+    assert "0000:21:00.0" in caplog.text
+    assert "exclude it" in caplog.text
+
+
+def test_a_card_that_is_sick_at_first_sight_is_shared_as_a_sick_one() -> None:
+    assert not card(replace(FOUND, healthy=False)).healthy
 
 
 def test_partitions_with_one_identity_are_not_taken_for_two_cards(caplog: pytest.LogCaptureFixture) -> None:
-    shared = Discovery("n1", PREFIXES, 1024, ()).cards(Scan((FOUND, replace(FOUND, render_minor=129))))
-    assert [local.found.render_minor for local in shared] == [128]
+    discovery = Discovery(
+        "n1", [Listed(FOUND, replace(FOUND, payload=replace(FOUND.payload, gpu_id=8)))], PREFIXES, 1024, ()
+    )
+    assert [local.payload.gpu_id for local in discovery.scan()] == [7]
     assert "SPX" in caplog.text
 
 
@@ -97,10 +128,9 @@ def test_cards_that_an_inventory_cannot_carry_do_not_take_the_others_down(
 ) -> None:
     many = [replace(FOUND, uuid=f"GPU-{i:03}") for i in range(70)]
     long = replace(FOUND, uuid="GPU-" + "x" * 99, model="m" * 250, pci="p" * 250)
-    found = Discovery("n1", {"1d94": "a.com/" + "d" * 240}, 1024, ()).cards(Scan((long, *many[:3])))
-    assert [local.card.uuid for local in found] == ["GPU-000", "GPU-001", "GPU-002"]
-    shared = Discovery("n1", PREFIXES, 1024, ()).cards(Scan(tuple(many)))
-    assert len(Inventory.decode(Inventory(tuple(local.card for local in shared)).encode()).cards) == 64
+    found = shared(long, *many[:3], prefixes={"1d94": "a.com/" + "d" * 240})
+    assert [each.uuid for each in found] == ["GPU-000", "GPU-001", "GPU-002"]
+    assert len(Inventory.decode(Inventory(tuple(shared(*many))).encode()).cards) == 64
     assert "card GPU-069 at 0000:19:00.0 is not shared: a node shares at most 64" in caplog.text
 
 

@@ -71,7 +71,11 @@ def test_a_record_with_a_wrong_type_is_set_aside_and_made_anew_from_the_grant(
     restored = successor.records.get(*KEY)
     assert restored is not None
     assert before is not None
-    assert (restored.slices, restored.pipes, restored.pod_name) == (before.slices, before.pipes, "a")
+    assert (restored.slices, restored.vendor_ids, restored.pod_name) == (
+        before.slices,
+        before.vendor_ids,
+        "a",
+    )
     assert (tmp_path / "state" / "damaged" / "uid-a.main.json").read_text() == text
     (event,) = successor.peer.events
     assert event[0] == "RecordDamaged"

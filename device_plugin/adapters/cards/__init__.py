@@ -1,1 +1,1 @@
-"""Card backends: what sysfs says of the cards of a machine."""
+"""The machine whose cards the agent shares: the real one, or one of simulated cards."""

@@ -1,0 +1,33 @@
+"""The real machine, as its kernel shows it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from device_plugin.core.machine import DeviceNode, Mount
+
+
+class HostMachine:
+    """The machine below `root`, which holds its sys/."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def text(self, path: str) -> str:
+        """A file's text; what is not UTF-8 is escaped. Raises OSError."""
+        return (self._root / path).read_text(encoding="utf-8", errors="surrogateescape")
+
+    def matching(self, pattern: str) -> Sequence[str]:
+        """The paths that match a shell pattern, in order."""
+        return sorted(str(path.relative_to(self._root)) for path in self._root.glob(pattern))
+
+    def device(self, path: str) -> DeviceNode:
+        """The host's own device file."""
+        return DeviceNode(f"/{path}", f"/{path}")
+
+    def mounts(self) -> Sequence[Mount]:
+        """None: the kernel is the same inside."""
+        return ()
+
+    def preloads(self) -> Sequence[str]:
+        """None."""
+        return ()

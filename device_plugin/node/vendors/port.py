@@ -1,0 +1,139 @@
+"""What the agent needs of a vendor, and what a vendor needs of the machine."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from device_plugin.core.cards import Card
+from device_plugin.core.errors import VgpuError
+from device_plugin.core.machine import DeviceNode, Mount
+from vgpu_runtime.config import CardLimit, FamilyLimit
+
+P = TypeVar("P")
+"""What only the vendor knows of a card."""
+
+
+class Machine(Protocol):
+    """The machine as its drivers show it. Paths are relative to the machine's root."""
+
+    def text(self, path: str) -> str:
+        """A file's text; what is not UTF-8 is escaped. Raises OSError."""
+
+    def matching(self, pattern: str) -> Sequence[str]:
+        """The paths that match a shell pattern, in order."""
+
+    def device(self, path: str) -> DeviceNode:
+        """The device file for a container."""
+
+    def mounts(self) -> Sequence[Mount]:
+        """Files that every container needs besides ours: none on a real machine."""
+
+    def preloads(self) -> Sequence[str]:
+        """Libraries to load after ours: none on a real machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCard(Generic[P]):
+    """A card as its driver describes it. `pci_vendor` is its PCI vendor id, `unfit` says why it cannot be shared.
+
+    The driver's `uuid` is made unique in the cluster by discover (see card_names). `group_units` compute units are
+    granted together.
+    """
+
+    uuid: str
+    pci_vendor: int
+    model: str
+    pci: str
+    mem_mib: int
+    compute_units: int
+    group_units: int
+    max_slices: int
+    numa: int
+    payload: P
+    healthy: bool = True
+    unfit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Generic[P]):
+    """All cards of a vendor on a machine, and in words what could not be read."""
+
+    cards: tuple[FoundCard[P], ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CardUsage:
+    """What the driver says of a card now: memory in use by all processes, share of time in which it computed, 0 to 1.
+
+    None where the driver does not say.
+    """
+
+    used_bytes: int | None = None
+    busy_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardSlice(Generic[P]):
+    """A container's slice of one card: what it may use of what the card has now, and the id that `claim` gave it."""
+
+    card: Card
+    payload: P
+    mem_bytes: int
+    cores: Sequence[int]
+    vendor_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFiles:
+    """What a container gets for its slices. `limits` go into vgpu.conf, in the order of the slices.
+
+    `texts` are files by name: they are written to the container's folder, and mounted at the vendor's `container_path`.
+    """
+
+    limits: Sequence[CardLimit[FamilyLimit]]
+    devices: Sequence[DeviceNode]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    mounts: Sequence[Mount] = ()
+    preloads: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class NoVendorIdError(VgpuError):
+    """All ids of a card are taken or were until a moment ago."""
+
+
+class VendorIds(Protocol):
+    """Ids by which a driver tells the slices of a card apart. The caller locks."""
+
+    def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
+        """An id for a slice of the card, other than those `taken`.
+
+        `before` is the id that the container had at its last start. Raises NoVendorIdError if none is free now.
+        """
+
+    def release(self, card: str, vendor_id: int) -> None:
+        """Take note that the slice with this id has just ended."""
+
+    def claimed(self, cards: Sequence[str], text: Callable[[str], str | None]) -> Mapping[str, int]:
+        """By card, the ids in a container's files, for a record that was lost. `text` reads a file by its name."""
+
+
+class Vendor(Protocol[P]):
+    """A family of cards. Any thread may call."""
+
+    @property
+    def ids(self) -> VendorIds | None:
+        """The ids of slices; None if the driver needs none."""
+
+    def scan(self) -> Scan[P]:
+        """All cards. One that cannot be read is a problem in words; the others are not affected."""
+
+    def usage(self, card: Card, payload: P) -> CardUsage:
+        """What the card's driver says now."""
+
+    def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles:
+        """What a container with these slices gets. Raises ConfigError if they cannot be expressed."""
+
+    def container_path(self, name: str) -> str | None:
+        """Where a container finds the text of this name; None if it is not one of this vendor's."""

@@ -1,0 +1,250 @@
+"""AMD's cards, as the KFD topology and DRM describe them in sysfs; Hygon's have the same driver (hygon.py).
+
+Layout: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c, and Documentation/gpu/amdgpu/driver-misc.rst.
+A card is healthy while its topology node has a gpu_id, its PCI device can be read, and, where the driver counts
+memory errors, none was uncorrectable.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from device_plugin.core import masks
+from device_plugin.core.cards import Card
+from device_plugin.core.machine import DeviceNode
+from device_plugin.node.vendors.port import (
+    CardSlice,
+    CardUsage,
+    ContainerFiles,
+    FoundCard,
+    Machine,
+    Scan,
+    Vendor,
+    VendorIds,
+)
+from vgpu_runtime import rocm
+from vgpu_runtime.config import CardLimit, ConfigError
+from vgpu_runtime.rocm import RocmLimit
+
+TOPOLOGY = "sys/devices/virtual/kfd/kfd/topology/nodes"
+PCI_DEVICES = "sys/bus/pci/devices"
+FRAMEBUFFER_HEAPS = (1, 2)  # public and private VRAM
+FIRST_RDNA = 10
+SHARED_DEVICES = ("kfd", "mkfd")
+# Each slice needs a core group, and sixteen are as many as help.
+MAX_SLICES = 16
+MIB = 1 << 20
+LONGEST_NAME = 63
+_NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
+
+
+@dataclass(frozen=True, slots=True)
+class KfdCard:
+    """What KFD knows of a card: `gpu_id` names it to the driver, `render_minor` its device node.
+
+    Neither is an identity. `xcc` and `paired` are the rules of its masks (core/masks.py).
+    """
+
+    gpu_id: int
+    render_minor: int
+    xcc: int
+    paired: bool
+
+
+class BrokenFileError(Exception):
+    """A file of the driver does not say what it must."""
+
+
+class Rocm(Vendor[KfdCard]):
+    """The KFD cards of one PCI vendor."""
+
+    PCI_VENDOR: ClassVar[int] = 0x1002
+    MAX_SLICES: ClassVar[int] = MAX_SLICES
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    @property
+    def ids(self) -> VendorIds | None:
+        """None: masks alone hold slices apart."""
+        return None
+
+    def scan(self) -> Scan[KfdCard]:
+        """All cards of this PCI vendor."""
+        cards, problems = [], []
+        for node in sorted(self._machine.matching(f"{TOPOLOGY}/*"), key=_node_number):
+            try:
+                card = self._card(node)
+            except BrokenFileError as error:
+                problems.append(f"{error}; this card is not shared. Reload its driver, or exclude the card")
+                continue
+            if card is not None:
+                cards.append(card)
+        return Scan(tuple(cards), tuple(problems))
+
+    def usage(self, card: Card, payload: KfdCard) -> CardUsage:
+        """`mem_info_vram_used`, and `gpu_busy_percent`, which amdgpu averages over a moment."""
+        del payload
+        busy = self._figure(card.pci, "gpu_busy_percent")
+        return CardUsage(
+            self._figure(card.pci, "mem_info_vram_used"), None if busy is None else min(busy, 100) / 100
+        )
+
+    def files(self, slices: Sequence[CardSlice[KfdCard]]) -> ContainerFiles:
+        """The limits for the library, the device files, and for HIP the number of units."""
+        limits = [limit_of(s) for s in slices]
+        return ContainerFiles(
+            limits=limits,
+            devices=self._devices([s.payload for s in slices]),
+            mounts=self._machine.mounts(),
+            preloads=self._machine.preloads(),
+            environment=rocm.environment([limit.family for limit in limits]),
+        )
+
+    def container_path(self, name: str) -> str | None:
+        """None: nothing reads files of ours but the library."""
+        del name
+        return None
+
+    def _devices(self, cards: Sequence[KfdCard]) -> Sequence[DeviceNode]:
+        """What all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
+
+        The runtime looks for them on the host; we see the host's sysfs, not its /dev.
+        """
+        shared = [name for name in SHARED_DEVICES if self._machine.matching(f"sys/class/*/{name}")]
+        names = [*shared, *(f"dri/renderD{card.render_minor}" for card in cards)]
+        return [self._machine.device(f"dev/{name}") for name in names]
+
+    def _card(self, node: str) -> FoundCard[KfdCard] | None:
+        """The card of a topology node; None for a CPU or another vendor's card."""
+        values = self._properties(f"{node}/properties")
+        if not _number(values, "simd_count", node) or _number(values, "vendor_id", node) != self.PCI_VENDOR:
+            return None
+        # Older drivers name no domain, having only one: 0.
+        pci = _pci_address(values.get("domain", 0), _number(values, "location_id", node))
+        unique = values.get("unique_id", 0)
+        payload = KfdCard(
+            gpu_id=self._integer(f"{node}/gpu_id"),
+            render_minor=_number(values, "drm_render_minor", node),
+            xcc=values.get("num_xcc", 1) or 1,
+            paired=_number(values, "gfx_target_version", node) // 10000 >= FIRST_RDNA,
+        )
+        units = _number(values, "simd_count", node) // (_number(values, "simd_per_cu", node) or 1)
+        group = masks.group_units(xcc=payload.xcc, paired=payload.paired)
+        return FoundCard(
+            uuid=f"GPU-{unique:016x}" if unique else f"GPU-{pci}",
+            pci_vendor=self.PCI_VENDOR,
+            model=self._name(f"{node}/name") or f"{_number(values, 'device_id', node):04x}",
+            pci=pci,
+            mem_mib=self._memory(node),
+            compute_units=units,
+            group_units=group,
+            max_slices=min(units // group, self.MAX_SLICES),
+            numa=self._numa(pci),
+            payload=payload,
+            healthy=payload.gpu_id != 0 and self._without_errors(pci),
+            unfit=self._unfit(units, payload),
+        )
+
+    def _unfit(self, units: int, card: KfdCard) -> str:
+        """Why a card of so many compute units cannot be shared; empty if it can."""
+        group = masks.group_units(xcc=card.xcc, paired=card.paired)
+        # A mask of any number of units would take any amount of time.
+        if not group <= units <= rocm.MAX_COMPUTE_UNITS:
+            return f"its {units} compute units are not between one core group's {group} and {rocm.MAX_COMPUTE_UNITS}"
+        whole = masks.unit_mask(range(units // group), group)
+        try:
+            # The id 0 is a sick card's.
+            RocmLimit(card.gpu_id or 1, card.render_minor, units, card.xcc, card.paired, whole)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def _memory(self, node: str) -> int:
+        paths = self._machine.matching(f"{node}/mem_banks/*/properties")
+        banks = [self._properties(path) for path in paths]
+        size = sum(b.get("size_in_bytes", 0) for b in banks if b.get("heap_type") in FRAMEBUFFER_HEAPS)
+        if size < MIB:
+            raise BrokenFileError(f"/{node}/mem_banks names no card memory")
+        return size // MIB
+
+    def _figure(self, pci: str, name: str) -> int | None:
+        try:
+            return int(self._text(f"{PCI_DEVICES}/{pci}/{name}"))
+        except (BrokenFileError, ValueError):
+            return None
+
+    def _numa(self, pci: str) -> int:
+        node = self._figure(pci, "numa_node")
+        return -1 if node is None else node
+
+    def _without_errors(self, pci: str) -> bool:
+        device = f"{PCI_DEVICES}/{pci}"
+        if not self._machine.matching(f"{device}/vendor"):
+            return False
+        try:
+            lines = self._text(f"{device}/ras/umc_err_count").splitlines()
+            counts = dict(line.split(": ", 1) for line in lines)
+        except (BrokenFileError, ValueError):
+            return True
+        return counts.get("ue", "0").strip() == "0"
+
+    def _text(self, path: str) -> str:
+        try:
+            return self._machine.text(path)
+        except OSError as error:
+            raise BrokenFileError(f"/{path} cannot be read: {error.strerror}") from error
+
+    def _integer(self, path: str) -> int:
+        text = self._text(path).strip()
+        if not _NUMBER.fullmatch(text):
+            raise BrokenFileError(f"/{path} says {text[:40]!r} where a number must be")
+        return int(text)
+
+    def _name(self, path: str) -> str:
+        text = self._text(path).strip()
+        if not text.isprintable() or len(text) > LONGEST_NAME:
+            raise BrokenFileError(f"/{path} says {text[:40]!r} where a name must be")
+        return text
+
+    def _properties(self, path: str) -> Mapping[str, int]:
+        values = {}
+        for line in self._text(path).splitlines():
+            name, _, number = line.partition(" ")
+            if not _NUMBER.fullmatch(number.strip()):
+                raise BrokenFileError(f"/{path} has the line {line[:60]!r} where `name number` must be")
+            values[name] = int(number)
+        return values
+
+
+def limit_of(s: CardSlice[KfdCard]) -> CardLimit[RocmLimit]:
+    """The slice as vgpu.conf expresses it. Raises ConfigError if it cannot."""
+    return CardLimit(
+        uuid=s.card.uuid,
+        pci=s.card.pci,
+        mem_bytes=s.mem_bytes,
+        family=RocmLimit(
+            gpu_id=s.payload.gpu_id,
+            render_minor=s.payload.render_minor,
+            compute_units=s.card.compute_units,
+            xcc=s.payload.xcc,
+            paired=s.payload.paired,
+            mask=masks.unit_mask(s.cores, s.card.group_units),
+        ),
+    )
+
+
+def _node_number(path: str) -> str:
+    return path.rpartition("/")[2].zfill(4)
+
+
+def _pci_address(domain: int, location: int) -> str:
+    """KFD's location_id is bus << 8 | device << 3 | function."""
+    return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+
+
+def _number(values: Mapping[str, int], name: str, node: str) -> int:
+    if name not in values:
+        raise BrokenFileError(f"/{node}/properties has no {name}")
+    return values[name]
