@@ -3,7 +3,8 @@
     vgpu drain GPU-1122334455000001
     vgpu drain gpu-1/0000:19:00.0
 
-Evictions respect PodDisruptionBudgets: a pod that one protects is asked again until it may go, or time is up.
+Evictions respect PodDisruptionBudgets: a pod that one protects is asked again until it may go, or time is up. Where
+processes outlive their pod (it was deleted by force) they are waited for too.
 """
 
 import argparse
@@ -16,10 +17,13 @@ from device_plugin.cli import caller, cordon
 from device_plugin.cli.caller import evicted, named, still_there
 from device_plugin.cli.cards import Target
 from device_plugin.cli.cordon import CordonError
+from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Pod
 
 LOOK_SECONDS = 1.0
+# Agents report processes that outlive a pod within this time.
+SETTLE_SECONDS = REPORT_SECONDS
 TIMEOUT_SECONDS = 300.0
 
 
@@ -34,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Cordon the card, evict its pods, and wait until it is empty.
+    """Cordon the card, evict its pods, and wait until no pod and no process holds a slice of it.
 
     Raises CardError, CordonError, KubeError, EndpointError.
     """
@@ -55,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
                 )
             _check_owners(holders, force=args.force)
             _empty(client, holders, deadline)
+        _await_processes(client, target, deadline, settle=SETTLE_SECONDS if again else 0.0)
     print(f"{target.uuid} is empty")
     return 0
 
@@ -96,3 +101,38 @@ def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
                 f"still there: {', '.join(map(named, left))}; the card stays cordoned, drain it again"
             )
         time.sleep(LOOK_SECONDS)
+
+
+def _await_processes(client: KubeClient, target: Target, deadline: float, *, settle: float) -> None:
+    """Wait until no process of an ended pod holds a slice of the card; the agent has `settle` seconds to report one."""
+    settled = time.monotonic() + settle
+    told = ""
+    while (left := _outlived(client, target)) or time.monotonic() < settled:
+        names = ", ".join(left)
+        if names and names != told:
+            told = names
+            print(f"waiting for processes that outlive their pods: {names}", flush=True)
+        if names and time.monotonic() >= deadline:
+            raise CordonError(
+                f"processes outlive their pods and hold slices: {names}; the card stays cordoned: end them on node"
+                f" {target.node.name}, and drain it again"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _outlived(client: KubeClient, target: Target) -> list[str]:
+    """The ended pods whose processes hold slices of the card, as the agent of its node reports them."""
+    try:
+        inventory = client.get_node(target.node.name).shared()
+    except AnnotationError as error:
+        raise CordonError(
+            f"whether processes outlive their pods cannot be read of node {target.node.name}: {error}"
+        ) from error
+    reports = inventory.slices if inventory is not None else ()
+    return sorted(
+        {
+            f"{report.namespace}/{report.pod_name}"
+            for report in reports
+            if report.state is SliceState.OUTLIVING and any(s.card == target.uuid for s in report.slices)
+        }
+    )

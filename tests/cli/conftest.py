@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.cli import drain
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import policy_files
 from tests.cli.fleet import USERS, Fleet
@@ -18,3 +19,9 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     yield made
     made.close()
     server.stop()
+
+
+@pytest.fixture(autouse=True)
+def prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No agent runs here, so there are no reports to wait for."""
+    monkeypatch.setattr(drain, "SETTLE_SECONDS", 0.0)

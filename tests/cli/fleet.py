@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from device_plugin.core import annotations
-from device_plugin.core.cards import Inventory
+from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.contract.cluster import PODS, Cluster, binding, pod
@@ -49,6 +50,20 @@ class Fleet:
     def publish(self, node: str, uuid: str) -> None:
         """The node's agent shows one card, under this name."""
         self._annotate(node, Inventory((card(uuid),)))
+
+    def outlived(self, node: str, *pods: str) -> None:
+        """Processes of these pods, which are gone, hold a slice of the node's first card; with none, no more."""
+        slices = (Slice(f"{node}-0", 1023, (0,)),)
+        self._annotate(
+            node,
+            replace(
+                inventory(node),
+                slices=tuple(
+                    ReportedSlice(f"uid-{pod}", "default", pod, "main", SliceState.OUTLIVING, slices)
+                    for pod in pods
+                ),
+            ),
+        )
 
     def _annotate(self, node: str, shared: Inventory) -> None:
         cards = {"metadata": {"annotations": {annotations.CARDS: shared.encode()}}}

@@ -1,10 +1,13 @@
 """Cards out of service and back, by a person with a kubeconfig."""
 
 import threading
+import time
 from itertools import count
 
 import pytest
 
+from device_plugin.cli import drain
+from device_plugin.core.cards import REPORT_SECONDS
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
 from tests.deadline import eventually
@@ -160,6 +163,42 @@ def test_drain_says_who_is_left_when_time_is_up(fleet: Fleet, capsys: pytest.Cap
     fleet.pod("slow", 8, "n1-0", grace=30)
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
     assert "still there: default/slow; the card stays cordoned" in capsys.readouterr().err
+
+
+def test_drain_waits_for_processes_that_outlive_their_pod(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.node("n1")
+    fleet.outlived("n1", "old", "older")
+    assert vgpu(fleet, "drain", "n1-1", "--timeout", "0") == 0, "they hold another card"
+    assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
+    assert (
+        "processes outlive their pods and hold slices: default/old, default/older; the card stays cordoned"
+        in capsys.readouterr().err
+    )
+    looks = iter((["old"], ["old"], []))
+    monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks)))
+    assert vgpu(fleet, "drain", "n1-0") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "n1-0 on n1 is cordoned",
+        "waiting for processes that outlive their pods: default/old, default/older",
+        "waiting for processes that outlive their pods: default/old",
+        "n1-0 is empty",
+    ]
+
+
+def test_drain_waits_for_the_report_of_a_pod_that_is_deleted_by_force_meanwhile(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.node("n1")
+    fleet.pod("old", 8, "n1-0")
+    monkeypatch.setattr(drain, "SETTLE_SECONDS", REPORT_SECONDS)
+    # At once there is no report, then there is one, then its processes have ended.
+    looks, now = iter((["old"], [])), count()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks, [])))
+    assert vgpu(fleet, "drain", "n1-0") == 0
+    assert "waiting for processes that outlive their pods: default/old" in capsys.readouterr().out
 
 
 def test_drain_ends_when_time_is_up_though_pods_keep_coming(
