@@ -7,7 +7,6 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
 from device_plugin.cluster.shares import LaterError, Shares
 from device_plugin.cluster.state import State
-from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
@@ -54,8 +53,6 @@ class Filter:
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
             if why := self._why_not(pod):
                 return Verdict(error=why)
-            if why := self._state.groups.problem((pod.namespace, pod.label(GROUP))):
-                return Verdict(hopeless=dict.fromkeys(nodes, why))
             try:
                 answer = self._place(pod, request, nodes)
             except LaterError as error:

@@ -27,6 +27,8 @@ class Groups:
         self._rankings: dict[Key, Ranking] = {}
         # How many members that have not ended give each order of roles, as text.
         self._orders: dict[Key, Counter[str]] = defaultdict(Counter)
+        self.news = 0
+        """Grows whenever the pods of a group may be placed again, because nothing is wrong with the group any more."""
 
     def see(self, pod: Pod) -> None:
         """There is news of a pod; its label may be another than before."""
@@ -35,19 +37,23 @@ class Groups:
         if self._of.get(pod.uid) != key:
             self.forget(pod.uid)
         if key is not None:
+            wrong = self.problem(key)
             self._of[pod.uid] = key
             self._count(key, self._members[key].get(pod.uid), pod)
             self._members[key][pod.uid] = pod
             self._see_rank(key, pod)
+            self._note(key, wrong)
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or in no group any more."""
         key = self._of.pop(uid, None)
         if key is not None:
+            wrong = self.problem(key)
             self._count(key, self._members[key].pop(uid), None)
             self._forget_rank(key, uid)
             if not self._members[key]:
                 del self._members[key], self._orders[key]
+            self._note(key, wrong)
 
     def members(self, key: Key) -> Iterator[Pod]:
         """All members of a group; ended ones too, while they exist."""
@@ -87,6 +93,11 @@ class Groups:
         pod, reservation = self._members[self._of[uid]][uid], self._ledger.reservation(uid)
         rank = reservation.request.standing.number if reservation is not None else rank_of(pod)
         return Held(self._ledger.holdings()[uid].node, rank)
+
+    def _note(self, key: Key, wrong: str) -> None:
+        """Count a change that left nothing wrong with a group."""
+        if wrong and not self.problem(key):
+            self.news += 1
 
     def _see_rank(self, key: Key, pod: Pod) -> None:
         if pod.annotation(annotations.POLICY) == NODE_SCORE:

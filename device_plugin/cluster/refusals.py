@@ -22,6 +22,9 @@ MOST, MOST_OF_NAMESPACE = 1024, 128
 # Refused pods that are remembered in all, and of one namespace: each is some 500 bytes, and a bit for every node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
+# What `gained` is of a pod that may fit again without a node that became better.
+UNKNOWN = -1
+
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """What a refusal depends on of a request: containers, card models, uuids, policy, application type."""
 Key = tuple[Shape, tuple[str, str] | None]
@@ -114,7 +117,7 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that was refused on `nodes`, None for unknown ones, when the ledger was at `gained`."""
+    """A pod that was refused on `nodes`, None for unknown ones, when the ledger was at `gained` (or UNKNOWN)."""
 
     pod: Pod
     nodes: Sequence[str] | None
@@ -157,19 +160,21 @@ class WaitingPods:
         """The pod of this uid, if it was refused when it was asked for last."""
         return self._by_pod.get(uid)
 
-    def note(self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool) -> None:
-        """The pod was refused just now."""
-        self._put(Waiting(pod, self._node_lists.of(nodes), refused, self._ledger.gained, gang))
+    def note(
+        self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, by_cards: bool = True
+    ) -> None:
+        """The pod was refused just now, alone or with its gang; `by_cards` says that nothing but cards was missing."""
+        gained = self._ledger.gained if by_cards else UNKNOWN
+        self._put(Waiting(pod, self._node_lists.of(nodes), refused, gained, gang))
 
     def inherit(self, pod: Pod) -> None:
         """The pod was refused by another process of ours, or by kube-scheduler; nobody knows where it may go."""
         if pod.uid not in self._by_pod:
-            self._put(Waiting(pod, None, None, -1, bool(pod.label(GROUP_SIZE))))
+            self._put(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
 
     def outdated(self, waiting: Waiting) -> bool:
-        """True if it was not asked for since, and may fit by now: a node became better, or its gang changed."""
-        current = self._by_pod.get(waiting.pod.uid) is waiting
-        return current and (waiting.gang or waiting.gained != self._ledger.gained)
+        """True if it was not asked for since, and may fit by now: a node became better, or its group changed."""
+        return self._by_pod.get(waiting.pod.uid) is waiting and waiting.gained != self._ledger.gained
 
     def keep(self, waiting: Waiting) -> None:
         """Take back one that was dropped."""

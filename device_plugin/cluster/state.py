@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from device_plugin.cluster import learning, refusals, wishes
@@ -35,6 +36,7 @@ from device_plugin.core.placement import Placer, Refusal, Refused, target
 from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.rearrange import Planner
+from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, pod_request, resource_names
 
 log = logging.getLogger(__name__)
@@ -236,6 +238,11 @@ class State:
         """
         with self.lock:
             self.expire()
+            if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
+                refused = Refused(partial(Refusal, {}, {Reason.MALFORMED: 1}, said=wrong))
+                known = self._roster.get(pod.uid) or pod
+                self.waiting.note(known, nodes, refused, gang=request.gang is not None, by_cards=False)
+                return refused
             if request.gang is not None:
                 if self._roster.get(pod.uid) is None:
                     self.see_pod(pod, watched=False)
@@ -245,7 +252,8 @@ class State:
                     return found
                 refused = Refused(lambda: found)
                 if not named:
-                    self.waiting.note(self._roster.get(pod.uid) or pod, nodes, refused, gang=True)
+                    known = self._roster.get(pod.uid) or pod
+                    self.waiting.note(known, nodes, refused, gang=True, by_cards=False)
                 return refused
             before = self.ledger.reservation(pod.uid)
             self.release(pod.uid)
@@ -265,7 +273,7 @@ class State:
 
     def news(self) -> object:
         """A value that changes whenever a refused pod may fit again."""
-        return self.ledger.gained, self.gangs.news
+        return self.ledger.gained, self.gangs.news, self.groups.news
 
     def bounds(self) -> Mapping[str, Bound]:
         """All that grows with pods that wait, beside the pods themselves."""

@@ -19,6 +19,7 @@ from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.refusals import Waiting
 from device_plugin.cluster.shares import LaterError
 from device_plugin.cluster.state import State
+from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, Stage
@@ -233,7 +234,7 @@ class Touch:
             request = state.request_of(known)
         except RequestError:
             return False
-        if request is None:
+        if request is None or state.groups.problem((known.namespace, known.label(GROUP))):
             return False
         if request.gang is not None:
             return self._gang_fits(known, request, waiting)

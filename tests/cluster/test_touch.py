@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cluster import refusals
+from device_plugin.cluster import groups, refusals
 from device_plugin.cluster.ports import UnknownError
 from device_plugin.cluster.touch import ASKED_SECONDS, GRACE_SECONDS, INHERITED_AFTER_SECONDS, TOUCHES
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
-from tests.cluster.gangs import gang
+from tests.cluster.gangs import gang, member
 from tests.cluster.world import RESERVATION_SECONDS, Replica, World, pod, refuse
 from tests.core.clusters import inventory
 
@@ -357,3 +357,58 @@ def test_a_gang_is_not_kept_waiting_by_touched_pods_that_nobody_asks_for(world: 
     for gone in held[:3]:
         world.api.end(gone)
     assert until_touched(world, one, "train-0") <= PROMPT_SECONDS
+
+
+def relabelled(made: Pod, **labels: str) -> Pod:
+    written = {f"vgpu.io/{key.replace('_', '-')}": text for key, text in labels.items()}
+    return replace(made, labels={**(made.labels or {}), **written})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda made: relabelled(made, group_size="3"),
+        lambda made: relabelled(made, group_size="two"),
+        lambda made: relabelled(made, group="trian"),
+        lambda made: relabelled(made, group=""),
+        lambda made: replace(made, annotations={"vgpu.io/role-order": "ps,worker"}),
+        None,
+    ],
+    ids=["another size", "no size", "another name", "no name", "another role order", "no pod"],
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_gang_whose_pods_are_right_at_last_is_asked_for_again(
+    world: World, one: Replica, wrong: Callable[[Pod], Pod] | None, *, asked: bool
+) -> None:
+    ordered = {"vgpu.io/role-order": "worker"}
+    first, last = (
+        relabelled(member(name, 2, annotations=ordered), role="worker-0") for name in ("first", "last")
+    )
+    world.api.put(first)
+    if wrong is not None:
+        world.api.put(wrong(last))
+        if asked:
+            one.ask(wrong(last))
+            one.state.release(last.uid)
+    assert one.ask(first) == ""
+    assert touched(world, one) == []
+    world.api.put(last)
+    assert "first" in touched(world, one)
+    assert [one.ask(first), one.ask(last)] == ["n1", "n1"]
+
+
+def test_a_group_that_agrees_on_its_order_or_is_small_enough_is_asked_for_again(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = {"vgpu.io/group": "train", "vgpu.io/role": "worker"}
+    scored = {"vgpu.io/policy": "node-score"}
+    odd = world.pod("odd", labels=labels, annotations={**scored, "vgpu.io/role-order": "worker"})
+    (first,) = refused(world, one, "first", labels=labels, annotations=scored)
+    assert touched(world, one) == []
+    world.api.put(replace(odd, annotations=scored))
+    assert touched(world, one) == ["first"]
+    monkeypatch.setattr(groups, "MOST", 1)
+    assert one.ask(first) == ""
+    assert touched(world, one) == []
+    world.api.end(odd)
+    assert touched(world, one) == ["first"]
