@@ -83,8 +83,9 @@ class HostProcesses:
             (self._proc / "1" / "mountinfo").read_bytes()
         except OSError as error:
             return (
-                f"no processes of the host below {self._proc} ({error.strerror}): nobody sees whether a volume covers"
-                " what limits a container; mount the host's /proc there, without hidepid, or set procRoot"
+                f"cannot read the host's processes in {self._proc} ({error.strerror}), so a mount that hides the files"
+                " that limit a container is not noticed: mount the host's /proc there, without the option hidepid, or"
+                " set procRoot"
             )
         return ""
 
@@ -119,7 +120,10 @@ class CgroupProcesses:
         """Why nobody can tell which pods live; empty if all is well."""
         if any((tree / top).is_dir() for tree in self._trees for top in KUBEPODS):
             return ""
-        return f"no cgroups of pods below {self._root}: mount the host's cgroup tree there, or set cgroupRoot"
+        return (
+            f"no cgroups of pods in {self._root}, so nothing says which pods still run: mount the host's cgroup tree"
+            " there, or set cgroupRoot"
+        )
 
     def _folders(self, pod: str) -> Iterator[Path]:
         names = (f"pod{pod}", f"pod{pod.replace('-', '_')}.slice")

@@ -12,6 +12,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.state import State
 from device_plugin.core.cards import Inventory
+from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Conflict, Ledger
 from device_plugin.core.pods import Pod
@@ -43,13 +44,13 @@ class Deletions:
         self._state = state
         self._told: set[str] = set()
 
-    def delete(self, pod: Pod, reason: str, text: str) -> None:
-        """Delete the pod of this uid; `reason` and `text` are the event's. Raises ApiError."""
+    def delete(self, pod: Pod, event: Event, text: str) -> None:
+        """Delete the pod of this uid; `event` and `text` are told. Raises ApiError."""
         self._told = {uid for uid in self._told if self._state.pod(uid) is not None}
         try:
             if pod.uid not in self._told:
-                log.warning("%s pod=%s/%s: %s", reason, pod.namespace, pod.name, text)
-                self._api.warn(pod, reason, text)
+                log.warning("%s pod=%s/%s: %s", event, pod.namespace, pod.name, text)
+                self._api.warn(pod, event, text)
                 self._told.add(pod.uid)
             self._api.delete(pod)
         except GoneError:
@@ -111,7 +112,7 @@ class OverlapJudge:
             f" of card {conflict.card} on {conflict.node}; {pod.namespace}/{pod.name} was bound later"
             " and is deleted"
         )
-        self._deletions.delete(pod, "SliceConflict", text)
+        self._deletions.delete(pod, Event.SLICE_CONFLICT, text)
 
 
 class CoveredPods:
@@ -132,7 +133,7 @@ class CoveredPods:
                 " (coveredPods: delete)"
             )
             try:
-                self._deletions.delete(pod, "CoveredPodDeleted", text)
+                self._deletions.delete(pod, Event.COVERED_POD_DELETED, text)
             except ApiError as error:
                 log.warning("%s/%s stays for now: %s", pod.namespace, pod.name, error)
 

@@ -109,7 +109,7 @@ class Explainer:
             malformed = Reason.MALFORMED
             return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
-            return Waiting(pod.namespace, pod.name, "asks for no slice", "", FITS)
+            return Waiting(pod.namespace, pod.name, "asks for no slice", "nothing to wait for", FITS)
         if wrong := self._state.groups.problem((pod.namespace, pod.label(GROUP))):
             return Waiting(pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value)
         nominated = self._state.ledger.reservation(pod.uid)
@@ -129,13 +129,13 @@ class Explainer:
             text = "; ".join((answer.text, *self._outliving(answer), *gated))
             return Waiting(pod.namespace, pod.name, text, answer.advice, answer.main.value)
         if held := pod.obstacles.text:
-            place = f"a card is free on {answer.node}" if answer else "all of its group exist"
-            advice = "remove the gate" if pod.obstacles.gates else "correct the pod, or add what it wants"
+            place = f"a card is free on {answer.node}" if answer else "all pods of its group exist"
+            advice = "remove the gate" if pod.obstacles.gates else "change the pod, or add what it requires"
             return Waiting(pod.namespace, pod.name, f"{place}; the pod is held by: {held}", advice, HELD)
-        fits = f"fits on node {answer.node}" if answer else "all of its group exist"
+        fits = f"fits on node {answer.node}" if answer else "all pods of its group exist"
         return Waiting(
-            pod.namespace, pod.name, f"{fits}, and kube-scheduler has not asked for it yet",
-            "see the events of the pod and the log of kube-scheduler", FITS,
+            pod.namespace, pod.name, f"{fits}; kube-scheduler has not tried it yet",
+            "wait some minutes, then see the events of the pod and the log of kube-scheduler", FITS,
         )  # fmt: skip
 
     def _outliving(self, refusal: Refusal) -> list[str]:
@@ -146,11 +146,11 @@ class Explainer:
         """The lock is held. Those who are leaving are those whose slices overlap with what is held for the pod."""
         leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
-        text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} held for it"
-        advice = "nobody is in its way: kube-scheduler asks for it within seconds"
+        text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
+        advice = "wait: kube-scheduler tries it again within seconds"
         if leaving:
-            text += f" until {', '.join(dict.fromkeys(leaving))} ended"
-            advice = "wait for them, or see why they do not end"
+            text += f" and still used by {', '.join(dict.fromkeys(leaving))}"
+            advice = "wait until these pods have ended; if one does not end, see kubectl describe pod"
         return Waiting(pod.namespace, pod.name, text, advice, PREEMPTING)
 
     def _name(self, uid: str) -> str:
@@ -245,7 +245,7 @@ def _only(view: View, wanted: str) -> View:
         gang for gang in view["gangs"] if wanted in (f"{gang['namespace']}/{pod}" for pod in gang["pods"])
     ]
     faults = [fault for fault in view["faults"] if fault["subject"] == wanted]
-    return {**view, "nodes": nodes, "waiting": waiting, "gangs": gangs, "faults": faults}
+    return {**view, "pod": wanted, "nodes": nodes, "waiting": waiting, "gangs": gangs, "faults": faults}
 
 
 def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
@@ -276,7 +276,12 @@ def as_text(view: View) -> str:
     lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
     lines += _section("memory units differ", view["units"])
     if not (view["nodes"] or view["waiting"] or view["faults"]):
-        lines.append("nothing asks for a slice here, and nothing holds one")
+        asked = view.get("pod")
+        lines.append(
+            f"no pod {asked} asks for a slice or holds one: check the name, and write NAMESPACE/NAME"
+            if asked
+            else "no node offers cards, and no pod asks for a slice"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -252,7 +252,9 @@ class Gangs:
                 return refused.answer
             # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
             if not named and debt > BURST / rivals:
-                raise LaterError(f"group {name[1]} takes too long to be refused: try again")
+                raise LaterError(
+                    f"group {name[1]} waits for its turn to be tried; it is tried again by itself"
+                )
         started = self._clock()
         requests = self._in_group((first, *others))
         members = {entry.pod.uid: Member(requests[entry.pod.uid], offered[entry.shape]) for entry in others}

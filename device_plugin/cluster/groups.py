@@ -65,16 +65,21 @@ class Groups:
 
     def crowded(self, key: Key) -> str:
         """In words if a group has too many members, else empty."""
-        count = len(self._members.get(key, ()))
-        if count <= MOST:
+        if len(self._members.get(key, ())) <= MOST:
             return ""
-        return f"group {key[1]} has {count} pods, ended ones included: at most {MOST} can be in one group"
+        return (
+            f"group {key[1]} has more than {MOST} pods, ended ones included: delete ended pods, or use another"
+            f" {annotations.GROUP}"
+        )
 
     def _discord(self, key: Key) -> str:
         """What to say if members give different role orders; empty if they agree."""
         if len(self._orders.get(key, ())) <= 1:
             return ""
-        return f"the pods of group {key[1]} differ in {annotations.ROLE_ORDER}: write the same on all of them"
+        return (
+            f"the pods of group {key[1]} have different annotations {annotations.ROLE_ORDER}: write one order on all of"
+            " them"
+        )
 
     def rank(self, pod: Pod) -> Rank:
         """The rank of a pod that wants a node, among the others that ask for `node-score`; ALONE without a group."""

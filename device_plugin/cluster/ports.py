@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.events import Event
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Node, Pod
 
@@ -72,7 +73,7 @@ class Api(Protocol):
     def touch(self, pod: Pod) -> None:
         """Write the annotation vgpu.io/touched of the pod of this uid, so that kube-scheduler tries the pod again."""
 
-    def warn(self, pod: Pod, reason: str, message: str) -> None:
+    def warn(self, pod: Pod, event: Event, message: str) -> None:
         """Post a Warning event about a pod."""
 
 

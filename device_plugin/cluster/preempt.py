@@ -17,6 +17,7 @@ from device_plugin.cluster.state import State
 from device_plugin.cluster.victims import Held, Victims
 from device_plugin.cluster.wishes import Wish
 from device_plugin.core.errors import RequestError
+from device_plugin.core.events import Event
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Plan
@@ -79,15 +80,17 @@ class Preemption:
                 self._victims.tell((victim.uid,))
                 log.info("evicted %s for %s: %s", _name(victim), waiting, where)
                 why = f"evicted: {waiting} of priority {wish.pod.priority} needs its slice of {where}"
-                self._say(victim, "Preempted", why)
+                self._say(victim, Event.PREEMPTED, why)
         if victims:
             names = ", ".join(map(_name, victims))
-            self._say(wish.pod, "Preempting", f"{where} is held for it until {names} of lower priority ended")
+            self._say(
+                wish.pod, Event.PREEMPTING, f"{where} is held for it until {names} of lower priority ended"
+            )
 
-    def _say(self, pod: Pod, reason: str, text: str) -> None:
+    def _say(self, pod: Pod, event: Event, text: str) -> None:
         # An event is for people; the eviction is done whether they hear of it or not.
         with suppress(ApiError):
-            self._api.warn(pod, reason, text)
+            self._api.warn(pod, event, text)
 
 
 class Advice:

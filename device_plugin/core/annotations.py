@@ -6,6 +6,7 @@ values or raises AnnotationError: no other exception, whatever the text holds.
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from device_plugin.core.errors import AnnotationError
@@ -16,7 +17,6 @@ CARD_MODEL = "vgpu.io/card-model"
 CARD_UUID = "vgpu.io/card-uuid"
 POLICY = "vgpu.io/policy"
 CORDONED = "vgpu.io/cordoned"
-# When the allocator wrote it last, so that kube-scheduler asks for the pod again. Nobody reads it.
 TOUCHED = "vgpu.io/touched"
 APP_TYPE = "vgpu.io/app-type"
 ROLE_ORDER = "vgpu.io/role-order"
@@ -29,6 +29,50 @@ RANK = "vgpu.io/rank"
 # Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of the contract as people read of it: `object` and `kind` say where it stands, `writer` who may set it."""
+
+    name: str
+    object: str
+    kind: str
+    writer: str
+    meaning: str
+
+
+_AUTHOR, _AGENT, _CLUSTER = "the pod's author", "the node agent", "the cluster service"
+KEYS = (
+    Key(CARD_MODEL, "Pod", "annotation", _AUTHOR,
+        "Models of cards, `Z100,!K100`: only these, and none behind `!`. At most 64 words, 4,096 characters."),
+    Key(CARD_UUID, "Pod", "annotation", _AUTHOR,
+        "Cards by uuid: only these, and none behind `!`. At most 64 words, 4,096 characters."),
+    Key(POLICY, "Pod", "annotation", _AUTHOR, "The placement policy; `fragmentation` if there is none."),
+    Key(APP_TYPE, "Pod", "annotation", _AUTHOR,
+        "For the policy `node-score`: `gpu` (default), `cpu` or `memory`, the kind of resource that matters most."),
+    Key(ROLE_ORDER, "Pod", "annotation", _AUTHOR,
+        "For the policy `node-score`: the roles of the group in the order in which they choose, `master,ps,worker`; one"
+        " order on all pods of the group."),
+    Key(GROUP, "Pod", "label", _AUTHOR, "The name of the group, in its namespace, that the pod belongs to."),
+    Key(GROUP_SIZE, "Pod", "label", _AUTHOR,
+        "How many pods of the group must run together, 1 to 1024: they get their cards at once or not at all."),
+    Key(ROLE, "Pod", "label", _AUTHOR, "The pod's role in its group, `worker-2`, for the policy `node-score`."),
+    Key(REPLICA_TYPE, "Pod", "label", "Kubeflow's training operator", "The role where the pod has no vgpu.io/role."),
+    Key(REPLICA_INDEX, "Pod", "label", "Kubeflow's training operator", "The number of a role from the label before."),
+    Key(CARDS, "Node", "annotation", _AGENT, "The inventory: the node's cards, and slices to report, as JSON."),
+    Key(GRANT, "Pod", "annotation", _CLUSTER,
+        "The grant: card, memory and core groups of each container, as JSON. Written with the Binding, never changed by"
+        " anybody else."),
+    Key(RANK, "Pod", "label", _CLUSTER,
+        "The pod's place in its group with the policy `node-score`, 0 for the first. Written with the Binding, on"
+        " Kubernetes 1.35 and newer."),
+    Key(TOUCHED, "Pod", "annotation", _CLUSTER,
+        "When the cluster service last made kube-scheduler try the pod again. Nothing reads it."),
+    Key(CORDONED, "Node", "annotation", "an operator, by `vgpu cordon`", "Cards that get no new slices, by uuid."),
+    Key("vgpu.io/node", "Node", "label", "an operator", "`true` on the nodes where the node agent is to run."),
+)  # fmt: skip
+"""Every key, for the reference page."""
 
 VERSION = 1
 # An inventory of 16 cards is 4 KiB and a grant of 100 containers 12 KiB; Kubernetes allows 256 KiB.

@@ -84,6 +84,6 @@ def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
 
 
 def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:
-    why = ": so many containers take too long to fit" if cut else ""
+    why = ": the search for a place for all containers was too long" if cut else ""
     said, steady = f"room for {fitting} of {count} pods{why}", f"no room for all {count} pods at once{why}"
     return Refusal({}, {Reason.GANG_ROOM: 1}, said=said, steady=steady)

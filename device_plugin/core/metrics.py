@@ -1,8 +1,8 @@
 """Metrics: each is declared once, beside the code that reads it, with its type, labels, exporter and help.
 
 A fact has one exporter: what a node knows comes from its agent, what the cluster decides from the leading replica of
-the cluster service. Beside that a replica exports only its own health and its own work. docs/metrics.md is made from
-these declarations.
+the cluster service. Beside that a replica exports only its own health and its own work. docs/reference/metrics.md is
+made from these declarations.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ class Exporter(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The declaration of a metric. Assign it to a name of its module: that is where docs/metrics.md finds it.
+    """The declaration of a metric. Assign it to a name of its module: hack/reference finds it there.
 
     `name` ends in the base unit (`_bytes`, `_seconds`, `_ratio`), and in `_total` if the metric is a counter.
     """

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """One cause of a "no". The value is the label of the metrics; `text` says it of n cards or nodes."""
+    """A cause of a refusal. The value is a label of the metrics; `text` follows a number of cards or nodes."""
 
     NO_INVENTORY = "no-inventory"
     NOT_SERVING = "not-serving"
@@ -41,29 +41,36 @@ class Reason(Enum):
 _TEXT = {
     Reason.NO_INVENTORY: (
         "showing no card",
-        "check that the node agent runs there, and what its /readyz says",
+        "check that a node agent runs there (kubectl -n vgpu-system get pods -o wide) and what its /readyz says",
     ),
     Reason.NOT_SERVING: ("whose agent is not serving", "wait for the node agent, or look at its /readyz"),
-    Reason.FAMILY: ("of another family", "ask for the family that the nodes advertise"),
+    Reason.FAMILY: (
+        "offered under another resource name",
+        "ask for a resource that the nodes have, such as hygon.com/dcu: kubectl describe node shows them",
+    ),
     Reason.MODEL: ("of another model", "change the annotation vgpu.io/card-model"),
     Reason.UUID: ("excluded by uuid", "change the annotation vgpu.io/card-uuid"),
-    Reason.UNHEALTHY: ("unhealthy", "see the events of the node"),
+    Reason.UNHEALTHY: ("unhealthy", "see the cause in the events of the node: kubectl describe node"),
     Reason.CORDONED: ("cordoned", "wait until the card is back: vgpu uncordon CARD"),
     Reason.SHORT: (
-        "with less memory, core groups or slices than their holders were granted",
-        "wait for slices there to end: the card reports less than before, see /explain",
+        "reporting less than is granted of them",
+        "check the driver: the card reports less memory or fewer core groups than before, and gets new slices"
+        " once enough of its slices have ended (see /explain)",
     ),
     Reason.TOO_LARGE: ("too small for the request", "ask for less"),
     Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),
-    Reason.SLICES: ("full", "wait for slices to end: a card holds only so many, however small they are"),
+    Reason.SLICES: (
+        "full",
+        "wait for slices to end: /explain shows how many slices a card can hold, however small they are",
+    ),
     Reason.WHOLE: ("not wholly free", "wait for slices to end, or ask for a slice"),
     Reason.TOGETHER: (
         "fit a part of the pod, but no node fits all of it",
         "split the pod, or wait for slices to end",
     ),
     Reason.HOST: (
-        "on nodes without the CPU, memory or disk",
+        "on nodes with too little free CPU, memory or disk",
         "wait for pods to end, or request less CPU, memory and disk",
     ),
     Reason.APART: (
@@ -71,7 +78,7 @@ _TEXT = {
         "add nodes, or leave out the label vgpu.io/group: node-score puts each pod of a group on a node of its own",
     ),
     Reason.GANG: (
-        "not considered before all of the group exist",
+        "not considered until all pods of the group exist",
         "create the missing pods, or correct the label vgpu.io/group-size",
     ),
     Reason.GANG_ROOM: (

@@ -174,18 +174,20 @@ def order_problem(pod: Pod) -> str:
     order = order_of(pod)
     shown = ", ".join(order)
     if not all(order):
-        return f"annotation {annotations.ROLE_ORDER} is {text!r}, with an empty role: write it like {EXAMPLE}"
+        return f"annotation {annotations.ROLE_ORDER} is {text!r}, with an empty role: write a list such as {EXAMPLE}"
     if len(set(order)) < len(order):
         double = next(role for role in order if order.count(role) > 1)
-        return f"annotation {annotations.ROLE_ORDER} is {text!r}, with {double} twice: name each role once"
+        return f"annotation {annotations.ROLE_ORDER} is {text!r}, with {double} twice: write each role once"
     role = role_of(pod)
     if not role:
         return (
-            f"the pod has no role: label it {annotations.ROLE} with one of {shown} ({annotations.ROLE_ORDER})"
+            f"the pod has no role, which annotation {annotations.ROLE_ORDER} requires: add the label {annotations.ROLE}"
+            f" with one of {shown}, such as {order[-1]}-0"
         )
     if _place(role, order) is None:
         return (
-            f"role {role!r} is not in {annotations.ROLE_ORDER}: write one of {shown}, such as {order[-1]}-0"
+            f"role {role!r} is not in annotation {annotations.ROLE_ORDER}: write one of {shown}, such as {order[-1]}-0,"
+            " or add the role to the annotation"
         )
     return ""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
+from device_plugin.core.events import Event
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, LocalCard
@@ -66,11 +67,11 @@ class Inventory:
         if card.healthy:
             text = f"card {card.uuid} at {card.pci} is healthy again"
             log.info("%s", text)
-            self._api.node_event("CardHealthy", text, warning=False)
+            self._api.node_event(Event.CARD_HEALTHY, text)
             return
         text = f"card {card.uuid} at {card.pci} is unhealthy; {_slices_on(card, self._records())}"
         log.warning("%s", text)
-        self._api.node_event("CardUnhealthy", text)
+        self._api.node_event(Event.CARD_UNHEALTHY, text)
 
 
 class Agent:

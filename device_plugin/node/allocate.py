@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from device_plugin.core.events import Event
 from device_plugin.core.grants import CardSize, Slice, largest
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.node import claims
@@ -169,7 +170,11 @@ class Allocator:
         except KubeletError as error:
             raise NotNowError(str(error), waiting=True) from error
         if not holders:
-            raise NotNowError("the kubelet shows no container with these tickets yet", waiting=True)
+            raise NotNowError(
+                f"the kubelet does not show yet which container holds these tickets of {resource}: it tries again"
+                " by itself; if that lasts for minutes, delete the pod",
+                waiting=True,
+            )
         if len(holders) > 1:
             self._duplicate(holders)
         return holders[0]
@@ -179,7 +184,7 @@ class Allocator:
         text = f"the kubelet gave the same tickets to {names}: delete one of these pods"
         if text not in self._told:
             self._told.add(text)
-            self._peers.api.node_event("DuplicateTickets", text)
+            self._peers.api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
 
     def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
@@ -189,7 +194,7 @@ class Allocator:
         if standing is not None:
             gone = "" if self._peers.active(standing.pod) else ", which is deleted or has ended,"
             raise NotNowError(
-                f"{_who(standing)}{gone} still runs on its slice: waiting until its processes end",
+                f"{_who(standing)}{gone} still runs on this slice: waiting until its processes have ended",
                 waiting=True,
             )
         tickets = claims.of_family(carrier, holder.tickets)
@@ -223,12 +228,16 @@ class Allocator:
         for s in claim.pod_slices:
             local = cards.get(s.card)
             if local is None:
-                raise NotNowError(f"its grant names the card {s.card[:63]}, which this node does not share")
+                raise NotNowError(
+                    f"its grant names the card {s.card[:63]}, which this node does not offer: delete the pod"
+                )
             if not local.card.healthy:
-                raise NotNowError(f"its card {s.card} is unhealthy")
+                raise NotNowError(
+                    f"its card {s.card} is unhealthy: see the events of the node, or delete the pod"
+                )
             if s.cores[0] >= local.card.core_groups:
                 raise NotNowError(
-                    f"the card {s.card} has {local.card.core_groups} core groups now, and none of its grant's:"
+                    f"the card {s.card} now has {local.card.core_groups} core groups, and none of those in the grant:"
                     " delete the pod"
                 )
         before = self._records.get(*claim.key)
@@ -238,7 +247,7 @@ class Allocator:
         for uuid in {s.card for s in claim.pod_slices}:
             size = sizes[uuid] = largest((cards[uuid].card.size, claim.sizes.get(uuid)))
             if sum(s.mem_mib for s in claim.pod_slices if s.card == uuid) > size.mem_mib:
-                raise NotNowError(f"its grant exceeds the card {uuid}: delete the pod")
+                raise NotNowError(f"its grant is larger than the card {uuid}: delete the pod")
         return sizes
 
     def _alive(self, pod: str) -> bool:

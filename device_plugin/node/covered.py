@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.node import mountinfo
 from device_plugin.node.mountinfo import Mounted, Origin
@@ -164,7 +165,7 @@ class CoveredSlices:
             " and create the pod again"
         )
         log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
-        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), "SliceCovered", text)
+        self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), Event.SLICE_COVERED, text)
 
 
 def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.events import Event
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Node, Pod
 
@@ -41,11 +42,11 @@ class Api(Protocol):
     def publish(self, inventory: str) -> bool:
         """Write the inventory annotation; False if the API server does not answer."""
 
-    def node_event(self, reason: str, message: str, *, warning: bool = True) -> None:
+    def node_event(self, event: Event, message: str) -> None:
         """Post an event about this node; does nothing if the API server does not answer."""
 
-    def pod_event(self, pod: Pod, reason: str, message: str) -> None:
-        """Post a Warning about a pod; does nothing if the API server does not answer."""
+    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
+        """Post an event about a pod; does nothing if the API server does not answer."""
 
 
 class Processes(Protocol):

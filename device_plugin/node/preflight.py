@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from device_plugin.core.events import Event
 from device_plugin.core.pods import Node
 from device_plugin.node.ports import Api
 
@@ -44,7 +45,7 @@ class Preflight:
                 log.error("preflight: %s", problem)
             if node is not None and problem not in self._posted:
                 self._posted.add(problem)
-                self._api.node_event("Preflight", problem)
+                self._api.node_event(Event.PREFLIGHT, problem)
         return not found
 
     def _local(self) -> Iterator[str]:

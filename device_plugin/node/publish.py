@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from device_plugin.core.cards import Card, Inventory, ReportedSlice
 from device_plugin.core.errors import AnnotationError
+from device_plugin.core.events import Event
 from device_plugin.core.requests import resource_names
 from device_plugin.node.ports import Api
 
@@ -63,7 +64,7 @@ class Publisher:
             if was != unit and family not in self._told:
                 self._told.add(family)
                 self._api.node_event(
-                    "MemoryUnitChanged",
+                    Event.MEMORY_UNIT_CHANGED,
                     f"one {resource_names(family)[1]} is {unit} MiB on this node now, and was {was} MiB: running pods"
                     " keep what they have, pods that start from now on get another amount. Use one memUnitMiB on all"
                     " nodes",

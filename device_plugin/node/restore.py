@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from device_plugin.core.events import Event
 from device_plugin.node import claims
 from device_plugin.node.allocate import Allocator
 from device_plugin.node.claims import NotNowError
@@ -53,7 +54,8 @@ class Restorer:
             if key not in self._told:
                 self._told.add(key)
                 self._api.node_event(
-                    "RecordDamaged", f"the record of container {key[1]} of pod {key[0]} cannot be read: {why}"
+                    Event.RECORD_DAMAGED,
+                    f"the record of container {key[1]} of pod {key[0]} cannot be read: {why}",
                 )
             self._restore(key)
 

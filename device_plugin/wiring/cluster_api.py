@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from device_plugin.adapters.kube.client import EventSpec, KubeClient
 from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError
 from device_plugin.cluster.ports import ApiError, GoneError, Lease, RefusedError, UnknownError
+from device_plugin.core.events import Event
 from device_plugin.core.pods import Node, Pod
 
 # Answers that are given before anything is written. A 409 is not among them: it may be our own earlier write.
@@ -65,10 +66,10 @@ class ClusterApi:
         with _translated():
             self._client.touch_pod(pod.namespace, pod.name, pod.uid)
 
-    def warn(self, pod: Pod, reason: str, message: str) -> None:
+    def warn(self, pod: Pod, event: Event, message: str) -> None:
         """Post a Warning event about a pod."""
         with _translated():
-            self._client.post_event(EventSpec(pod.namespace, "Pod", pod.name, pod.uid, reason, message))
+            self._client.post_event(EventSpec(pod.namespace, "Pod", pod.name, pod.uid, event, message))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import logging
 from device_plugin.adapters.kube.client import EventSpec, KubeClient
 from device_plugin.adapters.kube.errors import KubeError, NotFoundError
 from device_plugin.core import annotations
+from device_plugin.core.events import Event
 from device_plugin.core.pods import Node, Pod
 from device_plugin.node.ports import ApiSilentError, PodLookupError
 
@@ -45,14 +46,14 @@ class NodeApi:
             return False
         return True
 
-    def node_event(self, reason: str, message: str, *, warning: bool = True) -> None:
+    def node_event(self, event: Event, message: str) -> None:
         """Post an event about this node. Its uid is its name, as in the kubelet's own events."""
-        kind = "Warning" if warning else "Normal"
-        self._post(EventSpec("", "Node", self._name, self._name, reason, message, kind))
+        kind = "Warning" if event.about.warning else "Normal"
+        self._post(EventSpec("", "Node", self._name, self._name, event, message, kind))
 
-    def pod_event(self, pod: Pod, reason: str, message: str) -> None:
+    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
         """Post a Warning about a pod."""
-        self._post(EventSpec(pod.namespace, "Pod", pod.name, pod.uid, reason, message))
+        self._post(EventSpec(pod.namespace, "Pod", pod.name, pod.uid, event, message))
 
     def _post(self, event: EventSpec) -> None:
         try:

@@ -13,9 +13,9 @@ import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 import yaml
@@ -27,6 +27,14 @@ from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring import settings_checks as checks
 
 VERSION = "v1"
+# What msgspec calls the types of YAML.
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "array": "a list",
+    "object": "`key: value` lines",
+}
 
 
 class SettingsError(VgpuError):
@@ -34,14 +42,16 @@ class SettingsError(VgpuError):
 
 
 class KubeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """How to reach the API server; all empty means: as a pod, by its service account."""
+    """How to reach the API server. If all are empty, the pod's service account is used."""
 
     server: Annotated[str, Meta(description="URL of the API server")] = ""
     token_file: Annotated[str, Meta(description="file that holds a bearer token")] = ""
     ca_file: Annotated[
         str, Meta(description="file of the authority that signed the server's certificate")
     ] = ""
-    kubeconfig: Annotated[str, Meta(description="kubeconfig file to take all of this from")] = ""
+    kubeconfig: Annotated[
+        str, Meta(description="kubeconfig file that has server, token and certificates")
+    ] = ""
 
 
 class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -51,19 +61,29 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     root: Annotated[str, Meta(description="folder that holds the host's sys/ and dev/")] = "/"
     kubelet_dir: Annotated[str, Meta(description="the kubelet's folder")] = "/var/lib/kubelet"
     cdi_dir: Annotated[str, Meta(description="folder where the runtime reads CDI specs")] = "/var/run/cdi"
-    state_dir: Annotated[str, Meta(description="folder for slices and records")] = "/var/lib/vgpu"
-    cgroup_root: Annotated[str, Meta(description="the host's cgroup tree")] = "/sys/fs/cgroup"
-    proc_root: Annotated[str, Meta(description="the host's /proc")] = "/proc"
-    process_groups: Annotated[str, Meta(description="process groups instead of cgroups (demo)")] = ""
+    state_dir: Annotated[str, Meta(description="folder for the files of slices and for records")] = (
+        "/var/lib/vgpu"
+    )
+    cgroup_root: Annotated[str, Meta(description="where the host's cgroup tree is mounted")] = (
+        "/sys/fs/cgroup"
+    )
+    proc_root: Annotated[str, Meta(description="where the host's /proc is mounted")] = "/proc"
+    process_groups: Annotated[
+        str, Meta(description="folder with the process groups of containers, in place of cgroups (demo)")
+    ] = ""
     prefixes: Annotated[
         dict[str, str],
-        Meta(description="PCI vendor id: resource prefix", examples=[{"1d94": "hygon.com/dcu"}]),
+        Meta(
+            description="resource prefix of the cards of each PCI vendor id",
+            examples=[{"1d94": "hygon.com/dcu"}],
+        ),
     ] = msgspec.field(default_factory=lambda: {"1d94": "hygon.com/dcu"})
     mem_unit_mib: Annotated[int, Meta(description="MiB of one memory unit", ge=1)] = msgspec.field(
         default=1024, name="memUnitMiB"
     )
     exclude_cards: Annotated[
-        list[str], Meta(description="uuids or PCI ids of cards to leave alone", examples=[["0000:03:00.0"]])
+        list[str],
+        Meta(description="uuids or PCI addresses of cards to leave alone", examples=[["0000:03:00.0"]]),
     ] = []
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
     simulated: Annotated[str, Meta(description="folder of simulated cards (demo, tests)")] = ""
@@ -88,7 +108,8 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
         Meta(description="weights of app-type memory", examples=[asdict(DEFAULT_WEIGHTS["memory"])]),
     ] = msgspec.field(default_factory=lambda: asdict(DEFAULT_WEIGHTS["memory"]))
     free: Annotated[
-        str, Meta(description="share or count: add free shares of a node, or free cards, CPUs and GiB")
+        str,
+        Meta(description="share or count: add up the free shares of a node, or its free cards, CPUs and GiB"),
     ] = SHARE
     most_memory: Annotated[
         float,
@@ -106,17 +127,21 @@ class NodeScoreSettings(msgspec.Struct, forbid_unknown_fields=True, rename="came
     ] = 0.9
     agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
     ask_seconds: Annotated[
-        float, Meta(description="seconds between two questions to one agent for its cards' loads", gt=0)
+        float, Meta(description="seconds between two requests to an agent for the loads of its cards", gt=0)
     ] = 15.0
     asks_per_second: Annotated[
-        float, Meta(description="questions to all agents together in a second, at most", gt=0)
+        float, Meta(description="most requests to all agents together in a second", gt=0)
     ] = 50.0
     stale_seconds: Annotated[
-        float, Meta(description="older loads are forgotten: then only grants count", gt=0)
+        float,
+        Meta(
+            description="seconds after which a measured load is not used any more: then only grants count",
+            gt=0,
+        ),
     ] = 60.0
 
     def scoring(self) -> Scoring:
-        """The same in the words of the core. Raises TypeError for weights that the checks refuse."""
+        """These settings as a value of the core. Raises TypeError for weights that settings_checks refuses."""
         weights = {name: Weights(**getattr(self, name)) for name in TYPES}
         return Scoring(weights, self.most_memory, self.most_load, self.free == COUNT)
 
@@ -142,7 +167,9 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     ] = 60.0
     covered_pods: Annotated[
         Literal["report", "delete"],
-        Meta(description="pods in which a mount hides the files that limit them: only report, or delete"),
+        Meta(
+            description="report or delete: what to do with a pod in which a mount hides the files that limit it"
+        ),
     ] = "report"
     node_score: NodeScoreSettings = msgspec.field(default_factory=NodeScoreSettings)
     kube: KubeSettings = KubeSettings()
@@ -151,13 +178,81 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 Settings = TypeVar("Settings", NodeSettings, ClusterSettings)
 
 
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a service and its names: where it stands in the file, its flag and its environment variable."""
+
+    path: tuple[str, ...]
+    field: msgspec.structs.FieldInfo
+
+    @property
+    def key(self) -> str:
+        """As the file has it: `nodeScore.askSeconds`."""
+        return ".".join(self.path)
+
+    @property
+    def flag(self) -> str:
+        """As the command line has it: `--node-score-ask-seconds`."""
+        return f"--{'-'.join(self._words)}"
+
+    @property
+    def variable(self) -> str:
+        """As the environment has it: `VGPU_NODE_SCORE_ASK_SECONDS`."""
+        return f"VGPU_{'_'.join(self._words).upper()}"
+
+    @property
+    def default(self) -> str:
+        """The value without any of them, as a person writes it; empty if there is none."""
+        value = (
+            self.field.default_factory() if self.field.default is msgspec.NODEFAULT else self.field.default
+        )
+        return value if isinstance(value, str) else json.dumps(value)
+
+    @property
+    def description(self) -> str:
+        """What the setting is for."""
+        return f"{self._meta.description}"
+
+    @property
+    def example(self) -> str:
+        """How to write a list or mapping on the command line; empty for other types."""
+        return f"as JSON, such as {json.dumps(self._meta.examples[0])}" if self._meta.examples else ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only values that it can have; empty if there are others."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+    @property
+    def type(self) -> Any:
+        """The type without the description."""
+        return get_args(self.field.type)[0]
+
+    @property
+    def _meta(self) -> Meta:
+        meta: Meta = get_args(self.field.type)[1]
+        return meta
+
+    @property
+    def _words(self) -> list[str]:
+        spaced = (re.sub(r"MiB$", "Mib", part) for part in self.path)
+        return [word.lower() for part in spaced for word in re.findall(r"[A-Z]?[a-z0-9]+", part)]
+
+
+def settings_of(kind: type[msgspec.Struct], path: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """All settings of a service, in their order; those of a group have its key before theirs."""
+    for field in msgspec.structs.fields(kind):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from settings_of(field.type, (*path, field.encode_name))
+        else:
+            yield Setting((*path, field.encode_name), field)
+
+
 def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
     """Give `parser` --config and one flag for each setting of `kind`."""
     parser.add_argument("--config", metavar="FILE", help="YAML file of settings (version: v1)")
-    for path, field in _leaves(kind):
-        parser.add_argument(
-            "--" + "-".join(_words(path)), dest=".".join(path), metavar="VALUE", help=_hint(field)
-        )
+    for setting in settings_of(kind):
+        parser.add_argument(setting.flag, dest=setting.key, metavar="VALUE", help=_hint(setting))
 
 
 def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -168,15 +263,13 @@ def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, s
     file = flags.get("config") or environ.get("VGPU_CONFIG") or ""
     values = _read_file(Path(file)) if file else {}
     settings = _convert(values, kind, f"settings file {file}")
-    known = {".".join(path): (path, field) for path, field in _leaves(kind)}
-    for dotted, (path, field) in known.items():
-        variable = "VGPU_" + "_".join(_words(path)).upper()
+    for setting in settings_of(kind):
         for source, text in (
-            (variable, environ.get(variable)),
-            (f"--{'-'.join(_words(path))}", flags.get(dotted)),
+            (setting.variable, environ.get(setting.variable)),
+            (setting.flag, flags.get(setting.key)),
         ):
             if text is not None:
-                _put(values, path, _parse(text, field, source))
+                _put(values, setting.path, _parse(text, setting, source))
                 settings = _convert(values, kind, source)
     found = checks.node(settings) if isinstance(settings, NodeSettings) else checks.cluster(settings)
     for problem in found:
@@ -187,8 +280,10 @@ def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, s
 def require(value: str, key: str) -> None:
     """Raise SettingsError if the setting `key`, which has no usable default, was not given."""
     if not value:
-        words = _words([key])
-        raise SettingsError(f"{key} is missing: give --{'-'.join(words)} or VGPU_{'_'.join(words).upper()}")
+        setting = next(
+            each for kind in (NodeSettings, ClusterSettings) for each in settings_of(kind) if each.key == key
+        )
+        raise SettingsError(f"{key} is missing: give {setting.flag} or {setting.variable}")
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -206,39 +301,17 @@ def _read_file(file: Path) -> dict[str, Any]:
     return values
 
 
-def _leaves(kind: type[msgspec.Struct]) -> Iterator[tuple[tuple[str, ...], msgspec.structs.FieldInfo]]:
-    for field in msgspec.structs.fields(kind):
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            yield from (((field.encode_name, *path), leaf) for path, leaf in _leaves(field.type))
-        else:
-            yield (field.encode_name,), field
+def _hint(setting: Setting) -> str:
+    text = f"{setting.description}, {setting.example}" if setting.example else setting.description
+    return f"{text} (default: {setting.default})" if setting.default else text
 
 
-def _words(path: Sequence[str]) -> list[str]:
-    spaced = (re.sub(r"MiB$", "Mib", part) for part in path)
-    return [word.lower() for part in spaced for word in re.findall(r"[A-Z]?[a-z0-9]+", part)]
-
-
-def _hint(field: msgspec.structs.FieldInfo) -> str:
-    meta: Meta = get_args(field.type)[1]
-    described = f"{meta.description}, {_example(field)}" if meta.examples else f"{meta.description}"
-    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    shown = default if isinstance(default, str) else json.dumps(default)
-    return f"{described} (default: {shown})" if shown else described
-
-
-def _example(field: msgspec.structs.FieldInfo) -> str:
-    examples = get_args(field.type)[1].examples
-    return f"as JSON, such as {json.dumps(examples[0])}" if examples else ""
-
-
-def _parse(text: str, field: msgspec.structs.FieldInfo, source: str) -> object:
-    kind = get_args(field.type)[0]
-    if kind is str:
+def _parse(text: str, setting: Setting, source: str) -> object:
+    if setting.type is str:
         return text
     value = _yaml(text, source)
-    if not isinstance(value, list | dict) and _example(field):
-        raise SettingsError(f"{source}: {text!r}: write it {_example(field)}")
+    if not isinstance(value, list | dict) and setting.example:
+        raise SettingsError(f"{source}: {text!r}: write it {setting.example}")
     return value
 
 
@@ -277,6 +350,22 @@ def _convert(values: Mapping[str, Any], kind: type[Settings], source: str) -> Se
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        known = ", ".join(".".join(path) for path, _ in _leaves(kind))
-        advice = f". The settings are: {known}" if "unknown field" in str(error) else ""
-        raise SettingsError(f"{source}: {error}{advice}") from None
+        raise SettingsError(f"{source}: {_problem(str(error), kind)}") from None
+
+
+def _problem(text: str, kind: type[Settings]) -> str:
+    """The text of a msgspec.ValidationError with the key first, and with the values that the setting can have."""
+    what, _, where = text.partition(" - at ")
+    key = where.strip("`").removeprefix("$").removeprefix(".")
+    known = {setting.key: setting for setting in settings_of(kind)}
+    if "unknown field" in what:
+        return f"{what}{f' in {key}' if key else ''}. The settings are: {', '.join(known)}"
+    if "enum" in what and key in known:
+        what = (
+            what.replace("Invalid enum value", "unknown value") + f": write {' or '.join(known[key].choices)}"
+        )
+    what = re.sub(r"`(\w+)`", lambda name: _KINDS.get(name[1], name[0]), what)
+    what = re.sub(
+        r"^Expected (.*?)(?:, got (.*))?$", lambda m: f"write {m[1]}{f', not {m[2]}' if m[2] else ''}", what
+    )
+    return f"{key}: {what}" if key else what

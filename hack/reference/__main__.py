@@ -2,17 +2,23 @@
 
 from pathlib import Path
 
-from hack.reference import metrics
+from hack.reference import metrics, tables
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"metrics.md": metrics.page}
+FOLDER = Path(__file__).parents[2] / "docs/reference"
+PAGES = {
+    "annotations.md": tables.annotations,
+    "events.md": tables.events,
+    "metrics.md": metrics.page,
+    "reasons.md": tables.reasons,
+    "settings.md": tables.settings,
+}
 
 
 def main() -> None:
-    DOCS.mkdir(exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
-        (DOCS / name).write_text(page(), encoding="utf-8")
-        print(f"docs/{name}")
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+        print(f"docs/reference/{name}")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ SELECTED = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/
         ),
         (
             Obstacles(selector="nodeSelector a=b"),
-            "fits on node n1, and kube-scheduler has not asked for it yet", "fits",
+            "fits on node n1; kube-scheduler has not tried it yet", "fits",
         ),
     ],
 )  # fmt: skip

@@ -208,7 +208,7 @@ def test_explain_shows_no_gang_whose_last_pods_are_ending(world: World, one: Rep
 def test_explain_says_what_a_refused_gang_lacks(world: World, one: Replica) -> None:
     pods = gang(world, 5)
     assert [w.text for w in one.explainer.waiting()] == [
-        "all of its group exist, and kube-scheduler has not asked for it yet"
+        "all pods of its group exist; kube-scheduler has not tried it yet"
     ] * 5
     one.ask(pods[0])
     assert {(w.text, w.reason) for w in one.explainer.waiting()} == {

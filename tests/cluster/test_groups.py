@@ -85,7 +85,7 @@ def test_a_group_with_two_orders_of_roles_waits_until_they_agree(world: World, o
     ordered = {**SCORED, "vgpu.io/role-order": "b,a"}
     first = world.api.put(replace(member(world, "a", "a"), annotations=ordered))
     second = member(world, "b", "b")
-    words = "the pods of group train differ in vgpu.io/role-order: write the same on all of them"
+    words = "the pods of group train have different annotations vgpu.io/role-order: write one order on all of them"
     assert said(one, first) == said(one, second) == words
     assert {entry.text for entry in one.explainer.waiting()} == {words}
     second = world.api.put(replace(second, annotations={**SCORED, "vgpu.io/role-order": " b, a"}))
@@ -97,7 +97,8 @@ def test_a_group_with_two_orders_of_roles_waits_until_they_agree(world: World, o
 def test_a_role_that_the_order_does_not_have_is_refused_with_the_list(world: World, one: Replica) -> None:
     ordered = {**SCORED, "vgpu.io/role-order": "master,worker"}
     odd = world.api.put(replace(member(world, "odd", "chief"), annotations=ordered))
-    assert said(one, odd).startswith("role 'chief' is not in vgpu.io/role-order: write one of master, worker")
+    words = "role 'chief' is not in annotation vgpu.io/role-order: write one of master, worker"
+    assert said(one, odd).startswith(words)
 
 
 def test_reservations_count_before_they_are_bound(world: World, one: Replica) -> None:
@@ -199,7 +200,7 @@ def test_a_group_of_too_many_pods_is_refused_before_they_are_looked_at(
         for n in range(4)
     ]
     monkeypatch.setattr(Groups, "members", None)
-    words = "group crowd has 4 pods, ended ones included: at most 3 can be in one group"
+    words = "group crowd has more than 3 pods, ended ones included: delete ended pods, or use another vgpu.io/group"
     assert said(one, crowd[0]) == words
     assert {entry.text for entry in one.explainer.waiting()} == {words}
     monkeypatch.undo()

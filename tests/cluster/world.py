@@ -21,6 +21,7 @@ from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
+from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -127,8 +128,8 @@ class FakeApi:
         self.pod(pod.namespace, pod.name)
         self.written.append(("touch", pod.name))
 
-    def warn(self, pod: Pod, reason: str, message: str) -> None:
-        self.warnings.append((f"{pod.name} {reason}", message))
+    def warn(self, pod: Pod, event: Event, message: str) -> None:
+        self.warnings.append((f"{pod.name} {event}", message))
 
     def put(self, pod: Pod) -> Pod:
         """A pod as it is from now on."""

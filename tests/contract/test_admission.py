@@ -48,8 +48,8 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
         ({MEM: "4Gi"}, ["container main: hygon.com/dcu-mem: 4Gi is 4294967296 units of 1 GiB: write 4"]),
         ({MEM: "4G"}, ["hygon.com/dcu-mem: 4G is 4000000000 units of 1 GiB: write 4"]),
         ({MEM: "512Mi"}, ["hygon.com/dcu-mem: 512Mi is 536870912 units of 1 GiB: write 1"]),
-        ({MEM: "4000"}, ["hygon.com/dcu-mem: 4k is 4000 units of 1 GiB: write 4 for 4000 MiB"]),
-        ({MEM: "1025"}, ["write 2 for 1025 MiB (no card has more than 1024 units)"]),
+        ({MEM: "4000"}, ["hygon.com/dcu-mem: 4k is 4000 units of 1 GiB: write 4 if you mean 4000 MiB"]),
+        ({MEM: "1025"}, ["write 2 if you mean 1025 MiB (no card has more than 1024 units)"]),
         ({MEM: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no card has more than 1024 units of 1 GiB"]),
         ({MEM: "2Ti"}, ["hygon.com/dcu-mem: 2Ti is too many: no card has more than 1024 units of 1 GiB"]),
         ({CORES: "2000"}, ["hygon.com/dcu-cores: 2k is too many: no card has more than 1024 core groups"]),
@@ -143,7 +143,7 @@ def test_a_key_that_nobody_reads(cluster: Cluster, name: str, kind: str, key: st
     body = asking(name)
     body["metadata"][kind] = {key: "1", "example.com/other": "1"}
     refused(
-        cluster.post(PODS, body, "tenant"), "vgpu-requests", f"{key}: nobody reads this key",
+        cluster.post(PODS, body, "tenant"), "vgpu-requests", f"{key} is no key of vgpu: remove it",
         "the annotations vgpu.io/app-type, vgpu.io/card-model, ", "the labels vgpu.io/group, ",
     )  # fmt: skip
 

@@ -55,7 +55,7 @@ def test_the_grace_that_a_pod_itself_writes(
             probe["exec"] = {"command": ["true"]}
     refused(
         cluster.post(PODS, asking(name, **spec), "editor"), "vgpu-grace",
-        f"terminationGracePeriodSeconds is {seconds}", "writes 1 to 3600",
+        f"terminationGracePeriodSeconds is {seconds}", "write 1 to 3600",
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_deletion_that_says_nothing_has_the_grace_of_the_pod(
 
 def test_by_force_only_with_the_right_to(cluster: Cluster, name: str, bound: Any) -> None:
     path = bound(asking(name, containers=[ASKING]))
-    words = ("leave --force out, or write --grace-period=1", "the verb force on slices.vgpu.io")
+    words = ("delete it without --force, or with --grace-period=1", "the verb force on slices.vgpu.io")
     denied(cluster.delete(f"{path}?gracePeriodSeconds=0", role="editor"), *words)
     denied(cluster.delete(path, {"gracePeriodSeconds": 0}, "editor"), *words)
     assert cluster.get(path).code == 200
@@ -129,7 +129,7 @@ def test_an_eviction_gives_neither_more_nor_nothing(
 ) -> None:
     path = bound(asking(name, containers=[ASKING]))
     answer = cluster.post(f"{path}/eviction", eviction(name, gracePeriodSeconds=seconds), "editor")
-    denied(answer, f"gracePeriodSeconds is {seconds}: an eviction", "write 1 to 3600, leave it out")
+    denied(answer, f"gracePeriodSeconds is {seconds}: write 1 to 3600, leave it out")
     assert "deletionTimestamp" not in cluster.get(path).body["metadata"]
 
 

@@ -195,7 +195,7 @@ def test_proc_is_masked_as_usual(cluster: Cluster, name: str, accepted: Any) -> 
 def test_no_runtime_gives_cards_by_environment(cluster: Cluster, name: str) -> None:
     answer = cluster.post(PODS, asking(name, runtimeClassName="amd"), "tenant")
     if answer.refusal[0] != 403:  # where there is no such class, Kubernetes says so first
-        refused(answer, "vgpu-isolation", "runtimeClassName amd:", "leave runtimeClassName out")
+        refused(answer, "vgpu-isolation", "runtimeClassName amd:", "remove runtimeClassName")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,10 @@ def test_no_variable_asks_the_runtime_for_cards(
     body = asking(name, initContainers=[container("first", {})])
     body["spec"][kind][0]["env"] = [{"name": "A", "value": "all"}, variable]
     refused(
-        cluster.post(PODS, body, "tenant"), "vgpu-isolation", f"variable {variable['name']}:", "or write none"
+        cluster.post(PODS, body, "tenant"),
+        "vgpu-isolation",
+        f": variable {variable['name']}:",
+        "write the value none",
     )
 
 
@@ -228,7 +231,7 @@ def test_no_pod_with_a_slice_ranks_as_a_part_of_the_system(
     cluster: Cluster, name: str, accepted: Any, priority: str
 ) -> None:
     body = asking(name, priorityClassName=priority)
-    words = f"priorityClassName {priority}:", "only namespace kube-system", "choose another priority class"
+    words = f"priorityClassName {priority}:", "only in namespace kube-system", "write another priority class"
     refused(cluster.post(PODS, body, "tenant"), "vgpu-isolation", *words)
     theirs = "/api/v1/namespaces/kube-system/pods"
     assert cluster.post(theirs, body, "tenant").code == 201

@@ -198,5 +198,5 @@ def test_pods_of_many_containers_are_looked_at_for_a_second_or_two(monkeypatch: 
     before = cluster.held()
     answer = cluster.place(*alike(6, pair))
     assert isinstance(answer, Refusal)
-    assert answer.text == "room for 2 of 6 pods: so many containers take too long to fit"
+    assert answer.text == "room for 2 of 6 pods: the search for a place for all containers was too long"
     assert cluster.held() == before

@@ -89,17 +89,21 @@ def test_a_role_that_ends_in_a_number_can_be_in_the_order_itself() -> None:
 @pytest.mark.parametrize(
     ("role", "order", "words"),
     [
-        ("chief", ORDER, "role 'chief' is not in vgpu.io/role-order: write one of master, ps, worker"),
+        (
+            "chief",
+            ORDER,
+            "role 'chief' is not in annotation vgpu.io/role-order: write one of master, ps, worker",
+        ),
         (
             "workers-1",
             ORDER,
-            "role 'workers-1' is not in vgpu.io/role-order: write one of master, ps, worker",
+            "role 'workers-1' is not in annotation vgpu.io/role-order: write one of master, ps, worker",
         ),
-        ("", ORDER, "the pod has no role: label it vgpu.io/role with one of master, ps, worker"),
-        ("ps", "master,,ps", "'master,,ps', with an empty role: write it like master,ps,worker"),
+        ("", ORDER, "add the label vgpu.io/role with one of master, ps, worker, such as worker-0"),
+        ("ps", "master,,ps", "'master,,ps', with an empty role: write a list such as master,ps,worker"),
         ("ps", ",", "with an empty role"),
         ("ps", " ", "with an empty role"),
-        ("ps", "ps,master,ps", "'ps,master,ps', with ps twice: name each role once"),
+        ("ps", "ps,master,ps", "'ps,master,ps', with ps twice: write each role once"),
         ("ps", "ps," + "x" * 256, "annotation vgpu.io/role-order is too long: write at most 256 characters"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_tenant_cannot_keep_a_card_beyond_the_bounds(kubectl: Kubectl, tenant:
         (lambda: tenant("delete", "pod", "one", *FORCE), forced),
         (lambda: tenant("delete", "pods", "--all", *FORCE), forced),
         (lambda: tenant("delete", "--raw", f"{path}?gracePeriodSeconds=0"), forced),
-        (lambda: evict(0), "gracePeriodSeconds is 0: an eviction"),
+        (lambda: evict(0), "gracePeriodSeconds is 0: write 1 to"),
     ):
         assert words in refused(attempt)
     assert "deletionTimestamp" not in kubectl.pod("one")["metadata"]

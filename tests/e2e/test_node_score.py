@@ -120,7 +120,7 @@ def test_a_role_that_its_order_does_not_have_waits_and_says_which_there_are(kube
     odd = grouped("chief")
     odd["metadata"]["annotations"]["vgpu.io/role-order"] = "master,worker"
     kubectl.create(odd)
-    words = "role 'chief' is not in vgpu.io/role-order: write one of master, worker"
+    words = "role 'chief' is not in annotation vgpu.io/role-order: write one of master, worker"
     assert eventually(lambda: any(words in event for event in kubectl.events("p-chief")), 30)
 
 

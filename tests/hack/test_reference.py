@@ -1,8 +1,17 @@
 """The reference pages say what the code says, and the metrics keep the rules of their names."""
 
+import re
+
+import yaml
+
+from device_plugin.core import annotations
+from device_plugin.core.events import Event
 from device_plugin.core.metrics import MetricType
-from hack.reference import metrics
-from hack.reference.__main__ import DOCS, PAGES
+from device_plugin.core.reasons import Reason
+from device_plugin.wiring.settings import ClusterSettings, NodeSettings, settings_of
+from hack.reference import metrics, tables
+from hack.reference.__main__ import FOLDER, PAGES
+from vgpu_runtime.paths import SOURCES
 
 # Prometheus' base units are bytes, seconds and shares of 1.
 OTHER_UNITS = ("kib", "mib", "gib", "mb", "gb", "ms", "milliseconds", "minutes", "percent")
@@ -10,10 +19,40 @@ LABELS = {"node", "card", "namespace", "pod", "container"}
 
 
 def test_the_committed_pages_are_those_that_make_docs_writes() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == PAGES.keys()
     for name, page in PAGES.items():
-        assert (DOCS / name).read_text(encoding="utf-8") == page(), (
-            f"docs/{name} is out of date: run `make docs`"
+        assert (FOLDER / name).read_text(encoding="utf-8") == page(), (
+            f"docs/reference/{name} is out of date: run `make docs`"
         )
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of all tables of a page, without their heads."""
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def test_every_setting_and_parameter_has_a_row_with_all_it_means() -> None:
+    found = rows(tables.settings())
+    parameters = next(
+        item["data"]
+        for item in yaml.safe_load_all((SOURCES.parent / tables.PARAMETERS).read_text())
+        if item["kind"] == "ConfigMap"
+    )
+    services = [f"`{each.key}`" for kind in (NodeSettings, ClusterSettings) for each in settings_of(kind)]
+    assert [row[0] for row in found] == [*services, *(f"`{name}`" for name in parameters)]
+    assert all(row[-1] for row in found)
+
+
+def test_every_reason_key_and_event_has_a_row_with_what_to_do() -> None:
+    reasons, keys, events = rows(tables.reasons()), rows(tables.annotations()), rows(tables.events())
+    assert [row[0] for row in reasons] == [f"`{reason.value}`" for reason in Reason]
+    assert sorted(row[0] for row in events) == sorted(f"`{event}`" for event in Event)
+    constants = {value for value in vars(annotations).values() if isinstance(value, str) and "/" in value}
+    assert {row[0] for row in keys} >= {
+        f"`{key}`" for key in constants if re.fullmatch(r"[a-z.]+/[a-z-]+", key)
+    }
+    assert all(cell for row in (*reasons, *keys, *events) for cell in row)
 
 
 def test_a_name_is_declared_once_in_a_base_unit_and_says_if_it_only_grows() -> None:

@@ -9,6 +9,7 @@ from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.core import annotations
 from device_plugin.core.cards import Card
+from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
@@ -65,12 +66,11 @@ class Peer:
     def publish(self, inventory: str) -> bool:
         return bool(inventory)
 
-    def node_event(self, reason: str, message: str, *, warning: bool = True) -> None:
-        assert warning or reason == "CardHealthy"
-        self.events.append((reason, message))
+    def node_event(self, event: Event, message: str) -> None:
+        self.events.append((event, message))
 
-    def pod_event(self, pod: Pod, reason: str, message: str) -> None:
-        self.events.append((f"{reason} {pod.name}", message))
+    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
+        self.events.append((f"{event} {pod.name}", message))
 
     def devices(self) -> Mapping[str, frozenset[str]]:
         if self.mute:

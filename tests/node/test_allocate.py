@@ -200,8 +200,8 @@ def test_two_pods_with_the_same_tickets_are_both_named_with_the_cure(parts: Part
     ("slices", "says"),
     [
         ([Slice("GPU-unknown", 1023, (0,))], "GPU-unknown"),
-        ([Slice("CARD", 16369, (0,))], "exceeds"),
-        ([Slice("CARD", 1023, (60,))], "none of its grant"),
+        ([Slice("CARD", 16369, (0,))], "is larger than the card"),
+        ([Slice("CARD", 1023, (60,))], "none of those in the grant"),
     ],
 )
 def test_a_grant_that_this_node_cannot_serve_is_refused(parts: Parts, slices: list[Slice], says: str) -> None:

@@ -72,7 +72,7 @@ def test_a_grant_whose_containers_together_exceed_the_card_is_refused(tmp_path: 
     parts = Parts(tmp_path, Peer(), AMD)
     parts.start()
     bind(parts, "new", {"a": 9000, "b": 9000}, 1)
-    with pytest.raises(NotNowError, match="exceeds the card"):
+    with pytest.raises(NotNowError, match="is larger than the card"):
         parts.allocator.pre_start(MEM, ["new-a"])
 
 

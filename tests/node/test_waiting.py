@@ -56,7 +56,7 @@ def test_whoever_comes_beyond_the_most_is_sent_back_at_once(
         ]
         until(lambda: sum(n > 1 for n in list(looks.values())) == allocate.MOST_WAITING, "all wait")
         begun = time.monotonic()
-        with pytest.raises(NotNowError, match="no container with these tickets"):
+        with pytest.raises(NotNowError, match="which container holds these tickets"):
             parts.allocator.pre_start(MEM, ["late"])
         assert time.monotonic() - begun < 10
         assert not any(call.done() for call in waiting)

@@ -46,8 +46,8 @@ def test_lists_and_maps_are_given_as_yaml() -> None:
     [
         ("version: v1\nnodename: a\n", "unknown field `nodename`.*The settings are: nodeName, root"),
         ("version: v1\nkube: {sever: a}\n", "unknown field `sever`"),
-        ("version: v1\nmemUnitMiB: many\n", "Expected `int`, got `str` - at `\\$.memUnitMiB`"),
-        ("version: v1\nmemUnitMiB: 0\n", "Expected `int` >= 1"),
+        ("version: v1\nmemUnitMiB: many\n", "memUnitMiB: write a whole number, not text"),
+        ("version: v1\nmemUnitMiB: 0\n", "memUnitMiB: write a whole number >= 1"),
         ("version: v2\n", "write `version: v1` \\(found 'v2'\\)"),
         ("nodeName: a\n", "write `version: v1` \\(found None\\)"),
         ("- a\n", "expected `key: value` lines"),
@@ -71,7 +71,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_bad_variable_is_named() -> None:
-    with pytest.raises(SettingsError, match=r"^VGPU_MEM_UNIT_MIB: Expected `int`"):
+    with pytest.raises(SettingsError, match=r"^VGPU_MEM_UNIT_MIB: memUnitMiB: write a whole number"):
         load([], {"VGPU_MEM_UNIT_MIB": "much"})
 
 
@@ -113,7 +113,11 @@ def test_a_bad_variable_is_named() -> None:
             'cluster --node-score-memory {"gpu":0,"cpu":0.2,"memory":0.7,"disk":0.1,"net":0}',
             "nodeScore.memory: write all of gpu, cpu, memory, disk, such as",
         ),
-        ("cluster --node-score-most-load 1.5", "--node-score-most-load: Expected `float` <= 1.0"),
+        (
+            "cluster --node-score-most-load 1.5",
+            "--node-score-most-load: nodeScore.mostLoad: write a number <= 1.0",
+        ),
+        ("cluster --covered-pods remove", "coveredPods: unknown value 'remove': write report or delete"),
         ("cluster --node-score-free amount", "nodeScore.free: 'amount': write share or count"),
         ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),
         (

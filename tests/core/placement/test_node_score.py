@@ -286,4 +286,4 @@ def test_a_host_without_the_disk_is_no_place() -> None:
     cluster = Cluster("a")
     no = cluster.placer.place(slice_request("p", 1, 1, host=HostAmounts(0, 0, 200_000)))
     assert isinstance(no, Refusal)
-    assert no.text == "2 cards: 2 on nodes without the CPU, memory or disk"
+    assert no.text == "2 cards: 2 on nodes with too little free CPU, memory or disk"

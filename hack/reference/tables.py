@@ -1,0 +1,125 @@
+"""The reference pages of settings, reasons, annotations and events, from their declarations in the code."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from device_plugin.core.annotations import KEYS
+from device_plugin.core.events import AGENT, CLUSTER, Event
+from device_plugin.core.reasons import Reason
+from device_plugin.wiring.settings import ClusterSettings, NodeSettings, settings_of
+from vgpu_runtime.paths import SOURCES
+
+PARAMETERS = "manifests/admission/parameters.yaml"
+WRITTEN = "Written by `make docs` from {source}: change that, not this page."
+# A parameter with the lines of comment before it.
+_PARAMETER = re.compile(r"((?:  # .*\n)+)  (\w+): (.*)\n")
+
+
+def page(title: str, source: str, *parts: str) -> str:
+    """A page: its title, where it comes from, and its parts."""
+    return "\n\n".join((f"# {title}", WRITTEN.format(source=source), *parts)) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def settings() -> str:
+    """Settings of both services, and the parameters of the installation."""
+    return page(
+        "Settings",
+        f"`device_plugin/wiring/settings.py` and `{PARAMETERS}`",
+        "A flag beats an environment variable, which beats the file (`--config FILE` or `VGPU_CONFIG`, with"
+        " `version: v1` and the keys below), which beats the default. Lists and mappings are written as JSON in flags"
+        " and variables. Unknown keys, and keys written twice, are refused. `VGPU_LOG_LEVEL` is the level of the log"
+        " (default: INFO).",
+        "## Node agent (`vgpu node`)",
+        _of(NodeSettings),
+        "## Cluster service (`vgpu cluster`)",
+        _of(ClusterSettings),
+        "## Parameters of the installation",
+        f"In [{PARAMETERS}](../../{PARAMETERS}): one place for what the admission policies and both services must agree"
+        " on. Kustomize writes them into all three, so `kubectl apply -k` is enough after a change.",
+        table(("parameter", "default", "means"), _parameters()),
+    )
+
+
+def reasons() -> str:
+    """Every reason of a refusal."""
+    return page(
+        "Reasons",
+        "`device_plugin/core/reasons.py`",
+        "Why a pod has no card now. The text stands in the pod's FailedScheduling event, in /explain, where advice"
+        " follows it, and the label `reason` of `vgpu_unplaced_pods` has the first column. Texts in events hold only"
+        " rounded numbers, because kube-scheduler tries a pod again whenever its event changes; /explain has the exact"
+        " ones.",
+        table(
+            ("reason", "text, after a number of cards or nodes", "what to do"),
+            ((f"`{reason.value}`", reason.text, reason.advice) for reason in Reason),
+        ),
+    )
+
+
+def annotations() -> str:
+    """Every annotation and label that the project reads or writes."""
+    return page(
+        "Annotations and labels",
+        "`device_plugin/core/annotations.py`",
+        "Keys below `vgpu.io/` that are not in this list are refused when a pod that asks for a slice is created.",
+        table(
+            ("key", "on", "written by", "means"),
+            ((f"`{key.name}`", f"{key.object}, {key.kind}", key.writer, key.meaning) for key in KEYS),
+        ),
+    )
+
+
+def events() -> str:
+    """Every kind of event."""
+    return page(
+        "Events",
+        "`device_plugin/core/events.py`",
+        "What vgpu writes into Kubernetes' events, and what to do about each. Events of a node are in the namespace"
+        " `default`, those of a pod in the pod's: `kubectl get events -A --field-selector reason=SliceCovered`. All are"
+        f" warnings but {', '.join(f'`{event}`' for event in Event if not event.about.warning)}.",
+        *(
+            f"## From the {service}\n\n"
+            + table(
+                ("event", "of the", "cause", "what to do"),
+                (
+                    (f"`{event}`", event.about.kind, event.about.cause, event.about.advice)
+                    for event in Event
+                    if event.about.service == service
+                ),
+            )
+            for service in (AGENT, CLUSTER)
+        ),
+        "kube-scheduler's own event `FailedScheduling` holds the refusals: why no card fits a pod"
+        " ([reasons](reasons.md)).",
+    )
+
+
+def _of(kind: type[msgspec.Struct]) -> str:
+    return table(
+        ("key in the file", "flag", "environment variable", "default", "means"),
+        (
+            (
+                f"`{setting.key}`",
+                f"`{setting.flag}`",
+                f"`{setting.variable}`",
+                f"`{setting.default}`" if setting.default else "",
+                setting.description,
+            )
+            for setting in settings_of(kind)
+        ),
+    )
+
+
+def _parameters() -> Iterator[Sequence[str]]:
+    """Name, default and comment of each parameter; the comment is the only text about it."""
+    for comment, name, value in _PARAMETER.findall((SOURCES.parent / PARAMETERS).read_text(encoding="utf-8")):
+        said = " ".join(line.strip().removeprefix("# ") for line in comment.splitlines())
+        yield f"`{name}`", f"`{value}`", said
