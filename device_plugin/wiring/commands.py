@@ -34,7 +34,17 @@ _GROUP = "vgpu.commands"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 2 for bad input, with one line that says what to do."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    args = parse(sys.argv[1:] if argv is None else argv)
+    try:
+        status: int = args.run(args)
+    except VgpuError as error:
+        print(f"vgpu: {error}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
+        return 2
+    return status
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong."""
     parser = argparse.ArgumentParser(
         prog="vgpu", description="Memory slices and core groups of accelerator cards for Kubernetes pods."
     )
@@ -47,13 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.description = loaded.__doc__
             loaded.add_arguments(command)
             command.set_defaults(run=loaded.run)
-    args = parser.parse_args(words)
-    try:
-        status: int = args.run(args)
-    except VgpuError as error:
-        print(f"vgpu: {error}", file=sys.stderr)  # noqa: T201 - the one place where a command fails
-        return 2
-    return status
+    return parser.parse_args(words)
 
 
 def _offered(chosen: Sequence[str]) -> Iterator[_Command]:

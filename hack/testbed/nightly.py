@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def overlay(where: Layout) -> Path:
-    """A folder for kubectl apply -k: what the README has for this release, with simulated cards and its scheduler."""
+    """A folder for kubectl apply -k: the overlay for this release, with simulated cards and its scheduler."""
     folder = where.root.parent / f"{where.root.name}-overlay"
     folder.mkdir(parents=True, exist_ok=True)
     manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())

@@ -2,18 +2,16 @@
 
 import base64
 import json
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import IMAGE, container, pod, slice_of, slice_pod
-from vgpu_runtime.paths import SOURCES
+from tests.pages import shown
 
 # Each way out of the files that hold a container, and the word that is printed where it is open.
 UNSHARE = "unshare -Urm true && echo unshare"
@@ -152,14 +150,11 @@ def test_no_device_by_annotation(kubectl: Kubectl) -> None:
     assert "cdi.k8s.io/all" not in kubectl.pod("waits")["metadata"].get("annotations", {})
 
 
-def test_the_quota_that_the_readme_shows_bounds_a_priority(kubectl: Kubectl) -> None:
-    (example,) = re.findall(
-        r"(?:    .*\n)*    kind: ResourceQuota\n(?:    .*\n)*", (SOURCES.parent / "README.md").read_text()
-    )
+def test_the_quota_that_the_docs_show_bounds_a_priority(kubectl: Kubectl) -> None:
     priority = f"important-{kubectl.namespace}"
-    quota = yaml.safe_load(
-        example.replace("team-a", kubectl.namespace).replace("[important]", f"[{priority}]")
-    )
+    quota = shown("ResourceQuota", "gangs.md")
+    quota["metadata"]["namespace"] = kubectl.namespace
+    quota["spec"]["scopeSelector"]["matchExpressions"][0]["values"] = [priority]
     kubectl("create", "priorityclass", priority, "--value=1000")
     try:
         kubectl.create(quota)

@@ -1,22 +1,24 @@
-"""The overlays that manifests/README.md shows can be built as they stand."""
+"""The overlays that docs/install.md shows can be built as they stand."""
 
 import re
 import shutil
 from pathlib import Path
 
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize
+from tests.pages import blocks
 
-TEXT = (MANIFESTS / "README.md").read_text()
-EXAMPLES = dict(
-    re.findall(r"```yaml\n# manifests/(overlays/[\w-]+)/kustomization.yaml\n(.*?)```", TEXT, re.DOTALL)
-)
+EXAMPLES = {
+    found[1]: text
+    for _, text in blocks("yaml")
+    if (found := re.match(r"# manifests/overlays/([\w-]+)/kustomization.yaml\n", text))
+}
 
 
 def example(name: str, tmp_path: Path) -> Installation:
     shutil.copytree(MANIFESTS, tmp_path / "manifests")
     folder = tmp_path / "manifests" / "overlays" / name
     folder.mkdir()
-    (folder / "kustomization.yaml").write_text(EXAMPLES[f"overlays/{name}"])
+    (folder / "kustomization.yaml").write_text(EXAMPLES[name])
     return kustomize(folder)
 
 

@@ -1,0 +1,33 @@
+"""What README and docs show of pods is accepted by the admission policies."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.cluster import pod
+from tests.pages import PROJECT, documents
+from tests.release import NAMED
+
+
+def shown() -> Iterator[Any]:
+    """The pod of each workload on a page, with the page's name and the pod's."""
+    for page, found in documents():
+        if found["kind"] == "Pod":
+            yield pytest.param(found, id=f"{page.relative_to(PROJECT)}-{found['metadata']['name']}")
+        elif found["kind"] in ("Deployment", "Job"):
+            template = found["spec"]["template"]
+            yield pytest.param(template, id=f"{page.relative_to(PROJECT)}-{found['metadata']['name']}")
+
+
+@pytest.mark.parametrize("example", list(shown()))
+def test_a_pod_that_a_page_shows_is_accepted(name: str, accepted: Any, example: dict[str, Any]) -> None:
+    spec = accepted(pod(name, **{**NAMED, **example["spec"]}) | _labelled(name, example.get("metadata", {})))
+    assert spec["schedulerName"] == "vgpu-scheduler"
+    limits = [c["resources"]["limits"] for c in example["spec"]["containers"]]
+    assert any(resource.startswith("hygon.com/dcu") for each in limits for resource in each)
+
+
+def _labelled(name: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+    return {"metadata": {"name": name, **kept}}

@@ -1,0 +1,70 @@
+"""Every command that README and docs show exists, and takes the words that they show."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.wiring.commands import parse
+from tests.pages import PAGES, PROJECT, blocks
+
+_LINE = re.compile(r"(vgpu|make|hack/[a-z-]+)( |$)")
+# `vgpu drain` in a sentence names a command; with more words it is one.
+_INLINE = re.compile(r"`((?:vgpu [a-z]+|make|hack/[a-z-]+) [^`…]+)`")
+
+
+def commands() -> Iterator[tuple[Path, list[str]]]:
+    """The words of each line of a block or of inline code that begins with a program of ours, up to a pipe."""
+    found = [
+        (page, line) for page, text in blocks("sh", "") for line in text.splitlines() if _LINE.match(line)
+    ]
+    found += [(page, line) for page in PAGES for line in _INLINE.findall(page.read_text(encoding="utf-8"))]
+    for page, line in found:
+        yield page, list(takewhile(lambda word: word not in (">", "|"), shlex.split(line, comments=True)))
+
+
+def of(program: str) -> list[Any]:
+    return [
+        pytest.param(words, id=f"{page.relative_to(PROJECT)}: {' '.join(words)}")
+        for page, words in commands()
+        if words[0].startswith(program)
+    ]
+
+
+@pytest.mark.parametrize("words", of("vgpu"))
+def test_a_command_of_vgpu_parses(words: list[str]) -> None:
+    if words[-1] == "--help":
+        with pytest.raises(SystemExit, match=r"^0$"):
+            parse(words[1:])
+    else:
+        assert callable(parse(words[1:]).run)
+
+
+def test_each_target_of_make_exists() -> None:
+    targets = set(re.findall(r"^(\w+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    for page, words in commands():
+        if words[0] == "make":
+            named = {word for word in words[1:] if "=" not in word}
+            assert named, (page, words)
+            assert named <= targets, (page, words)
+
+
+def test_each_script_exists_and_knows_the_flags() -> None:
+    for page, words in commands():
+        if words[0].startswith("hack/"):
+            script = PROJECT / words[0]
+            assert script.is_file(), (page, words)
+            module = re.search(r"-m hack\.([\w.]+)", script.read_text())
+            assert module is not None
+            path = PROJECT / "hack" / module[1].replace(".", "/")
+            sources = [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else [*path.glob("*.py")]
+            text = "\n".join(source.read_text() for source in sources)
+            own = takewhile(
+                lambda word: word not in ("kubectl", "run"), words[1:]
+            )  # what follows is another's
+            for flag in (word.split("=")[0] for word in own if word.startswith("--")):
+                assert f'"{flag}"' in text, (page, words)
