@@ -253,7 +253,7 @@ class Gangs:
             # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
             if not named and debt > BURST / rivals:
                 raise LaterError(
-                    f"group {name[1]} waits for its turn to be tried; it is tried again by itself"
+                    f"group {name[1]} waits for its turn to be tried; kube-scheduler tries again by itself"
                 )
         started = self._clock()
         requests = self._in_group((first, *others))

@@ -37,7 +37,8 @@ class Shares:
         """Raise LaterError while it has taken too much."""
         if self._owed(namespace, now) > BURST:
             raise LaterError(
-                f"pods of several containers in {namespace} take too long to be refused: try again"
+                f"pods of several containers in {namespace} wait for their turn to be tried; kube-scheduler"
+                " tries again by itself"
             )
 
     def refused(self, namespace: str, started: float, ended: float) -> None:

@@ -51,7 +51,7 @@ def test_pods_of_many_containers_that_fit_nowhere_take_a_tenth_of_the_time_at_mo
         before = world.clock.now
         verdict = one.filter(large, ["n1"])
         assert verdict.nodes == ()
-        later += "take too long to be refused: try again" in verdict.error
+        later += "wait for their turn to be tried" in verdict.error
         busy += world.clock.now - before
         world.clock.now += 0.5
         one.renew()

@@ -101,7 +101,7 @@ def test_a_gang_that_nothing_helps_takes_a_tenth_of_the_time_at_most(
         assert verdict.nodes == ()
         # kube-scheduler asks again by itself after an error, and after a refusal only when something happens.
         assert bool(verdict.hopeless) != bool(verdict.error)
-        later += "takes too long to be refused: try again" in verdict.error
+        later += "waits for its turn to be tried" in verdict.error
         busy += world.clock.now - before
         world.clock.now += 0.5
         one.renew()

@@ -105,7 +105,7 @@ def test_whoever_waits_for_a_pod_that_is_gone_reads_who_lives_there(
     parts.hold(parts.bind("b", [Slice(parts.uuids[0], 2046, (0, 1))], {MEM: "2"}), {MEM: tickets})
     with pytest.raises(
         NotNowError,
-        match=r"main of pod default/a \(uid-a\), which is deleted or has ended, still runs on its slice",
+        match=r"main of pod default/a \(uid-a\), which is deleted or has ended, still runs on this slice",
     ):
         parts.allocator.pre_start(MEM, tickets)
 
