@@ -215,7 +215,7 @@ class Explainer:
                 for s in slices:
                     if s.card == uuid:
                         yield {
-                            "namespace": whose.namespace, "pod": whose.name, "uid": uid, "container": container,
+                            "namespace": whose.namespace, "pod": whose.name, "uid": whose.uid, "container": container,
                             "memMiB": s.mem_mib, "cores": list(s.cores), "bound": reservation is None,
                             "outliving": left is not None, "covered": container in covered,
                         }  # fmt: skip

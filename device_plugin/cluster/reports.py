@@ -1,6 +1,7 @@
 """Slices that are held though their pod's object no longer holds them, and pods whose mounted files are covered.
 
-Both are learnt from the agents, which report them in their node's inventory. A pod that is force-deleted leaves no word
+Both are learnt from the agents, which report them in their node's inventory; what one says is believed of its own
+node's cards and of nothing else, whatever pods it names. A pod that is force-deleted leaves no word
 on whether its containers have ended. Its agent looks, and reports those that still run; so what it was granted stays
 held for REPORT_SECONDS, and after that for as long as a report names it. If the agent or the API server are down in
 that time the slices are free here, and the agent's PreStartContainer keeps a successor waiting.
@@ -26,28 +27,39 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Outliving:
-    """Slices that a pod still holds after it ended or was deleted. `reported` is true once an agent has named it."""
+    """Slices of one node that are held after the pod of this `uid` ended or was deleted.
+
+    Until an agent has named them their holder in the ledger is the pod; from then on it is `holder` of node and pod,
+    because other nodes may name the same pod.
+    """
 
     namespace: str
     name: str
+    uid: str
     grant: Grant
-    reported: bool
 
 
 class Reports:
     """What the agents' inventories report, and pods that vanished just now. Callers hold the state's lock."""
 
     def __init__(self) -> None:
-        self._reported: dict[str, Outliving] = {}
-        self._on_node: dict[str, frozenset[str]] = {}
+        # By node, then by pod.
+        self._reported: dict[str, dict[str, Outliving]] = {}
         self._covered: dict[str, Sequence[ReportedSlice]] = {}
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
-    def outliving(self, uid: str) -> Outliving | None:
-        """What outlives the pod of this uid, if it has ended."""
-        found = self._reported.get(uid)
-        if found is None and uid in self._vanished:
-            found, _ = self._vanished[uid]
+    def outliving(self, holder: str) -> Outliving | None:
+        """What this holder has in the ledger though its pod has ended."""
+        uid, _, node = holder.partition("@")
+        return self.reported(node, uid) if node else self.vanished(uid)
+
+    def reported(self, node: str, uid: str) -> Outliving | None:
+        """What the agent of a node reports of a pod."""
+        return self._reported.get(node, {}).get(uid)
+
+    def vanished(self, uid: str) -> Outliving | None:
+        """What the pod held when it vanished, while its agent may still name it."""
+        found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
     def covered(self, node: str) -> Sequence[ReportedSlice]:
@@ -60,8 +72,8 @@ class Reports:
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
         """The bound pod is gone, and nobody has seen it end."""
-        if pod.uid not in self._reported:
-            found = Outliving(pod.namespace, pod.name, grant, reported=False)
+        if self.reported(grant.node, pod.uid) is None:
+            found = Outliving(pod.namespace, pod.name, pod.uid, grant)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS
 
     def expired(self, now: float) -> list[str]:
@@ -79,34 +91,31 @@ class Reports:
         self._covered.pop(node, None)
         if covered:
             self._covered[node] = covered
-        before = self._on_node.pop(node, frozenset())
-        for uid in before:
-            del self._reported[uid]
-        # Two nodes cannot hold one pod: the first that says so counts.
-        named = {uid: left for uid, left in _outliving(node, reports).items() if uid not in self._reported}
+        before = self._reported.pop(node, {})
+        named = _outliving(node, reports)
         if named:
-            self._on_node[node] = frozenset(named)
+            self._reported[node] = named
         for uid in named:
-            self._vanished.pop(uid, None)
-        self._reported.update(named)
-        return before.union(named)
+            found = self.vanished(uid)
+            if found is not None and found.grant.node == node:
+                del self._vanished[uid]
+        return frozenset(before).union(named)
 
     def notes(self, nodes: Iterable[str]) -> dict[str, str]:
         """For each of `nodes` with slices of ended pods, a text that names these pods.
 
         It has no counts, so it seldom changes.
         """
-        if not self._on_node:
+        if not self._reported:
             return {}
-        return {node: self._text(node) for node in nodes if node in self._on_node}
+        return {node: self._text(node) for node in nodes if node in self._reported}
 
     def summary(self) -> list[str]:
         """Those texts of the first MOST_NAMED such nodes."""
-        return [self._text(node) for node in islice(sorted(self._on_node), MOST_NAMED)]
+        return [self._text(node) for node in islice(sorted(self._reported), MOST_NAMED)]
 
     def _text(self, node: str) -> str:
-        found = (self._reported[uid] for uid in self._on_node[node])
-        names = sorted({f"{left.namespace}/{left.name}" for left in found})
+        names = sorted({f"{left.namespace}/{left.name}" for left in self._reported[node].values()})
         more = ", and others" if len(names) > MOST_NAMED else ""
         pods, its = ("pod", "its") if len(names) == 1 else ("pods", "their")
         return (
@@ -123,5 +132,11 @@ def _outliving(node: str, reports: Iterable[ReportedSlice]) -> dict[str, Outlivi
             containers[report.pod][report.container] = report.slices
             names[report.pod] = report.namespace, report.pod_name
     return {
-        uid: Outliving(*names[uid], Grant(uid, node, held), reported=True) for uid, held in containers.items()
+        uid: Outliving(*names[uid], uid, Grant(holder(node, uid), node, held))
+        for uid, held in containers.items()
     }
+
+
+def holder(node: str, uid: str) -> str:
+    """Who holds in the ledger what the agent of a node reports of a pod."""
+    return f"{uid}@{node}"

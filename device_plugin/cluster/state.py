@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from device_plugin.cluster import learning, refusals, wishes
+from device_plugin.cluster import learning, refusals, reports, wishes
 from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
@@ -376,7 +376,7 @@ class State:
             self.measured.expire()
             now = self._clock()
             for uid in self.reports.expired(now):
-                self._reported(uid)
+                self._expire_vanished(uid)
             for uid in (*self.ledger.expired(now), *self.gangs.expired(now)):
                 log.info("reservation expired pod=%s", uid)
                 self.release(uid)
@@ -442,13 +442,15 @@ class State:
 
     def _free(self, uid: str) -> None:
         """Free what the pod had, except slices that its processes still hold."""
-        before, left = self.ledger.holding(uid), self.reports.outliving(uid)
-        if left is not None:
-            self._keep(Holding.of(left.grant))
+        before, vanished = self.ledger.holding(uid), self.reports.vanished(uid)
+        if vanished is not None:
+            self._keep(Holding.of(vanished.grant))
         else:
             self.ledger.release(uid)
         if before is not None and before != self.ledger.holding(uid):
             self.gangs.hope()
+        if before is not None:
+            self._hold_reported(before.node, uid)
 
     def _keep(self, left: Holding) -> None:
         """Hold what outlives a pod. Reservations that are in its way are made anew elsewhere."""
@@ -460,10 +462,22 @@ class State:
             if reservation is not None and reservation.stage is Stage.WAITING:
                 self.release(conflict.other)
 
-    def _reported(self, uid: str) -> None:
-        """An agent reports a pod's slices, or does so no more. It makes a difference once the pod has ended."""
+    def _reported(self, node: str, uid: str) -> None:
+        """The agent of a node reports a pod's slices, or does so no more."""
+        self._expire_vanished(uid)
+        self._hold_reported(node, uid)
+
+    def _expire_vanished(self, uid: str) -> None:
         if not self._lives(uid) and self.ledger.reservation(uid) is None:
             self._free(uid)
+
+    def _hold_reported(self, node: str, uid: str) -> None:
+        """Hold what the agent of a node reports of a pod now, unless the pod itself holds slices there."""
+        own, left = self.ledger.holding(uid), self.reports.reported(node, uid)
+        if left is not None and (own is None or own.node != node):
+            self._keep(Holding.of(left.grant))
+        elif self.ledger.release(reports.holder(node, uid)) is not None:
+            self.gangs.hope()
 
     def _lives(self, uid: str) -> bool:
         """True if the pod exists and has not ended, as far as we know."""
@@ -510,6 +524,7 @@ class State:
             elif other is None and self._lives(conflict.other):
                 # Nobody is judged for what outlives its pod: the agent keeps the later one waiting.
                 self._suspects.add(pod.node)
+        self._hold_reported(pod.node, pod.uid)
 
     def _account_unbound(self, pod: Pod, before: Pod | None) -> None:
         reservation = self.ledger.reservation(pod.uid)
@@ -535,4 +550,4 @@ class State:
             self.ledger.set_node(name, inventory, whole)
         if inventory != before:
             for uid in self.reports.report(name, inventory):
-                self._reported(uid)
+                self._reported(name, uid)

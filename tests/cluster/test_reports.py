@@ -8,6 +8,7 @@ import pytest
 from device_plugin.cluster.explain import as_text
 from device_plugin.cluster.ports import UnknownError
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
+from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
 from tests.cluster.world import HALF, Replica, World
 from tests.core.clusters import inventory
@@ -147,7 +148,7 @@ def test_slices_that_are_reported_again_are_held_again_and_nobody_is_deleted(
     says(world, [report(old)])
     one.wait(10)
     one.turn()
-    assert set(one.state.ledger.grants()) == {old.uid, new.uid}
+    assert set(one.state.ledger.grants()) == {f"{old.uid}@n1", new.uid}
     assert [write for write in world.api.written if write[0] != "bind"] == []
 
 
@@ -182,6 +183,57 @@ def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: Worl
     assert one.state.ledger.grants() == {}
     one.state.sync_nodes(world.api.nodes())
     assert one.free() == [ALL - HALF, ALL]
+
+
+def of_n2(pod: Pod) -> ReportedSlice:
+    """What n2 says of a pod that runs, or ran, on n1: it holds a slice of a card of n2."""
+    return replace(report(pod), slices=(Slice("n2-0", 1000, (0,)),))
+
+
+def n2_says(world: World, *reports: ReportedSlice) -> None:
+    world.node("n2", Inventory(inventory("n2").cards, slices=reports))
+    world.one.state.sync_nodes(world.api.nodes())
+
+
+def test_an_agent_is_believed_of_its_own_node_only(world: World, one: Replica) -> None:
+    """It names a pod of n1, and then does so no more: what that pod left behind on n1 stays held."""
+    old = world.placed("old")
+    n2_says(world, of_n2(old))
+    world.api.remove(old)
+    assert one.free("n1") == [ALL - HALF, ALL], "its own agent may still speak"
+    says(world, [report(old)])
+    one.wait(3600)
+    one.turn()
+    assert (one.free("n1"), one.free("n2")) == ([ALL - HALF, ALL], [ALL - 1000, ALL])
+    n2_says(world)
+    assert (one.free("n1"), one.free("n2")) == ([ALL - HALF, ALL], [ALL, ALL])
+    says(world, [])
+    assert one.free("n1") == [ALL, ALL]
+
+
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_a_replica_that_starts_anew_believes_each_agent_of_its_own_node(
+    world: World, one: Replica, first: str
+) -> None:
+    old = world.placed("old")
+    n2_says(world, of_n2(old))
+    world.api.remove(old)
+    says(world, [report(old)])
+    fresh = Replica(world.api, world.clock, "vgpu-1")
+    for node in sorted(world.api.nodes(), key=lambda node: node.name != first):
+        fresh.state.see_node(node)
+    fresh.follow()
+    assert (fresh.free("n1"), fresh.free("n2")) == ([ALL - HALF, ALL], [ALL - 1000, ALL])
+    assert fresh.state.ledger == one.state.ledger
+
+
+def test_a_pod_that_vanishes_while_another_node_names_it_is_free_in_time(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    n2_says(world, of_n2(old))
+    world.api.remove(old)
+    one.wait(REPORT_SECONDS)
+    one.turn()
+    assert (one.free("n1"), one.free("n2")) == ([ALL, ALL], [ALL - 1000, ALL])
 
 
 @pytest.mark.parametrize("spoken", [True, False])
