@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Counts
-from device_plugin.cluster.shares import LaterError, Shares
+from device_plugin.cluster.refusal_budget import LaterError
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
@@ -36,7 +36,6 @@ class Filter:
         self._leader = leader
         self._counts = counts
         self._clock = clock
-        self._shares = Shares()
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """Choose among `nodes`. A pod that asks for no slice may go to all of them."""
@@ -72,13 +71,16 @@ class Filter:
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started, several = self._clock(), len(request.containers) > 1 and request.gang is None
-        if several:
-            self._shares.check(pod.namespace, started)
+        if several and not self._state.budget.allows(pod.namespace, "", started):
+            raise LaterError(
+                f"pods of several containers in {pod.namespace} wait for their turn to be tried; kube-scheduler"
+                " tries again by itself"
+            )
         answer = self._state.reserve(pod, request, nodes)
         ended = self._clock()
         self._counts.placed(ended - started)
         if several and isinstance(answer, Refused):
-            self._shares.refused(pod.namespace, started, ended)
+            self._state.budget.spend(pod.namespace, "", started, ended)
         return answer
 
     def _why_not(self, pod: Pod) -> str:

@@ -12,8 +12,8 @@ from math import inf
 
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.node_lists import NodeLists
+from device_plugin.cluster.refusal_budget import LaterError, RefusalBudget
 from device_plugin.cluster.rolls import Entry, Name, Roll, Rolls, Shape
-from device_plugin.cluster.shares import BURST, SHARE, Debt, LaterError
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import Member, Nodes, place_all
@@ -61,11 +61,10 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """The answer to what was `asked`, and what the gang owes for the time that was taken to try it."""
+    """The answer to what was `asked`."""
 
     asked: _Asked
     answer: Refusal
-    debt: Debt
 
 
 class Gangs:
@@ -74,7 +73,7 @@ class Gangs:
     def __init__(
         self, ledger: Ledger, placer: Placer, groups: Groups, seconds: float,
         request_of: Callable[[Pod], PodRequest | None],
-        node_lists: NodeLists, clock: Callable[[], float],
+        node_lists: NodeLists, budget: RefusalBudget, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._request_of = request_of
         self._ledger = ledger
@@ -82,6 +81,7 @@ class Gangs:
         self._seconds = seconds
         self._groups = groups
         self._node_lists = node_lists
+        self._budget = budget
         self._clock = clock
         self._rolls = Rolls(groups, ledger)
         self._until: dict[Name, float] = {}
@@ -244,14 +244,11 @@ class Gangs:
         offered = {entry.shape: known.get(entry.shape, elsewhere) for entry in (first, *others)}
         asked = _Asked(frozenset(entry.pod.uid for entry in (first, *others)), offered, self._frees)
         refused = self._refused.get(name)
-        debt = 0.0
-        if refused is not None:
-            rivals = sum(namespace == name[0] for namespace, _ in self._refused)
-            debt = refused.debt.left(now, SHARE / rivals)
-            if not named and refused.asked == asked:
+        if not named:
+            if refused is not None and refused.asked == asked:
                 return refused.answer
             # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
-            if not named and debt > BURST / rivals:
+            if not self._budget.allows(*name, now):
                 raise LaterError(
                     f"group {name[1]} waits for its turn to be tried; kube-scheduler tries again by itself"
                 )
@@ -266,8 +263,8 @@ class Gangs:
                 answer.main, f"group {name[1]}: {answer.text}", f"group {name[1]}: {answer.summary}"
             )
             if not named:
-                ended = self._clock()
-                self._refused[name] = _Refused(asked, answer, Debt(debt + ended - started, ended))
+                self._budget.spend(*name, started, self._clock())
+                self._refused[name] = _Refused(asked, answer)
             return answer
         self._refused.pop(name, None)
         for grant in answer:

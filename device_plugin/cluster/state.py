@@ -20,6 +20,7 @@ from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
+from device_plugin.cluster.refusal_budget import RefusalBudget
 from device_plugin.cluster.refusals import Refusals, WaitingPods
 from device_plugin.cluster.reports import Reports
 from device_plugin.cluster.rolls import Name
@@ -70,13 +71,21 @@ class State:
         self._clock = clock
         self._reservation_seconds = reservation_seconds
         self.placer = Placer(self.ledger, loads=self.measured.loads, scoring=scoring)
+        self.budget = RefusalBudget()
         node_lists = NodeLists(self.placer.index)
         self.wishes = Wishes(node_lists)
         self.refusals = Refusals(self.ledger, self.placer)
         self.waiting = WaitingPods(self.ledger, node_lists)
         self.planner = Planner(self.ledger, self.placer)
         self.gangs = Gangs(
-            self.ledger, self.placer, self.groups, reservation_seconds, self.request_of, node_lists, clock
+            self.ledger,
+            self.placer,
+            self.groups,
+            reservation_seconds,
+            self.request_of,
+            node_lists,
+            self.budget,
+            clock,
         )
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self._roster = Roster()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import Api, ApiError, GoneError
+from device_plugin.cluster.refusal_budget import LaterError
 from device_plugin.cluster.refusals import Waiting
-from device_plugin.cluster.shares import LaterError
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.errors import RequestError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from device_plugin.cluster.filter import Verdict
-from device_plugin.cluster.shares import BURST, SHARE
+from device_plugin.cluster.refusal_budget import BURST, SHARE
 from device_plugin.cluster.state import State
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.cluster.world import HALF, Apart, Clock, FakeApi, Replica, World, pod

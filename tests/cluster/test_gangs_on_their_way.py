@@ -9,7 +9,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.cluster import gangs
 from device_plugin.cluster.filter import Verdict
-from device_plugin.cluster.shares import BURST, SHARE
+from device_plugin.cluster.refusal_budget import BURST, SHARE
 from device_plugin.core.gang import place_all
 from device_plugin.core.pods import Pod
 from tests.cluster.gangs import gang, member, more_nodes, placed, said
