@@ -137,6 +137,15 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
     return SliceConfig(head["pod"], head["container"], tuple(cards))
 
 
+def card_uuids(text: str) -> frozenset[str]:
+    """The uuids of all cards of a file, whatever their families. Raises ConfigError if any may be missing."""
+    (_, head), *sections = _sections(text)
+    found = {section.get("uuid", "") for name, section in sections if name == "card"}
+    if not text.endswith("\n") or head.keys() != _HEAD_KEYS or not found or "" in found:
+        raise ConfigError("not every card has a uuid, or the file is truncated")
+    return frozenset(found)
+
+
 def _sections(text: str) -> Iterator[tuple[str, Section]]:
     name, section = "", dict[str, str]()
     for line_number, line in enumerate(text[:-1].split("\n"), start=1):

@@ -18,7 +18,6 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Record
-from device_plugin.node.restore import Restorer
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,6 @@ class Agent:
         inventory: Inventory,
         advertiser: Advertiser,
         publisher: Publisher,
-        restorer: Restorer,
         reclaimer: Reclaimer,
         covered: CoveredSlices,
         preflight: Callable[[], bool],
@@ -93,7 +91,6 @@ class Agent:
         self._inventory = inventory
         self._advertiser = advertiser
         self._publisher = publisher
-        self._restorer = restorer
         self._reclaimer = reclaimer
         self._covered = covered
         self._preflight = preflight
@@ -127,7 +124,7 @@ class Agent:
             self._due["preflight"] = 0.0  # which says so
         if self._is_due("preflight", PREFLIGHT_SECONDS):
             self._do("preflight", self._check)
-        self._do("restore", self._restorer.step)
+        self._do("restore", self._reclaimer.restore)
         self._do("reclaim", self._reclaimer.sweep)
         self._do("look for covers", self._covered.step)
         # Before that an inventory without the slices that outlive their pods would free them for a moment.
@@ -168,10 +165,15 @@ class Agent:
         yield from tuple(self._failures.values())
 
     def _offered(self) -> list[Card]:
-        """The cards as the cluster may use them: those of a withdrawn family get no new slices."""
+        """The cards as the cluster may use them: those of a withdrawn family, and those closed, get no new slices."""
+        cards = self._inventory.cards()
+        closed = self._reclaimer.closed([card.uuid for card in cards])
         return [
-            replace(card, healthy=card.healthy and not self._others.withdrawn(card.family))
-            for card in self._inventory.cards()
+            replace(
+                card,
+                healthy=card.healthy and card.uuid not in closed and not self._others.withdrawn(card.family),
+            )
+            for card in cards
         ]
 
     def reports(self) -> list[ReportedSlice]:

@@ -20,7 +20,8 @@ from device_plugin.node.claims import Claim, NotNowError
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.holders import Holders
 from device_plugin.node.inject import KIND, Injector, cdi_name
-from device_plugin.node.ports import Api, ApiSilentError, PodLookupError, PodResources, Processes
+from device_plugin.node.pods import NodePods
+from device_plugin.node.ports import Api, ApiSilentError, PodLookupError, PodResources
 from device_plugin.node.records import Record, Records
 from device_plugin.node.vendors.port import NoVendorIdError
 from vgpu_runtime.config import ConfigError
@@ -41,9 +42,7 @@ class Peers:
 
     api: Api
     kubelet: PodResources
-    processes: Processes
-    active: Callable[[str], bool]
-    """Whether the API server, as far as we know, still shows the pod of a UID and it has not ended."""
+    pods: NodePods
 
 
 class Allocator:
@@ -159,7 +158,7 @@ class Allocator:
     def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
         """What the holder had when it last started, if its pod still lives."""
         known = claims.from_records(holder, resource, tickets, self._records.all())
-        if known is None or not self._peers.processes.live(known.pod):
+        if known is None or not self._peers.pods.running(known.pod):
             return None
         return known if self._injector.carried(known.key) else None
 
@@ -190,9 +189,11 @@ class Allocator:
     def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
         """The container's record with the tickets that it holds, once nobody is in its way. The lock is held."""
         sizes = self._sizes(claim)
-        standing = rival(claim.pod, claim.pod_slices, sizes, self._records.all(), self._alive)
+        self._wait_for_damaged(claim)
+        pods = self._peers.pods
+        standing = rival(claim.pod, claim.pod_slices, sizes, self._records.all(), pods.holding)
         if standing is not None:
-            gone = "" if self._peers.active(standing.pod) else ", which is deleted or has ended,"
+            gone = "" if pods.active(standing.pod) else ", which is deleted or has ended,"
             raise NotNowError(
                 f"{_who(standing)}{gone} still runs on this slice: waiting until its processes have ended",
                 waiting=True,
@@ -211,11 +212,28 @@ class Allocator:
             record, names=names, tickets={resource: tuple(sorted(held)) for resource, held in tickets.items()}
         )
 
+    def _wait_for_damaged(self, claim: Claim) -> None:
+        """Raise NotNowError while a container whose record is damaged may hold any of the slices that are claimed.
+
+        Which these are is not known, only the cards. A container that had its slices before was granted them beside it.
+        """
+        before = self._records.get(*claim.key)
+        if before is not None and before.slices == claim.slices:
+            return
+        for (pod, container), damaged in self._records.damaged().items():
+            shared = {s.card for s in claim.slices} & damaged.closed(self._cards())
+            if pod != claim.pod and shared and self._peers.pods.holding(pod):
+                raise NotNowError(
+                    f"the record of container {container} of pod {pod} is damaged, so card {min(shared)} gets no new"
+                    " slices until it is made anew or its processes end",
+                    waiting=True,
+                )
+
     def _evict(self, pod: str, container: str, name: str) -> None:
         """Remove whoever had this CDI name before, so that a stale spec of it points at nothing."""
         for other in self._records.all():
             if name in other.names.values() and other.key != (pod, container):
-                if other.pod != pod and self._alive(other.pod):
+                if other.pod != pod and self._peers.pods.holding(other.pod):
                     raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
                 self.remove(other)
 
@@ -249,9 +267,6 @@ class Allocator:
             if sum(s.mem_mib for s in claim.pod_slices if s.card == uuid) > size.mem_mib:
                 raise NotNowError(f"its grant is larger than the card {uuid}: delete the pod")
         return sizes
-
-    def _alive(self, pod: str) -> bool:
-        return self._peers.processes.live(pod) or self._peers.active(pod)
 
     def _vendor_ids(self, record: Record, slices: tuple[Slice, ...]) -> Mapping[str, int]:
         """By card, the ids that vendors give to the slices. A container that starts again may get others."""

@@ -21,7 +21,7 @@ from typing import Any
 from device_plugin.core.grants import Slice
 from device_plugin.node.bell import Bell
 from device_plugin.node.discover import LocalCard
-from device_plugin.node.records import Record, Records, write_file
+from device_plugin.node.records import CONFIG, Record, Records, write_file
 from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
 from vgpu_runtime import config, paths, region
 
@@ -32,7 +32,6 @@ READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 # A FIFO that nobody opens: the one kind of device node that needs no privilege to make.
 PRESENT = "present"
-CONFIG = "vgpu.conf"
 MIB = 1 << 20
 
 

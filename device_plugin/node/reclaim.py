@@ -1,78 +1,55 @@
-"""Reclaim: which pods of this node still count, and the end of what is left of the others."""
+"""Reclaim: what is left of pods that have ended goes, and damaged records of the others are made anew."""
 
 import logging
 import math
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from device_plugin.core.cards import AGENT_SECONDS
-from device_plugin.core.pods import Pod
+from device_plugin.core.events import Event
+from device_plugin.node import claims
 from device_plugin.node.allocate import Allocator
+from device_plugin.node.claims import NotNowError
 from device_plugin.node.inject import Injector
-from device_plugin.node.ports import Processes
+from device_plugin.node.pods import NodePods
+from device_plugin.node.ports import Api, PodLookupError
 from device_plugin.node.records import Record, Records
 from vgpu_runtime import region
 
 log = logging.getLogger(__name__)
 
-
-class ActivePods:
-    """What the API server last showed of this node's pods. Safe from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # By UID: namespace and name.
-        self._active: dict[str, tuple[str, str]] = {}
-        self.synced = threading.Event()
-
-    def sync(self, pods: Sequence[Pod]) -> None:
-        """Take the full list."""
-        with self._lock:
-            self._active = {pod.uid: (pod.namespace, pod.name) for pod in pods if not pod.ended}
-        self.synced.set()
-
-    def change(self, pod: Pod, *, gone: bool) -> None:
-        """Take one change."""
-        with self._lock:
-            if gone or pod.ended:
-                self._active.pop(pod.uid, None)
-            else:
-                self._active[pod.uid] = pod.namespace, pod.name
-
-    def active(self, pod: str) -> bool:
-        """True if the pod of this UID exists and has not ended, as far as we know."""
-        with self._lock:
-            return pod in self._active
-
-    def name(self, pod: str) -> tuple[str, str] | None:
-        """Namespace and name of an active pod."""
-        with self._lock:
-            return self._active.get(pod)
+# The API server is asked this often for the grants of damaged records.
+RETRY_SECONDS = 10.0
 
 
 class Reclaimer:
-    """Removes what belongs to pods that have ended and whose processes are gone; tells which outlive their pod."""
+    """Removes what belongs to pods that have ended and whose processes are gone; tells which outlive their pod.
+
+    A damaged record is made anew from its pod's grant. Tickets and CDI names are not known again before the next start
+    of the container, which writes all of its record.
+    """
 
     def __init__(
         self,
         records: Records,
         injector: Injector,
-        pods: ActivePods,
-        processes: Processes,
+        pods: NodePods,
         allocator: Allocator,
+        api: Api,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
         self._injector = injector
         self._pods = pods
-        self._processes = processes
         self._allocator = allocator
+        self._api = api
         self._clock = clock
         self._untrimmed: set[str] = set()
         # When a sweep first saw that a pod had ended, by UID. None before the first sweep.
         self._ended: dict[str, float] | None = None
         self._outliving: tuple[Record, ...] = ()
+        self._restore_at = 0.0
+        self._told: set[tuple[str, str]] = set()
 
     @property
     def ready(self) -> bool:
@@ -88,7 +65,7 @@ class Reclaimer:
         if not self._pods.synced.is_set():
             return 0
         ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
-        alive = {uid for uid in {record.pod for record in ended} if self._processes.live(uid)}
+        alive = {uid for uid in {record.pod for record in ended} if self._pods.running(uid)}
         self._note([record for record in ended if record.pod in alive])
         return sum(self._remove(record) for record in ended if record.pod not in alive)
 
@@ -115,7 +92,7 @@ class Reclaimer:
     def _remove(self, record: Record) -> bool:
         with self._allocator.lock:
             # A container that was prepared meanwhile is another one, whatever its tickets.
-            if self._pods.active(record.pod) or self._processes.live(record.pod):
+            if self._pods.holding(record.pod):
                 return False
             now = self._records.get(*record.key)
             if now is None:
@@ -127,6 +104,58 @@ class Reclaimer:
                 "pod %s/%s container %s is gone, so are its files", now.namespace, now.pod_name, now.container
             )
             return True
+
+    def closed(self, cards: Collection[str]) -> frozenset[str]:
+        """Those of the node's cards on which containers with a damaged record may run: nothing new may start there."""
+        return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
+
+    def restore(self) -> None:
+        """Make damaged records anew that can be, and forget those whose processes are gone.
+
+        Does nothing before the first list.
+        """
+        damaged = self._records.damaged()
+        if not damaged or not self._pods.synced.is_set():
+            return
+        due = self._clock() >= self._restore_at
+        if due:
+            self._restore_at = self._clock() + RETRY_SECONDS
+        for key, found in damaged.items():
+            if key not in self._told:
+                self._told.add(key)
+                self._api.node_event(
+                    Event.RECORD_DAMAGED,
+                    f"the record of container {key[1]} of pod {key[0]} cannot be read: {found.why}. Its cards get no"
+                    " new slices until it is made anew from the pod's grant, or its processes end",
+                )
+            named = self._pods.name(key[0])
+            if named is None:
+                self._forget(key)
+            elif due:
+                self._restore(key, named)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        with self._allocator.lock:
+            if self._records.get(*key) is None and not self._pods.holding(key[0]):
+                self._records.forget(*key)
+
+    def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
+        uid, container = key
+        try:
+            claim = claims.from_pod(self._api.pod(*named), container, "")
+        except (PodLookupError, NotNowError) as error:
+            log.warning(
+                "the record of container %s of pod %s/%s cannot be restored: %s", container, *named, error
+            )
+            return
+        with self._allocator.lock:
+            # Its container may have started again, which wrote the record, or be another pod of that name.
+            if claim.pod == uid and self._records.get(*key) is None:
+                ids = self._injector.claimed(key, claim.slices)
+                self._records.put(
+                    Record(uid, claim.namespace, claim.pod_name, container, claim.slices, vendor_ids=ids)
+                )
+                log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:
         """Cut usage regions that tenants have grown back to their size: they lie on the host's disk."""

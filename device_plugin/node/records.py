@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,10 +17,12 @@ from device_plugin.core.annotations import MAX_CARDS, Fields, checked_int
 from device_plugin.core.card_names import unique
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Slice, read_slices, slice_objects
+from vgpu_runtime import config
 
 log = logging.getLogger(__name__)
 
 RECORD = "record.json"
+CONFIG = "vgpu.conf"
 # Damaged records that are kept for people.
 KEPT_RECORDS, KEPT_BYTES = 16, 64 * 1024
 
@@ -47,6 +49,18 @@ class Record:
         return self.pod, self.container
 
 
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A record that cannot be read: why not, and the `cards` that its container may hold, by uuid; None if unknown."""
+
+    why: str
+    cards: frozenset[str] | None
+
+    def closed(self, cards: Collection[str]) -> frozenset[str]:
+        """Those of the node's cards that get no new slices while the container may run."""
+        return self.cards if self.cards is not None and self.cards.issubset(cards) else frozenset(cards)
+
+
 class Records:
     """All records of `node`, in memory and on disk. Safe from any thread."""
 
@@ -56,13 +70,13 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[tuple[str, str], Record] = {}
         self._aside = state / "damaged"
-        self._damaged: dict[tuple[str, str], str] = {}
+        self._damaged: dict[tuple[str, str], Damaged] = {}
         self._stuck: set[Path] = set()
 
     def load(self) -> None:
         """Read what an earlier agent left; a folder without a record was never mounted, and goes.
 
-        The container of a damaged record may run: its folder stays, and the record is to be made anew (restore.py).
+        The container of a damaged record may run: its folder stays, and the record is to be made anew (reclaim.py).
         """
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in sorted(self._root.glob("*/*")):
@@ -76,11 +90,11 @@ class Records:
                 log.warning("removing %s: it has no record", folder)
                 self._remove(folder)
             except (OSError, ValueError, RecursionError, AnnotationError) as error:
-                self._damaged[key] = f"{error}; {self._keep(folder)}"
-                log.warning("the record in %s is damaged: %s", folder, self._damaged[key])
+                self._damaged[key] = Damaged(f"{error}; {self._keep(folder)}", self._cards_of(folder))
+                log.warning("the record in %s is damaged: %s", folder, self._damaged[key].why)
 
-    def damaged(self) -> Mapping[tuple[str, str], str]:
-        """Containers (pod UID and name) whose record could not be read and was not made anew yet, and why."""
+    def damaged(self) -> Mapping[tuple[str, str], Damaged]:
+        """Containers (pod UID and name) whose record could not be read and was not made anew yet."""
         with self._lock:
             return dict(self._damaged)
 
@@ -113,6 +127,14 @@ class Records:
             with self._lock:
                 self._records.pop((pod, container), None)
                 self._damaged.pop((pod, container), None)
+
+    def _cards_of(self, folder: Path) -> frozenset[str] | None:
+        """The cards of the config that lies beside a record; None if that cannot be read either."""
+        try:
+            text = (folder / CONFIG).read_text(encoding="utf-8")
+            return frozenset(unique(uuid, self._node) for uuid in config.card_uuids(text))
+        except (OSError, ValueError):  # ConfigError and UnicodeDecodeError among them
+            return None
 
     def _keep(self, folder: Path) -> str:
         """Copy a damaged record aside for people, beside the last few others; says where it is."""

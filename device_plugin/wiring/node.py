@@ -30,12 +30,12 @@ from device_plugin.node.discover import Discovery
 from device_plugin.node.inject import Injector
 from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
+from device_plugin.node.pods import NodePods
 from device_plugin.node.ports import Plugin
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
-from device_plugin.node.reclaim import ActivePods, Reclaimer
+from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
-from device_plugin.node.restore import Restorer
 from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Vendor
@@ -79,9 +79,9 @@ class Service:
             if settings.process_groups
             else CgroupProcesses(Path(settings.cgroup_root))
         )
-        self._active = ActivePods()
+        self._node_pods = NodePods(processes)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
-        peers = Peers(self._api, self._pod_resources, processes, self._active.active)
+        peers = Peers(self._api, self._pod_resources, self._node_pods)
         self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
@@ -93,10 +93,7 @@ class Service:
         advertiser = Advertiser(
             self._plugin, self._plugins / server.KUBELET, self._records, self._allocator, self._others
         )
-        reclaimer = Reclaimer(self._records, self._injector, self._active, processes, self._allocator)
-        restorer = Restorer(
-            self._records, self._injector, self._active, processes, self._allocator, self._api
-        )
+        reclaimer = Reclaimer(self._records, self._injector, self._node_pods, self._allocator, self._api)
         host = HostProcesses(Path(settings.proc_root))
         covered = CoveredSlices(self._records, self._injector.files, host, self._api)
         self._preflight = Preflight(
@@ -104,7 +101,7 @@ class Service:
             lambda: self._problems(processes.problem(), "" if settings.process_groups else host.problem()),
         )  # fmt: skip
         self._agent = Agent(
-            self._inventory, advertiser, Publisher(self._api), restorer, reclaimer, covered,
+            self._inventory, advertiser, Publisher(self._api), reclaimer, covered,
             lambda: self._preflight.check(self._api.node()), self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
@@ -122,7 +119,7 @@ class Service:
             stack.callback(self._pod_resources.close)
             self._listen(stack)
             watching = threading.Event()
-            self._threads.spawn("pods", lambda: self._pods.run(self._active.sync, self._on_pod, watching))
+            self._threads.spawn("pods", lambda: self._pods.run(self._node_pods.sync, self._on_pod, watching))
             self._agent.run(self._stop)
             self._allocator.stop()
             watching.set()
@@ -169,7 +166,7 @@ class Service:
         return self._server(resource)
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
-        self._active.change(pod, gone=change is Change.DELETED)
+        self._node_pods.change(pod, gone=change is Change.DELETED)
 
 
 def _capacity(node: Node | None) -> Mapping[str, str] | None:

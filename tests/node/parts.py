@@ -17,10 +17,10 @@ from device_plugin.node.agent import Inventory
 from device_plugin.node.allocate import Allocator, Peers
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.inject import Injector, cdi_name
+from device_plugin.node.pods import NodePods
 from device_plugin.node.ports import PodLookupError
-from device_plugin.node.reclaim import ActivePods, Reclaimer
+from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
-from device_plugin.node.restore import Restorer
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
@@ -102,16 +102,11 @@ class Parts:
         self.inventory = Inventory(Discovery("n1", families, PREFIXES, 1024, ()), peer, self.records.all)
         self.inventory.look()
         self.injector = Injector(self.records, families, self.cards, self.state, self.cdi, library)
-        self.active = ActivePods()
-        self.allocator = Allocator(
-            Peers(peer, peer, peer, self.active.active), self.records, self.injector, self.cards
-        )
+        self.active = NodePods(peer)
+        self.allocator = Allocator(Peers(peer, peer, self.active), self.records, self.injector, self.cards)
         self.now = 0.0
-        self.restorer = Restorer(
-            self.records, self.injector, self.active, peer, self.allocator, peer, lambda: self.now
-        )
         self.reclaimer = Reclaimer(
-            self.records, self.injector, self.active, peer, self.allocator, lambda: self.now
+            self.records, self.injector, self.active, self.allocator, peer, lambda: self.now
         )
 
     def cards(self) -> Mapping[str, LocalCard]:

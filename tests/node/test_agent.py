@@ -37,10 +37,10 @@ class Served(Peer):
 
 
 class Looping:
-    """An agent whose clock the test moves, on a node with one container running."""
+    """An agent whose clock the test moves, on a node with one container running, or one that follows it at `api`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.api = Served()
+    def __init__(self, folder: Path, api: Served | None = None) -> None:
+        self.api = api or Served()
         self.parts = Parts(folder, self.api)
         self.parts.start()
         self.host = Host()
@@ -58,7 +58,6 @@ class Looping:
                 lambda _: Plugin(), socket, self.parts.records, self.parts.allocator, self.others, self.clock
             ),
             Publisher(self.api, self.clock),
-            self.parts.restorer,
             self.parts.reclaimer,
             self.covered,
             lambda: True,
@@ -66,6 +65,8 @@ class Looping:
             0,
             self.clock,
         )
+        if api is not None:
+            return
         pod = self.parts.bind("a", [Slice(self.parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
         self.parts.hold(pod, {MEM: ("dcu-mem-0", "dcu-mem-1")})
         self.parts.allocator.pre_start(MEM, ("dcu-mem-0", "dcu-mem-1"))
@@ -138,7 +139,7 @@ def fail() -> None:
     [
         ("discover", lambda node: (node.parts.inventory, "look")),
         ("reclaim", lambda node: (node.parts.reclaimer, "sweep")),
-        ("restore", lambda node: (node.parts.restorer, "step")),
+        ("restore", lambda node: (node.parts.reclaimer, "restore")),
         ("look for covers", lambda node: (node.covered, "step")),
     ],
 )
@@ -174,6 +175,21 @@ def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
     assert texts[uuid].endswith(f"is unhealthy; 1 slice on it: default/a. vgpu drain {uuid} moves them")
     assert texts[other].endswith("is unhealthy; no slice is on it")
     assert [reason for reason, _ in node.api.events].count("CardHealthy") == 2
+
+
+def test_cards_of_a_damaged_record_are_not_offered_while_its_processes_run(
+    node: Looping, tmp_path: Path
+) -> None:
+    (node.parts.records.folder("uid-a", "main") / "record.json").write_text("{}")
+    node.parts.end(node.api.pods["default", "a"])
+    node.api.living.add("uid-a")
+    after = Looping(tmp_path, node.api)
+    after.turns(60)
+    assert [card.healthy for card in Inventory.decode(node.api.inventory).cards] == [False, True]
+    assert [reason for reason, _ in node.api.events] == ["RecordDamaged"]
+    node.api.living.clear()
+    after.turns(1)
+    assert [card.healthy for card in Inventory.decode(node.api.inventory).cards] == [True, True]
 
 
 def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Looping) -> None:

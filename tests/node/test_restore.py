@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from device_plugin.core.grants import Slice
+from device_plugin.node import allocate
+from device_plugin.node.claims import NotNowError
 from device_plugin.node.records import KEPT_RECORDS, RECORD, Records
 from tests.core.test_annotations import JSON, changed
 from tests.node.parts import MEM, Parts, Peer
@@ -67,7 +69,7 @@ def test_a_record_with_a_wrong_type_is_set_aside_and_made_anew_from_the_grant(
     text = (parts.records.folder(*KEY) / RECORD).read_text()
     successor = Parts(tmp_path, parts.peer)
     successor.start()
-    successor.restorer.step()
+    successor.reclaimer.restore()
     restored = successor.records.get(*KEY)
     assert restored is not None
     assert before is not None
@@ -105,13 +107,73 @@ def test_what_is_left_of_a_damaged_record_goes_with_its_pod(parts: Parts, tmp_pa
     parts.peer.living.add("uid-a")
     successor = Parts(tmp_path, parts.peer)
     successor.start()
-    successor.restorer.step()
+    successor.reclaimer.restore()
     assert successor.left(), "its processes may use its files"
     successor.peer.living.clear()
     successor.now += 60
-    successor.restorer.step()
+    successor.reclaimer.restore()
     assert not successor.left()
     assert not successor.records.damaged()
+
+
+def successor_of(parts: Parts, tmp_path: Path) -> Parts:
+    """The next agent, which finds the record damaged; the pod was force-deleted and its processes run on."""
+    damage(parts, ["slices"], 7)
+    parts.end(parts.peer.pods["default", "a"])
+    parts.peer.living.add("uid-a")
+    successor = Parts(tmp_path, parts.peer)
+    successor.start()
+    return successor
+
+
+def test_nothing_starts_beside_a_process_whose_record_is_damaged(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocate, "WAIT_SECONDS", 0.0)
+    after = successor_of(parts, tmp_path)
+    first, second = after.uuids
+    for name, card in (("b", first), ("c", second)):
+        pod = after.bind(name, [Slice(card, 2046, (5, 6))], {MEM: "2"})
+        after.hold(pod, {MEM: [f"dcu-mem-{name}"]})
+    for _ in range(3):
+        after.reclaimer.restore()
+        assert after.reclaimer.closed(after.uuids) == {first}
+        with pytest.raises(NotNowError, match=f"container main of pod uid-a is damaged, so card {first}"):
+            after.allocator.pre_start(MEM, ["dcu-mem-b"])
+    after.allocator.pre_start(MEM, ["dcu-mem-c"])
+    after.peer.living.clear()
+    after.reclaimer.restore()
+    assert not after.reclaimer.closed(after.uuids)
+    after.allocator.pre_start(MEM, ["dcu-mem-b"])
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", "version = 2\npod = p\ncontainer = c\n", None])
+def test_where_not_even_its_cards_are_known_all_of_them_are_closed(
+    parts: Parts, tmp_path: Path, text: str | None
+) -> None:
+    config = parts.records.folder(*KEY) / "vgpu.conf"
+    config.unlink()
+    if text is not None:
+        config.write_text(text)
+    after = successor_of(parts, tmp_path)
+    assert after.reclaimer.closed(after.uuids) == set(after.uuids)
+
+
+def test_a_card_that_this_agent_does_not_know_may_be_any(parts: Parts, tmp_path: Path) -> None:
+    config = parts.records.folder(*KEY) / "vgpu.conf"
+    config.write_text(config.read_text().replace("uuid = ", "uuid = x"))
+    after = successor_of(parts, tmp_path)
+    assert after.reclaimer.closed(after.uuids) == set(after.uuids)
+
+
+def test_a_container_that_had_its_slices_starts_again_beside_one_whose_record_is_damaged(
+    parts: Parts, tmp_path: Path
+) -> None:
+    pod = parts.bind("b", [Slice(parts.uuids[0], 2046, (5, 6))], {MEM: "2"})
+    parts.hold(pod, {MEM: ["dcu-mem-5"]})
+    parts.allocator.pre_start(MEM, ["dcu-mem-5"])
+    after = successor_of(parts, tmp_path)
+    after.allocator.pre_start(MEM, ["dcu-mem-5"])
 
 
 def test_a_pod_of_the_same_name_lends_its_grant_to_nobody(parts: Parts, tmp_path: Path) -> None:
@@ -119,7 +181,7 @@ def test_a_pod_of_the_same_name_lends_its_grant_to_nobody(parts: Parts, tmp_path
     successor = Parts(tmp_path, parts.peer)
     successor.start()
     parts.peer.pods["default", "a"] = parts.bind("other", [Slice(parts.uuids[1], 2046, (3,))], {MEM: "2"})
-    successor.restorer.step()
+    successor.reclaimer.restore()
     assert successor.records.get(*KEY) is None
 
 
