@@ -22,7 +22,7 @@ from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
 from device_plugin.cluster.refusal_budget import RefusalBudget
 from device_plugin.cluster.refusals import Refusals, WaitingPods
-from device_plugin.cluster.reports import Reports
+from device_plugin.cluster.reports import CardChanges, Reports
 from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
 from device_plugin.cluster.wishes import Wish, Wishes
@@ -66,6 +66,7 @@ class State:
         self.groups = Groups(self.ledger)
         self.faults = Faults()
         self.reports = Reports()
+        self._card_changes = CardChanges()
         self.pods_listed = False
         self.nodes_listed = False
         self._clock = clock
@@ -178,21 +179,26 @@ class State:
     def see_node(self, node: Node) -> None:
         """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held."""
         with self.lock:
+            fault, inventory = "", None
             try:
                 inventory = node.shared()
-                self.faults.clear("inventory", node.name)
             except AnnotationError as error:
-                inventory = None
-                self.faults.put(node.name, Fault("inventory", node.name, str(error)))
+                fault = str(error)
+            taken = self._card_changes.taken(node, self.inventory(node.name), inventory, self._clock())
+            if self._card_changes.waits(node.name):
+                fault = fault or "its cards change too often"
+            if fault:
+                self.faults.put(node.name, Fault("inventory", node.name, fault))
+            else:
+                self.faults.clear("inventory", node.name)
             # Of the thousands of nodes without cards nothing need be known.
-            self._set_inventory(node.name, inventory, node.room)
-            if inventory is not None:
-                self.gangs.hope()
+            self._set_inventory(node.name, taken, node.room)
 
     def forget_node(self, name: str) -> None:
         """The node object is gone; the grants of its pods stay held until the pods are gone."""
         with self.lock:
             self.faults.clear("inventory", name)
+            self._card_changes.forget(name)
             self._set_inventory(name, None)
 
     def sync_nodes(self, nodes: Iterable[Node]) -> None:
@@ -386,6 +392,8 @@ class State:
             now = self._clock()
             for uid in self.reports.expired(now):
                 self._expire_vanished(uid)
+            for node in self._card_changes.due(now):
+                self.see_node(node)
             for uid in (*self.ledger.expired(now), *self.gangs.expired(now)):
                 log.info("reservation expired pod=%s", uid)
                 self.release(uid)
@@ -552,11 +560,13 @@ class State:
             self.give_back(pod.uid)
 
     def _set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
-        before = self.inventory(name)
+        known = self.ledger.node(name)
         if inventory is None:
             self.ledger.drop_node(name)
         else:
             self.ledger.set_node(name, inventory, whole)
-        if inventory != before:
+        if known is not self.ledger.node(name):
+            self.gangs.hope()
+        if inventory != (known.inventory if known is not None else None):
             for uid in self.reports.report(name, inventory):
                 self._reported(name, uid)

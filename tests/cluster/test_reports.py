@@ -7,6 +7,7 @@ import pytest
 
 from device_plugin.cluster.explain import as_text
 from device_plugin.cluster.ports import UnknownError
+from device_plugin.cluster.reports import CHANGE_SECONDS, CHANGES
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
@@ -281,3 +282,60 @@ def test_a_node_accuses_only_pods_of_its_own(world: World) -> None:
     leader.lead()
     leader.upkeep.step()
     assert ("delete", "covered") not in world.api.written
+
+
+def of_model(name: str, *, healthy: bool = True, reports: Sequence[ReportedSlice] = ()) -> Inventory:
+    """The cards of n2 are of this model; one of them may be sick."""
+    first, second = (replace(card, model=name) for card in inventory("n2").cards)
+    return Inventory((replace(first, healthy=healthy), second), slices=tuple(reports))
+
+
+def shows(world: World, cards: Inventory | None) -> None:
+    world.node("n2", cards)
+    world.one.state.see_node(world.api.by_node["n2"])
+
+
+def test_cards_that_change_all_the_time_are_laid_out_anew_a_few_times_only(
+    world: World, one: Replica
+) -> None:
+    """An agent writes another inventory four times a second, or takes it back."""
+    layouts, told = set(), []
+    for number in range(4 * 60):
+        shows(world, of_model(f"model-{number}") if number % 3 else None)
+        layouts.add(one.state.placer.supply())
+        told.append(one.ask(world.pod(f"p-{number}", 1, 1), "n2"))
+        world.clock.now += 0.25
+        one.renew()
+        one.turn()
+    assert len(layouts) <= CHANGES + 60 / CHANGE_SECONDS + 1
+    assert one.state.faults.counts()["inventory"] == 1
+    assert told[-20:] == [""] * 20, "it gets nothing new"
+    shows(world, of_model("last"))
+    one.wait(CHANGES * CHANGE_SECONDS)
+    one.turn()
+    assert one.ask(world.pod("after", 1, 1, annotations={"vgpu.io/card-model": "last"})) == "n2"
+    assert one.state.faults.counts()["inventory"] == 0
+
+
+def test_health_and_reports_count_at_once_however_often_cards_change(world: World, one: Replica) -> None:
+    old = world.placed("old")
+    for number in range(2 * CHANGES):
+        shows(world, of_model(f"model-{number}"))
+    shows(
+        world,
+        of_model("another", reports=[replace(report(old), pod="gone", slices=(Slice("n2-0", 1000, (0,)),))]),
+    )
+    assert one.free("n2") == [ALL - 1000, ALL]
+    one.wait(CHANGES * CHANGE_SECONDS)
+    one.turn()
+    for healthy in (False, True) * CHANGES:
+        shows(world, of_model("another", healthy=healthy))
+        assert one.ask(world.pod(f"{healthy}", 1, 1, annotations={"vgpu.io/card-uuid": "n2-0"})) == (
+            "n2" if healthy else ""
+        )
+
+
+def test_a_node_that_says_nothing_new_wakes_nobody(world: World, one: Replica) -> None:
+    news = one.state.news()
+    one.state.sync_nodes(world.api.nodes())
+    assert one.state.news() == news
