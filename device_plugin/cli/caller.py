@@ -1,4 +1,4 @@
-"""The cluster as the person who calls may see and change it: everything is done with their own kubeconfig."""
+"""Access to the cluster with the kubeconfig of the person who runs a command, and with that person's rights."""
 
 import argparse
 import os
@@ -12,13 +12,13 @@ from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoun
 from device_plugin.core.pods import Pod
 
 COMPONENT = "vgpu-cli"
-# A large cluster's list of pods.
+# The list of pods of a large cluster takes seconds.
 TIMEOUT_SECONDS = 30.0
 TOO_MANY_REQUESTS = 429
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How the cluster is found."""
+    """Add --kubeconfig."""
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, then ~/.kube/config")
 
 
@@ -34,7 +34,7 @@ def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
 
 
 def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
-    """Ask a pod to go, or if `dry` whether it would; why it stays, or an empty text if it goes or is gone.
+    """Evict a pod, or with `dry` only try; returns why it stays, or an empty text if it leaves or is gone.
 
     Raises KubeError for other refusals.
     """
@@ -59,5 +59,5 @@ def still_there(client: KubeClient, pod: Pod) -> bool:
 
 
 def named(pod: Pod) -> str:
-    """The pod as people write it."""
+    """Namespace and name, `default/notebook`."""
     return f"{pod.namespace}/{pod.name}"

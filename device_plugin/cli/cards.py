@@ -1,4 +1,4 @@
-"""Which card a person means by CARD or NODE/CARD: exactly one, on one node."""
+"""Finds the card that CARD or NODE/CARD names: exactly one, on one node."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHOWN = 8
 
 
 class CardError(VgpuError):
-    """No card, or more than one, is called so."""
+    """No card, or more than one, has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Target:
 
 
 def find(nodes: Sequence[Node], text: str) -> Target:
-    """The card that `text` names: by uuid or PCI address, with the node's name before it where cards share that.
+    """The card that `text` names: by uuid or PCI address, with the node's name before it if several cards have that.
 
-    A card that its node shows no more is found by its uuid as long as it is cordoned. Raises CardError.
+    A cordoned card that its node does not show any more is found by its uuid. Raises CardError.
     """
     wanted, _, name = text.rpartition("/")
     among = [node for node in nodes if node.name == wanted] if wanted else nodes
@@ -48,7 +48,7 @@ def find(nodes: Sequence[Node], text: str) -> Target:
     if len(found) > 1:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise CardError(
-            f"{len(found)} cards are called {name}: write one of {', '.join(map(str, islice(found, SHOWN)))}{more}"
+            f"{len(found)} cards have the name {name}: write one of {', '.join(map(str, islice(found, SHOWN)))}{more}"
         )
     return found[0]
 

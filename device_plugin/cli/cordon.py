@@ -1,9 +1,10 @@
-"""`vgpu cordon CARD`: it gets no new slices, and who holds slices of it keeps them.
+"""`vgpu cordon CARD`: the card gets no new slices; pods that hold slices of it keep them.
 
     vgpu cordon GPU-1122334455000001
     vgpu cordon gpu-1/0000:19:00.0
 
-It stands in the annotation vgpu.io/cordoned of the card's node, so it outlives every restart.
+The cordon is written into the annotation vgpu.io/cordoned of the card's node, so it outlives every restart. `vgpu
+uncordon` ends it.
 """
 
 import argparse
@@ -21,14 +22,14 @@ TRIES = 5
 
 
 class CordonError(VgpuError):
-    """It cannot be done as asked."""
+    """The card cannot be cordoned or drained as asked; the text says why."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu cordon`."""
+    """Arguments of `vgpu cordon`."""
     parser.add_argument(
         "card", metavar="[NODE/]CARD",
-        help="uuid of the card, as /explain shows it, or its PCI address; with its node where several are called so",
+        help="uuid of the card, as /explain shows it, or its PCI address; with its node if several cards share that",
     )  # fmt: skip
     caller.add_arguments(parser)
 
@@ -41,7 +42,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
-    """Cordon the card or not, on its node and no other, and say so. Raises CardError, CordonError, KubeError."""
+    """Cordon or uncordon the card, on its node and no other, and print what was done.
+
+    Raises CardError, CordonError, KubeError.
+    """
     target = cards.find(client.list_nodes(), card)
     node = target.node
     for _ in range(TRIES):
@@ -52,4 +56,6 @@ def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
         after = others | {target.known_as} if cordoned else others
         client.annotate_node(node.name, {annotations.CORDONED: ",".join(sorted(after)) or None})
         node = client.get_node(node.name)
-    raise CordonError(f"somebody else keeps writing {annotations.CORDONED} of node {node.name}: try again")
+    raise CordonError(
+        f"another program keeps writing annotation {annotations.CORDONED} of node {node.name}: try again"
+    )

@@ -1,13 +1,14 @@
-"""`vgpu defrag`: which few pods to move so that those that wait fit, or so that what is free is of more use.
+"""`vgpu defrag`: plan which few pods to move so that waiting pods fit, or so that free parts of cards are of more use.
 
-    vgpu defrag --max-moves 20            says what it would do
-    vgpu defrag --max-moves 20 --apply    evicts those pods
+    vgpu defrag --max-moves 20            # prints the plan
+    vgpu defrag --max-moves 20 --apply    # and evicts those pods, one step after the other
 
-It reads pods and nodes with your kubeconfig and plans on a ledger of its own, made of the grants. A move is an
-eviction, which respects PodDisruptionBudgets: the pod's owner makes it again, and it is placed while the old one still
-holds its slice. Where it goes is what the placement policy says now, as far as cards, CPU and memory go. Only pods
-whose owner would make them again somewhere else are moved, none twice, none for a pod of lower priority, and none for
-one of a gang, which gets no place alone.
+A move is an eviction, which respects PodDisruptionBudgets. The pod's owner makes the pod again, and it is placed
+while the old one still holds its slice. The plan knows cards, CPU and memory, not node selectors: the new place is a
+forecast. Pods without an owner, of a DaemonSet or of a gang are not moved, no pod is moved twice, and none for a pod
+of lower priority.
+
+It reads pods and nodes with your kubeconfig and plans on a ledger of its own, made of the grants.
 """
 
 import argparse
@@ -31,22 +32,22 @@ END_SECONDS, LOOK_SECONDS = 120.0, 1.0
 
 
 class DefragError(VgpuError):
-    """It cannot be done as asked."""
+    """The pods cannot be moved as asked; the text says why."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu defrag`."""
+    """Arguments of `vgpu defrag`."""
     parser.add_argument(
-        "--max-moves", type=int, default=MOST, metavar="N", help=f"pods to move at most (default: {MOST})"
+        "--max-moves", type=int, default=MOST, metavar="N", help=f"most pods to move (default: {MOST})"
     )
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--dry-run", action="store_true", help="only say what would be done (the default)")
+    way.add_argument("--dry-run", action="store_true", help="only print the plan (the default)")
     way.add_argument("--apply", action="store_true", help="evict the pods, one step after the other")
     parser.add_argument(
         "--prefixes",
         default=",".join(DEFAULT_PREFIXES),
         metavar="P,P",
-        help="resources, as the service has them",
+        help=f"resource prefixes of the cluster service (default: {','.join(DEFAULT_PREFIXES)})",
     )
     caller.add_arguments(parser)
 

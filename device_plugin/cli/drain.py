@@ -1,10 +1,11 @@
-"""`vgpu drain CARD`: cordon a card for repair, and evict the pods that hold slices of it.
+"""`vgpu drain CARD`: cordon a card, evict the pods that hold slices of it, and wait until it is empty.
 
     vgpu drain GPU-1122334455000001
-    vgpu drain gpu-1/0000:19:00.0
+    vgpu drain gpu-1/0000:19:00.0 --timeout 600
 
-Evictions respect PodDisruptionBudgets: a pod that one protects is asked again until it may go, or time is up. Where
-processes outlive their pod (it was deleted by force) they are waited for too.
+Evictions respect PodDisruptionBudgets: the eviction of a protected pod is tried again until it succeeds or the time
+is up. Processes that outlive their pod (it was deleted by force) are waited for too. `vgpu uncordon` puts the card
+back.
 """
 
 import argparse
@@ -28,12 +29,14 @@ TIMEOUT_SECONDS = 300.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu drain`."""
+    """Arguments of `vgpu drain`."""
     cordon.add_arguments(parser)
-    parser.add_argument("--force", action="store_true", help="evict pods too that nobody would make again")
+    parser.add_argument(
+        "--force", action="store_true", help="evict pods without an owner too, which nothing creates again"
+    )
     parser.add_argument(
         "--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS",
-        help=f"how long to wait for them (default: {TIMEOUT_SECONDS:g})",
+        help=f"longest time to wait (default: {TIMEOUT_SECONDS:g})",
     )  # fmt: skip
 
 

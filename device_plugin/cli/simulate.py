@@ -1,4 +1,4 @@
-"""`vgpu simulate`: the cards of a node without cards, for trying and testing (manifests/components/simulated-cards).
+"""`vgpu simulate`: simulated cards for a node that has none, for tests (manifests/components/simulated-cards).
 
 vgpu simulate build --cards cards.yaml --folder /var/lib/vgpu-sim --machine node-1
 vgpu simulate sick GPU-1122334455000001 --folder /var/lib/vgpu-sim
@@ -14,7 +14,7 @@ from pathlib import Path
 from device_plugin.core.errors import VgpuError
 from vgpu_runtime import sim
 
-# What the folder was built of: the same again leaves it as it is, for containers may be using it.
+# The file with what the folder was built of. Equal input changes nothing: containers may use the cards.
 BUILT_OF = "built-of"
 MACHINES = 1 << 16
 
@@ -24,9 +24,9 @@ class SimulateError(VgpuError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu simulate`."""
+    """Arguments of `vgpu simulate`."""
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    build = verbs.add_parser("build", help="make the cards; nothing changes if they are there")
+    build = verbs.add_parser("build", help="make the cards; does nothing if they exist")
     build.add_argument(
         "--cards", type=Path, required=True, metavar="FILE", help="YAML file of cards (version: v1)"
     )
@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         health = verbs.add_parser(verb, help=text)
         health.add_argument("uuid", metavar="UUID")
         health.set_defaults(act=_set_health, healthy=verb == "well")
-    busy = verbs.add_parser("busy", help="let the driver say how busy a card is")
+    busy = verbs.add_parser("busy", help="set how busy the driver reports a card")
     busy.add_argument("uuid", metavar="UUID")
     busy.add_argument(
-        "--percent", type=int, choices=range(101), metavar="0-100", help="default: it does not say"
+        "--percent", type=int, choices=range(101), metavar="0-100", help="default: the driver reports nothing"
     )
     busy.set_defaults(act=_set_busy)
     for command in verbs.choices.values():
-        command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="where the cards are")
+        command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="folder of the cards")
 
 
 def run(args: argparse.Namespace) -> int:

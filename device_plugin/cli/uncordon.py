@@ -1,9 +1,9 @@
-"""`vgpu uncordon CARD`: it gets slices again.
+"""`vgpu uncordon CARD`: the card gets new slices again.
 
     vgpu uncordon GPU-1122334455000001
     vgpu uncordon gpu-1/0000:19:00.0
 
-A card that its node shows no more can be taken off the list too.
+This also ends the cordon of a card that its node does not show any more.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from device_plugin.cli import caller, cordon
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that follow `vgpu uncordon`."""
+    """Arguments of `vgpu uncordon`."""
     cordon.add_arguments(parser)
 
 

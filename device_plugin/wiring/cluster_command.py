@@ -1,4 +1,11 @@
-"""`vgpu cluster`: the cluster service. A flag beats an environment variable, then comes the file, then the default."""
+"""`vgpu cluster`: run the cluster service, beside its kube-scheduler.
+
+    vgpu cluster --config cluster.yaml
+    VGPU_POD_NAME=vgpu-cluster-1 vgpu cluster --reservation-seconds 30
+
+A flag beats an environment variable (VGPU_RESERVATION_SECONDS), which beats the file (reservationSeconds), which
+beats the default.
+"""
 
 import argparse
 import os
@@ -8,7 +15,8 @@ from device_plugin.wiring.commands import run_service
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each setting."""
+    """Add one flag for each setting."""
+    parser.usage = "vgpu cluster [--config FILE] [--SETTING VALUE]..."
     settings.add_flags(parser, settings.ClusterSettings)
 
 

@@ -1,4 +1,4 @@
-"""The commands of `vgpu`. Each is imported only when it is asked for: the node agent pays for what it loads."""
+"""The commands of `vgpu`. The module of a command is imported only when it runs: the node agent saves memory so."""
 
 import argparse
 import importlib
@@ -15,19 +15,26 @@ VERSION = "0.1.0"
 # Name, what it does, and the module that offers add_arguments(parser) and run(args) -> exit status.
 _Command = tuple[str, str, str]
 _COMMANDS: tuple[_Command, ...] = (
-    ("node", "run the node agent (DaemonSet)", "device_plugin.wiring.node_command"),
-    ("cluster", "run the cluster service, beside its kube-scheduler", "device_plugin.wiring.cluster_command"),
+    ("node", "run the node agent", "device_plugin.wiring.node_command"),
+    ("cluster", "run the cluster service", "device_plugin.wiring.cluster_command"),
     (
         "scheduler-config",
-        "write the configuration of the kube-scheduler beside it",
+        "write the configuration of the kube-scheduler beside the cluster service",
         "device_plugin.wiring.scheduler_config",
     ),
-    ("defrag", "move a few pods so that more fit", "device_plugin.cli.defrag"),
-    ("cordon", "let a card get no new slices", "device_plugin.cli.cordon"),
-    ("uncordon", "let a card get slices again", "device_plugin.cli.uncordon"),
-    ("drain", "cordon a card, and evict the pods that hold slices of it", "device_plugin.cli.drain"),
-    ("simulate", "cards for a node that has none, for trying and testing", "device_plugin.cli.simulate"),
+    ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
+    ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
+    ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
+    ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
+    ("simulate", "make simulated cards for a node, for tests", "device_plugin.cli.simulate"),
 )
+_ABOUT = """\
+    vgpu cordon GPU-1122334455000001    # the card gets no new slices
+    vgpu drain GPU-1122334455000001     # and the pods on it are evicted
+    vgpu defrag --max-moves 20          # which pods to move so that waiting pods fit
+
+Memory slices and core groups of accelerator cards for Kubernetes pods. `vgpu COMMAND --help` says more.
+"""
 # Entry points of this group are tuples of further commands: a development install adds `demo` and `bench`.
 _GROUP = "vgpu.commands"
 
@@ -46,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong."""
     parser = argparse.ArgumentParser(
-        prog="vgpu", description="Memory slices and core groups of accelerator cards for Kubernetes pods."
+        prog="vgpu", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -1,4 +1,10 @@
-"""`vgpu node`: the node agent. A flag beats an environment variable, which beats the file, which beats the default."""
+"""`vgpu node`: run the node agent.
+
+    vgpu node --config node.yaml
+    VGPU_NODE_NAME=gpu-1 vgpu node --mem-unit-mib 512
+
+A flag beats an environment variable (VGPU_MEM_UNIT_MIB), which beats the file (memUnitMiB), which beats the default.
+"""
 
 import argparse
 import os
@@ -8,7 +14,8 @@ from device_plugin.wiring.commands import run_service
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each setting."""
+    """Add one flag for each setting."""
+    parser.usage = "vgpu node [--config FILE] [--SETTING VALUE]..."
     settings.add_flags(parser, settings.NodeSettings)
 
 

@@ -1,7 +1,9 @@
-"""`vgpu scheduler-config`: kube-scheduler's configuration, from a template and the settings of `vgpu cluster`.
+"""`vgpu scheduler-config`: write the configuration of the kube-scheduler beside the cluster service.
 
-The template says nothing of card families: a profile without a schedulerName gets that of the settings, and an extender
-without managedResources all resources of the settings' prefixes, so that these have one place.
+    vgpu scheduler-config --template manifests/base/cluster/scheduler.yaml --out scheduler.yaml
+
+A profile without a schedulerName gets that of the settings, and an extender without managedResources gets all
+resources of the settings' prefixes, so these are written in one place only. The settings are those of `vgpu cluster`.
 """
 
 import argparse
@@ -19,7 +21,8 @@ from device_plugin.wiring.settings import ClusterSettings, SettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Two files, and one flag for each setting."""
+    """Add both files, and one flag for each setting."""
+    parser.usage = "vgpu scheduler-config --template FILE [--out FILE] [--config FILE] [--SETTING VALUE]..."
     parser.add_argument("--template", metavar="FILE", required=True, help="KubeSchedulerConfiguration")
     parser.add_argument("--out", metavar="FILE", help="where to write it (default: stdout)")
     settings.add_flags(parser, ClusterSettings)

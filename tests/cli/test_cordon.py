@@ -59,7 +59,7 @@ def test_what_cards_of_two_nodes_are_called_is_refused_with_both(
         fleet.pod(f"on-{name}", 8, uuid.format(name), node=name)
     assert vgpu(fleet, command, named) == 2
     other = meant.replace("n1", "n2")
-    assert f"2 cards are called {named}: write one of n1/{meant}, n2/{other}" in capsys.readouterr().err
+    assert f"2 cards have the name {named}: write one of n1/{meant}, n2/{other}" in capsys.readouterr().err
     assert fleet.cordoned("n1") == fleet.cordoned("n2") == ""
     assert set(fleet.pods()) == {"on-n1", "on-n2"}
 
