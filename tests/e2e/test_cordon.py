@@ -36,7 +36,7 @@ def test_a_drained_card_is_empty_gets_nothing_new_and_comes_back(kubectl: Kubect
     (before,) = running(kubectl)
     card = held(kubectl, before)[0].card
     pci = cards()[card]["pci"]
-    with pytest.raises(AssertionError, match=f"cards are called {pci}: write one of .*{card}"):
+    with pytest.raises(AssertionError, match=f"cards have the name {pci}: write one of .*{card}"):
         vgpu("drain", pci)
     try:
         assert vgpu("drain", f"{nodes.first()}/{pci}").splitlines()[-1] == f"{card} is empty"
