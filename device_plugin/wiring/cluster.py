@@ -26,6 +26,7 @@ from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.health import Health
+from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.measures import Measures
 from device_plugin.cluster.ports import Calls
@@ -35,7 +36,6 @@ from device_plugin.cluster.state import State
 from device_plugin.cluster.survey import Pace, Survey
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.touch import Touch
-from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.cluster.victims import Victims
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.wiring import fitting
@@ -87,7 +87,7 @@ class Service:
         deletions = Deletions(api, state)
         overlaps = OverlapJudge(api, state, leader, deletions)
         covered = CoveredPods(state, leader, deletions) if settings.covered_pods == "delete" else None
-        self._upkeep = Upkeep(api, state, binder, overlaps, covered, clock)
+        self._housekeeping = Housekeeping(api, state, binder, overlaps, covered, clock)
         self._preemption = Preemption(api, state, leader, victims)
         self._touch = Touch(api, state, leader, clock, settings.scheduler_name)
         self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)
@@ -128,7 +128,7 @@ class Service:
             self._threads.spawn("survey", self._ask_agents)
             self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
             self._threads.spawn("beginnings", lambda: self._at_leisure(self._terms.begin))
-            self._threads.spawn("upkeep", lambda: self._turn("upkeep", self._upkeep.step))
+            self._threads.spawn("housekeeping", lambda: self._turn("housekeeping", self._housekeeping.step))
             self._threads.spawn("preemption", lambda: self._at_leisure(self._preemption.step))
             self._threads.spawn("touch", self._touch_refused)
             self._threads.spawn("refit", lambda: self._at_leisure(self._refit.step))

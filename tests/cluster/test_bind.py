@@ -136,7 +136,7 @@ def test_what_nobody_knows_stays_reserved_until_it_is_known(world: World, one: R
     assert one.free() == HELD
     world.api.land(*late[0])
     world.clock.now += 5.0
-    one.upkeep.step()
+    one.housekeeping.step()
     assert (one.free(), one.state.ledger.reservations()) == (HELD, [])
     assert len(late) == 1
 
@@ -147,10 +147,10 @@ def test_after_the_servers_own_timeout_it_did_not_happen(world: World, one: Repl
     one.ask(made)
     assert "read timed out" in one.bind(made)
     world.clock.now += 5.9
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == HELD
     world.clock.now += 0.1
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == ALL
     one.lead()
     world.api.on_bind = None
@@ -165,17 +165,17 @@ def test_it_is_not_given_up_while_the_api_server_is_away(world: World, one: Repl
     world.api.away = True
     assert one.bind(made)
     world.clock.now += 10 * RESERVATION_SECONDS
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == HELD
     world.api.away = False
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == ALL
 
 
 def test_a_binding_under_way_does_not_expire(world: World, one: Replica) -> None:
     def slow(pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         world.clock.now += 2 * RESERVATION_SECONDS
-        one.upkeep.step()
+        one.housekeeping.step()
         assert one.free() == HELD
         world.api.land(pod, node, annotations)
 

@@ -25,14 +25,14 @@ def _overlap(world: World) -> tuple[Pod, Pod]:
 
 def test_the_later_bound_is_deleted_with_an_event_that_names_both(world: World, one: Replica) -> None:
     early, late = _overlap(world)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert world.api.written == [("delete", late.name)]
     ((about, text),) = world.api.warnings
     assert about == "late SliceConflict"
     assert "default/early" in text
     assert "default/late" in text
     assert set(one.state.ledger.grants()) == {early.uid}
-    one.upkeep.step()
+    one.housekeeping.step()
     assert len(world.api.written) == 1
 
 
@@ -40,10 +40,10 @@ def test_a_replica_that_does_not_lead_does_nothing_until_it_does(world: World) -
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
     _overlap(world)
-    two.upkeep.step()
+    two.housekeeping.step()
     assert (world.api.written, world.api.warnings) == ([], [])
     two.lead()
-    two.upkeep.step()
+    two.housekeeping.step()
     assert world.api.written == [("delete", "late")]
 
 
@@ -59,24 +59,24 @@ def test_only_the_pod_of_that_uid_is_deleted(
         delete(pod)
 
     monkeypatch.setattr(world.api, "delete", raced)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert world.api.by_name["default", "late"].uid == "uid-namesake"
     one.wait(5)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert set(one.state.ledger.grants()) == {early.uid}
 
 
 def test_an_overlap_that_ended_meanwhile_harms_nobody(world: World, one: Replica) -> None:
     early, _ = _overlap(world)
     world.api.by_name["default", "early"] = replace(early, phase="Succeeded")
-    one.upkeep.step()
+    one.housekeeping.step()
     assert world.api.written == []
 
 
 def test_a_pod_that_goes_already_is_not_deleted_again(world: World, one: Replica) -> None:
     _, late = _overlap(world)
     world.api.put(replace(late, deleting=True))
-    one.upkeep.step()
+    one.housekeeping.step()
     assert (world.api.written, world.api.warnings) == ([], [])
 
 
@@ -90,9 +90,9 @@ def test_an_unreachable_api_server_is_asked_again_and_the_event_not_repeated(
 
     with monkeypatch.context() as patched:
         patched.setattr(world.api, "delete", fail)
-        one.upkeep.step()
-        one.upkeep.step()
-    one.upkeep.step()
+        one.housekeeping.step()
+        one.housekeeping.step()
+    one.housekeeping.step()
     assert world.api.written == [("delete", "late")]
     assert len(world.api.warnings) == 1
 
@@ -105,7 +105,7 @@ def test_a_void_grant_over_an_innocent_pods_slice_deletes_nobody(world: World, o
     assert held is not None
     world.api.written.clear()
     world.api.put(with_grant(forger, held.encode(), bound=EARLY))
-    one.upkeep.step()
+    one.housekeeping.step()
     assert world.api.written == []
     assert one.state.ledger.grant(innocent.uid) == held
     assert one.state.faults.counts()["grant"] == 1
@@ -129,9 +129,9 @@ def test_nobody_is_deleted_because_a_card_reports_less(world: World, less: dict[
     _change_card(world, **less)
     fresh = Replica(world.api, world.clock, "vgpu-1")
     fresh.follow()
-    world.one.upkeep.step()
+    world.one.housekeeping.step()
     fresh.lead()
-    fresh.upkeep.step()
+    fresh.housekeeping.step()
     assert [write for write in world.api.written if write[0] != "bind"] == []
     assert set(fresh.state.ledger.grants()) == {pod.uid for pod in two}
     assert fresh.state.ledger == world.one.state.ledger
@@ -149,7 +149,7 @@ def test_two_grants_that_no_size_of_their_card_explains_are_a_conflict(world: Wo
         pod = world.pod(name, 12, 30)
         given = replace(grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)})
         made.append(world.api.put(with_grant(pod, given.encode(), bound=when)))
-    one.upkeep.step()
+    one.housekeeping.step()
     assert world.api.written == [("delete", "late")]
 
 

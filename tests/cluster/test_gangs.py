@@ -103,10 +103,10 @@ def test_before_a_binding_the_whole_gang_expires_together(world: World, one: Rep
     # Asking gives all of it the full time again.
     assert one.ask(pods[1]) == "n1"
     one.wait(RESERVATION_SECONDS - 1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert sum(one.free()) == HALF
     one.wait(1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == ALL
 
 
@@ -116,15 +116,15 @@ def test_after_a_binding_the_rest_stays_reserved_until_kube_scheduler_must_have_
     pods = gang(world, 3)
     assert one.bind(pods[0], one.ask(pods[0])) == ""
     one.wait(BINDING_SECONDS - 1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert len(one.state.ledger.grants()) == 3
     # Each Binding gives the others the full time again.
     assert one.bind(pods[1]) == ""
     one.wait(BINDING_SECONDS - 1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert len(one.state.ledger.grants()) == 3
     one.wait(1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert set(one.state.ledger.grants()) == {"uid-train-0", "uid-train-1"}
 
 

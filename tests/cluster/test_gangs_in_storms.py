@@ -54,7 +54,7 @@ class Storm:
                 self.world.api.end(made)
         elif kind >= 0.97:
             self.one.wait(self.rng.choice([1.0, RESERVATION_SECONDS, BINDING_SECONDS]))
-            self.one.upkeep.step()
+            self.one.housekeeping.step()
 
     def check(self) -> None:
         """A gang of which nobody is bound holds slices for all of its size, or none."""

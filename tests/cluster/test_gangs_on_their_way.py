@@ -230,7 +230,7 @@ def test_a_pod_that_left_its_gang_while_its_binding_was_on_its_way_keeps_nothing
     world.api.on_bind = leaves_and_fails
     assert one.bind(first) != ""
     one.wait(RESERVATION_SECONDS + 2)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == ALL
 
 

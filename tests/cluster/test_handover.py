@@ -109,7 +109,7 @@ def test_losing_the_lease_frees_what_was_only_reserved(
     # What is on its way stays held until it is known.
     assert [r.pod.name for r in one.state.ledger.reservations()] == ["held"]
     in_flight.land()
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.state.ledger.reservations() == []
     assert set(one.state.ledger.grants()) == {"uid-held"}
 

@@ -134,7 +134,7 @@ def test_no_api_error_ends_the_loop(world: World, one: Replica) -> None:
         try:
             one.terms.step()
             one.terms.begin()
-            one.upkeep.step()
+            one.housekeeping.step()
         except ApiError as error:
             pytest.fail(f"the loop would end: {error}")
     assert one.leader.why_not()

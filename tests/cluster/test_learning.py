@@ -88,9 +88,9 @@ def test_after_a_restart_those_that_are_there_count_at_once(state: State, clock:
     assert learnt(again) == learnt(state) == {1: 3, 2: 3}
 
 
-def test_upkeep_counts_them(world: World, one: Replica) -> None:
+def test_housekeeping_counts_them(world: World, one: Replica) -> None:
     world.clock.now += STAY_SECONDS
     one.state.see_pod(pod("p", 4), watched=True)
     world.clock.now += STAY_SECONDS
-    one.upkeep.step()
+    one.housekeeping.step()
     assert learnt(one.state) == {4: 1}

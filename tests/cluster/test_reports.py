@@ -256,11 +256,11 @@ def test_a_pod_whose_files_are_covered_is_deleted_if_so_set(world: World, one: R
     leader = Replica(world.api, world.clock, "vgpu-1", setting)
     leader.follow()
     says(world, [report(covered, SliceState.COVERED)])
-    one.upkeep.step()
+    one.housekeeping.step()
     assert world.api.warnings == [], "it does not lead any more"
     leader.lead()
     for _ in range(3):
-        leader.upkeep.step()
+        leader.housekeeping.step()
     deleted = [name for verb, name in world.api.written if verb == "delete"]
     if setting == "report":
         assert (deleted, world.api.warnings) == ([], [])
@@ -280,7 +280,7 @@ def test_a_node_accuses_only_pods_of_its_own(world: World) -> None:
     leader = Replica(world.api, world.clock, "vgpu-1", "delete")
     leader.follow()
     leader.lead()
-    leader.upkeep.step()
+    leader.housekeeping.step()
     assert ("delete", "covered") not in world.api.written
 
 

@@ -15,17 +15,17 @@ def test_it_expires_and_does_not_come_back(world: World, one: Replica) -> None:
     made = world.pod("p")
     one.ask(made)
     one.wait(RESERVATION_SECONDS - 0.1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == [16368 - HALF, 16368]
     one.wait(0.1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == ALL
     # News of the pod bring nothing back: only another /filter does.
     world.api.put(replace(made, annotations={"other.io/note": "x"}))
     assert one.free() == ALL
 
 
-def test_what_expired_is_free_for_the_next_without_any_upkeep(world: World, one: Replica) -> None:
+def test_what_expired_is_free_for_the_next_without_any_housekeeping(world: World, one: Replica) -> None:
     one.ask(world.pod("first", mem=16, cores=60))
     one.ask(world.pod("second", mem=16, cores=60))
     one.wait(RESERVATION_SECONDS)
@@ -38,7 +38,7 @@ def test_asking_again_gives_the_full_time_again(world: World, one: Replica) -> N
     one.wait(RESERVATION_SECONDS - 1)
     one.ask(made)
     one.wait(RESERVATION_SECONDS - 1)
-    one.upkeep.step()
+    one.housekeeping.step()
     assert one.free() == [16368 - HALF, 16368]
 
 

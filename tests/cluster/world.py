@@ -10,6 +10,7 @@ from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
+from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.measures import Measures
 from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError, UnknownError
@@ -17,7 +18,6 @@ from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.touch import Touch
-from device_plugin.cluster.upkeep import Upkeep
 from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
@@ -194,7 +194,7 @@ class Replica:
         deletions = Deletions(api, self.state)
         overlaps = OverlapJudge(api, self.state, self.leader, deletions)
         covered = CoveredPods(self.state, self.leader, deletions) if covered_pods == "delete" else None
-        self.upkeep = Upkeep(api, self.state, self.binder, overlaps, covered, clock)
+        self.housekeeping = Housekeeping(api, self.state, self.binder, overlaps, covered, clock)
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
@@ -206,7 +206,7 @@ class Replica:
 
     def turn(self) -> None:
         """What is done about once a second."""
-        self.upkeep.step()
+        self.housekeeping.step()
         self.preemption.step()
 
     def follow(self) -> None:

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 CONFIRM_SECONDS = 10.0
 
 
-class Upkeep:
+class Housekeeping:
     """Call `step` about once a second. It only reads, unless two grants overlap or covered pods are to be deleted."""
 
     def __init__(
