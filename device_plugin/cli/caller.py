@@ -8,8 +8,9 @@ from pathlib import Path
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
-from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import PODS
+from device_plugin.kube.errors import GoneError, RefusedError
 
 COMPONENT = "vgpu-cli"
 # The list of pods of a large cluster takes seconds.
@@ -36,13 +37,13 @@ def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
 def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
     """Evict a pod, or with `dry` only try; returns why it stays, or an empty text if it leaves or is gone.
 
-    Raises KubeError for other refusals.
+    Raises ApiError for other refusals.
     """
     try:
-        client.evict_pod(pod.namespace, pod.name, pod.uid, dry=dry)
-    except (NotFoundError, ConflictError):
+        client.evict(pod, dry=dry)
+    except GoneError:
         return ""
-    except KubeError as error:
+    except RefusedError as error:
         if error.status != TOO_MANY_REQUESTS:
             raise
         return str(error)
@@ -52,8 +53,8 @@ def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:
 def still_there(client: KubeClient, pod: Pod) -> bool:
     """True while the pod may have a container."""
     try:
-        now = client.get_pod(pod.namespace, pod.name)
-    except NotFoundError:
+        now = client.get(PODS, pod)
+    except GoneError:
         return False
     return now.uid == pod.uid and not now.ended
 

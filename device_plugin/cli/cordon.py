@@ -16,6 +16,7 @@ from device_plugin.core import annotations
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import card_list
 from device_plugin.core.errors import VgpuError
+from device_plugin.kube.api import NODES, Ref
 
 # Somebody else may write the same annotation between our read and our write.
 TRIES = 5
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the card get no new slices. Raises CardError, CordonError, KubeError, EndpointError."""
+    """Let the card get no new slices. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
         write(client, args.card, cordoned=True)
     return 0
@@ -44,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
 def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
     """Cordon or uncordon the card, on its node and no other, and print what was done.
 
-    Raises CardError, CordonError, KubeError.
+    Raises CardError, CordonError, ApiError.
     """
-    target = cards.find(client.list_nodes(), card)
+    target = cards.find(client.list(NODES).items, card)
     node = target.node
     for _ in range(TRIES):
         if (target.uuid in node.cordons()) == cordoned:
@@ -54,8 +55,9 @@ def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
             return target
         others = {each for each in card_list(node.cordoned) if unique(each, node.name) != target.uuid}
         after = others | {target.known_as} if cordoned else others
-        client.annotate_node(node.name, {annotations.CORDONED: ",".join(sorted(after)) or None})
-        node = client.get_node(node.name)
+        value = ",".join(sorted(after)) or None
+        client.patch(NODES, Ref(node.name), {"metadata": {"annotations": {annotations.CORDONED: value}}})
+        node = client.get(NODES, Ref(node.name))
     raise CordonError(
         f"another program keeps writing annotation {annotations.CORDONED} of node {node.name}: try again"
     )

@@ -25,6 +25,7 @@ from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import Plan, Ranked, defragment
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.kube.api import NODES, PODS
 
 MOST = 10
 # How long a step waits for its pods to end before the next one begins.
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, print, and evict if asked to. Raises DefragError, KubeError, EndpointError."""
+    """Plan, print, and evict if asked to. Raises DefragError, ApiError, EndpointError."""
     if args.max_moves < 1:
         raise DefragError("write --max-moves of at least 1")
     prefixes = tuple(args.prefixes.split(","))
@@ -61,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
         raise DefragError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
     with caller.connected(args) as client:
         state = State(prefixes, 0.0, time.monotonic)
-        state.sync_nodes(client.list_nodes())
-        state.sync_pods(client.list_pods())
+        state.sync_nodes(client.list(NODES).items)
+        state.sync_pods(client.list(PODS).items)
         steps = planned(state, args.max_moves)
         print(as_text(state, steps))
         if not args.apply:

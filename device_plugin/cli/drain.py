@@ -21,6 +21,7 @@ from device_plugin.cli.cordon import CordonError
 from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import NODES, PODS, Ref
 
 LOOK_SECONDS = 1.0
 # Agents report processes that outlive a pod within this time.
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Cordon the card, evict its pods, and wait until no pod and no process holds a slice of it.
 
-    Raises CardError, CordonError, KubeError, EndpointError.
+    Raises CardError, CordonError, ApiError, EndpointError.
     """
     if not args.timeout >= 0:
         raise CordonError("write --timeout of 0 or more seconds")
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         deadline = time.monotonic() + args.timeout
         # A pod that was placed just before may be bound just after.
         for again in count():
-            holders = [pod for pod in client.list_pods() if _holds(pod, target)]
+            holders = [pod for pod in client.list(PODS).items if _holds(pod, target)]
             if not holders:
                 break
             if again and time.monotonic() >= deadline:
@@ -126,7 +127,7 @@ def _await_processes(client: KubeClient, target: Target, deadline: float, *, set
 def _outlived(client: KubeClient, target: Target) -> list[str]:
     """The ended pods whose processes hold slices of the card, as the agent of its node reports them."""
     try:
-        inventory = client.get_node(target.node.name).shared()
+        inventory = client.get(NODES, Ref(target.node.name)).shared()
     except AnnotationError as error:
         raise CordonError(
             f"whether processes outlive their pods cannot be read of node {target.node.name}: {error}"

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Let the card get slices again. Raises CardError, CordonError, KubeError, EndpointError."""
+    """Let the card get slices again. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
         cordon.write(client, args.card, cordoned=False)
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Api, ApiError, BindCall, Counts, GoneError, RefusedError, UnknownError
+from device_plugin.cluster.ports import BindCall, Counts
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError
@@ -17,6 +17,8 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, Stage
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,8 @@ class Binder:
         except RefusedError as error:
             self._state.release_unbound(call.uid)
             raise BindError("refused", str(error)) from error
-        except UnknownError as error:
+        except ApiError as error:
+            # Without a clear answer, or with a conflict, which may be our own earlier write.
             unknown = self._state.unknown(claimed)
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
@@ -92,7 +95,7 @@ class Binder:
         if isinstance(claimed, Reservation):
             return claimed
         try:
-            pod = self._api.pod(call.namespace, call.name)
+            pod = self._api.get(PODS, call)
         except ApiError as error:
             raise BindError("gone" if isinstance(error, GoneError) else "unread", str(error)) from error
         if pod.uid != call.uid:
@@ -132,7 +135,7 @@ class Binder:
         """Read the pod: true if it is bound with the grant that was sent."""
         pod = reservation.pod
         try:
-            now = self._api.pod(pod.namespace, pod.name)
+            now = self._api.get(PODS, pod)
         except GoneError:
             self._state.forget_pod(pod.uid)
             return False

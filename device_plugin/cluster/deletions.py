@@ -9,13 +9,14 @@ import logging
 from collections.abc import Iterable
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.state import State
 from device_plugin.core.cards import Inventory
 from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Conflict, Ledger
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +51,9 @@ class Deletions:
         try:
             if pod.uid not in self._told:
                 log.warning("%s pod=%s/%s: %s", event, pod.namespace, pod.name, text)
-                self._api.warn(pod, event, text)
+                self._api.post_event(PODS, pod, event, text)
                 self._told.add(pod.uid)
-            self._api.delete(pod)
+            self._api.delete(PODS, pod)
         except GoneError:
             self._state.forget_pod(pod.uid)
 
@@ -97,7 +98,7 @@ class OverlapJudge:
         if known is None:
             return
         try:
-            pod = self._api.pod(known.namespace, known.name)
+            pod = self._api.get(PODS, known)
         except GoneError:
             self._state.forget_pod(uid)
             return

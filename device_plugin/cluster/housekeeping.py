@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.deletions import CoveredPods, OverlapJudge
-from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.state import State
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Housekeeping:
     def _confirm(self) -> None:
         for known in self._state.unconfirmed(self._clock() - CONFIRM_SECONDS):
             try:
-                pod = self._api.pod(known.namespace, known.name)
+                pod = self._api.get(PODS, known)
             except GoneError:
                 self._state.forget_pod(known.uid)
                 continue

@@ -7,7 +7,7 @@ last moment at which we know it had *not* been renewed yet. A Lease that was nev
 import threading
 from collections.abc import Callable
 
-from device_plugin.cluster.ports import Lease
+from device_plugin.kube.leases import Lease
 
 # Of the Lease's 15 s: what is left covers the timeout of a Binding that was sent in the last moment.
 FENCE_SECONDS = 10.0

@@ -12,7 +12,6 @@ from contextlib import suppress
 from itertools import product
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.state import State
 from device_plugin.cluster.victims import Held, Victims
 from device_plugin.cluster.wishes import Wish
@@ -21,6 +20,8 @@ from device_plugin.core.events import Event
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Plan
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Preemption:
     def _say(self, pod: Pod, event: Event, text: str) -> None:
         # An event is for people; the eviction is done whether they hear of it or not.
         with suppress(ApiError):
-            self._api.warn(pod, event, text)
+            self._api.post_event(PODS, pod, event, text)
 
 
 class Advice:

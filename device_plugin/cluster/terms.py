@@ -15,8 +15,10 @@ from typing import TypeVar
 
 from device_plugin.cluster.bind import BIND_SECONDS
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Api, ApiError
 from device_plugin.cluster.state import State
+from device_plugin.kube.api import NODES, PODS, Api, Ref
+from device_plugin.kube.errors import ApiError, GoneError
+from device_plugin.kube.leases import LEASES, Lease
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ class Terms:
     """Call `step` about once a second, and `begin` in another thread; both only read from the API server."""
 
     def __init__(
-        self, api: Api, leader: Leader, state: State, clock: Callable[[], float], lease: tuple[str, str]
+        self, api: Api, leader: Leader, state: State, clock: Callable[[], float], lease: Ref
     ) -> None:
         self._api = api
         self._leader = leader
@@ -48,7 +50,7 @@ class Terms:
         """Read the Lease, and end the term where that says so."""
         started = self._clock()
         try:
-            lease = self._api.lease(*self._lease)
+            lease = self._read()
         except ApiError as error:
             self._leader.missed(str(error))
         else:
@@ -66,8 +68,8 @@ class Terms:
         if self._leader.term or not self._leader.fenced() or not self._settled():
             return
         try:
-            nodes = self._accounted(self._api.nodes(), self._state.see_node)
-            pods = self._accounted(self._api.pods(), partial(self._state.see_pod, watched=False))
+            nodes = self._accounted(self._api.list(NODES).items, self._state.see_node)
+            pods = self._accounted(self._api.list(PODS).items, partial(self._state.see_pod, watched=False))
         except ApiError as error:
             log.warning("leading, but the cluster cannot be listed: %s", error)
             return
@@ -77,6 +79,12 @@ class Terms:
             self._state.gangs.complete(self._clock())
             self._leader.begin()
         log.info("leading pods=%d nodes=%d", pods, nodes)
+
+    def _read(self) -> Lease | None:
+        try:
+            return self._api.get(LEASES, self._lease)
+        except GoneError:
+            return None  # nobody has made it yet
 
     def _accounted(self, listed: Sequence[Item], see: Callable[[Item], None]) -> int:
         for start in range(0, len(listed), BATCH):

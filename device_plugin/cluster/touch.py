@@ -13,18 +13,20 @@ import logging
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Api, ApiError, GoneError
 from device_plugin.cluster.refusal_budget import LaterError
 from device_plugin.cluster.refusals import Waiting
 from device_plugin.cluster.state import State
-from device_plugin.core.annotations import GROUP
+from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, Stage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +278,7 @@ class Touch:
             # It is refused again before it is touched again.
             self._state.waiting.drop(pod.uid)
         try:
-            self._api.touch(pod)
+            self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
         except GoneError:
             self._state.forget_pod(pod.uid)
         except ApiError as error:
@@ -309,6 +311,10 @@ class Touch:
                 ):
                     self._state.waiting.inherit(pod)
         self._seen = None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def _queue_order(pod: Pod) -> tuple[int, str, str]:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.core.events import Event
 from device_plugin.node.advertise import Advertiser
+from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.other_plugins import OtherPlugins
-from device_plugin.node.ports import Api
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
@@ -33,7 +33,7 @@ HANG_SECONDS = 60.0
 class Inventory:
     """The shared cards as they are now, for every thread."""
 
-    def __init__(self, discovery: Discovery, api: Api, records: Callable[[], Iterable[Record]]) -> None:
+    def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
         self._discovery = discovery
         self._api = api
         self._records = records

@@ -14,14 +14,16 @@ from dataclasses import dataclass, replace
 from device_plugin.core.events import Event
 from device_plugin.core.grants import CardSize, Slice, largest
 from device_plugin.core.machine import Holder, KubeletError
+from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node import claims
+from device_plugin.node.api import NodeApi
 from device_plugin.node.arbiter import rival
 from device_plugin.node.claims import Claim, NotNowError
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.holders import Holders
 from device_plugin.node.inject import KIND, Injector, cdi_name
 from device_plugin.node.pods import NodePods
-from device_plugin.node.ports import Api, ApiSilentError, PodLookupError, PodResources
+from device_plugin.node.ports import PodResources
 from device_plugin.node.records import Record, Records
 from device_plugin.node.vendors.port import NoVendorIdError
 from vgpu_runtime.config import ConfigError
@@ -40,7 +42,7 @@ MOST_WAITING = 16
 class Peers:
     """Whom the allocator asks."""
 
-    api: Api
+    api: NodeApi
     kubelet: PodResources
     pods: NodePods
 
@@ -148,8 +150,8 @@ class Allocator:
         """What the holder may have: what the API server says now, or what we remember while that is silent."""
         try:
             pod = self._peers.api.pod(holder.namespace, holder.pod)
-        except PodLookupError as error:
-            silent = isinstance(error, ApiSilentError)
+        except ApiError as error:
+            silent = isinstance(error, UnknownError)
             if silent and (known := self._remembered(holder, resource, tickets)) is not None:
                 return known
             raise NotNowError(f"pod {holder.namespace}/{holder.pod}: {error}", waiting=True) from error

@@ -12,8 +12,9 @@ from pathlib import Path
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
 from device_plugin.node import mountinfo
+from device_plugin.node.api import NodeApi
 from device_plugin.node.mountinfo import Mounted, Origin
-from device_plugin.node.ports import Api, HostProcesses
+from device_plugin.node.ports import HostProcesses
 from device_plugin.node.records import Record, Records
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class CoveredSlices:
         records: Records,
         files: Callable[[Record], Files],
         processes: HostProcesses,
-        api: Api,
+        api: NodeApi,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records

@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from device_plugin.core.errors import VgpuError
-from device_plugin.core.events import Event
 from device_plugin.core.machine import Holder
-from device_plugin.core.pods import Node, Pod
 
 
 class PodResources(Protocol):
@@ -20,33 +17,6 @@ class PodResources(Protocol):
 
         Raises KubeletError.
         """
-
-
-class PodLookupError(VgpuError):
-    """The pod cannot be had from the API server now."""
-
-
-class ApiSilentError(PodLookupError):
-    """The API server does not answer, or not with an answer."""
-
-
-class Api(Protocol):
-    """The API server."""
-
-    def pod(self, namespace: str, name: str) -> Pod:
-        """A pod as it is now. Raises PodLookupError; ApiSilentError if nobody could say that there is none."""
-
-    def node(self) -> Node | None:
-        """The node we run on as it is now, or None if the API server does not answer."""
-
-    def publish(self, inventory: str) -> bool:
-        """Write the inventory annotation; False if the API server does not answer."""
-
-    def node_event(self, event: Event, message: str) -> None:
-        """Post an event about this node; does nothing if the API server does not answer."""
-
-    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
-        """Post an event about a pod; does nothing if the API server does not answer."""
 
 
 class Processes(Protocol):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Node
-from device_plugin.node.ports import Api
+from device_plugin.node.api import NodeApi
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class Preflight:
     """Checks, and tells what is wrong: in the log, as an event on the node, and in `problems` for /readyz."""
 
     def __init__(
-        self, api: Api, cdi: Path, state: Path, kubelet: Path, problems: Callable[[], Iterable[str]]
+        self, api: NodeApi, cdi: Path, state: Path, kubelet: Path, problems: Callable[[], Iterable[str]]
     ) -> None:
         self._api = api
         self._folders = {"cdiDir": cdi, "stateDir": state}

@@ -8,7 +8,7 @@ from device_plugin.core.cards import Card, Inventory, ReportedSlice
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event
 from device_plugin.core.requests import resource_names
-from device_plugin.node.ports import Api
+from device_plugin.node.api import NodeApi
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 60.0
 class Publisher:
     """Brings the annotation up to what it should be, and tries again later when the API server does not answer."""
 
-    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, api: NodeApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
         self._known: str | None = None

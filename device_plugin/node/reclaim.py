@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from device_plugin.core.cards import AGENT_SECONDS
 from device_plugin.core.events import Event
+from device_plugin.kube.errors import ApiError
 from device_plugin.node import claims
 from device_plugin.node.allocate import Allocator
+from device_plugin.node.api import NodeApi
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.inject import Injector
 from device_plugin.node.pods import NodePods
-from device_plugin.node.ports import Api, PodLookupError
 from device_plugin.node.records import Record, Records
 from vgpu_runtime import region
 
@@ -35,7 +36,7 @@ class Reclaimer:
         injector: Injector,
         pods: NodePods,
         allocator: Allocator,
-        api: Api,
+        api: NodeApi,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
@@ -143,7 +144,7 @@ class Reclaimer:
         uid, container = key
         try:
             claim = claims.from_pod(self._api.pod(*named), container, "")
-        except (PodLookupError, NotNowError) as error:
+        except (ApiError, NotNowError) as error:
             log.warning(
                 "the record of container %s of pod %s/%s cannot be restored: %s", container, *named, error
             )

@@ -14,10 +14,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from device_plugin.adapters import agents, extender, http
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
-from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.adapters.metrics import ClusterMetrics
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
@@ -38,8 +37,8 @@ from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.victims import Victims
 from device_plugin.core.pods import Agent, Node, Pod
+from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
 from device_plugin.wiring import fitting
-from device_plugin.wiring.cluster_api import ClusterApi
 from device_plugin.wiring.one_cpu import OneCpu
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 from device_plugin.wiring.threads import Threads
@@ -56,7 +55,7 @@ PAUSE_SECONDS = 0.002
 # A full garbage collection looks at all that lives while every thread waits: 150 ms with 16,000 pods. What is known of
 # the cluster is in no cycles, so it is put out of reach, and so often what came since.
 FREEZE_SECONDS = 300.0
-AGENTS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
+AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
 
@@ -69,10 +68,9 @@ class Service:
         clock = time.monotonic
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        self._client = KubeClient(endpoint, COMPONENT)
+        api = self._client = KubeClient(endpoint, COMPONENT)
         registry = CollectorRegistry()
         counts = ClusterMetrics(registry)
-        api = ClusterApi(self._client)
         scored = settings.node_score
         state = self._state = State(
             settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
@@ -82,7 +80,7 @@ class Service:
         measures = Measures(state, leader, explainer, self._pause)
         scrapes = Exposition(measures, partial(generate_latest, registry), leads=lambda: not leader.why_not())
         binder = Binder(api, state, leader, counts, clock)
-        self._terms = Terms(api, leader, state, clock, (settings.lease_namespace, settings.lease_name))
+        self._terms = Terms(api, leader, state, clock, Ref(settings.lease_name, settings.lease_namespace))
         victims = Victims(state, leader, clock, self._pause)
         deletions = Deletions(api, state)
         overlaps = OverlapJudge(api, state, leader, deletions)
@@ -100,14 +98,9 @@ class Service:
             Filter(state, leader, counts, clock), binder, advice, explainer, calls
         ).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
-        self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", {}, decode.pod)
-        self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, decode.node)
-        self._agents: ListWatch[Agent] = ListWatch(
-            self._client,
-            f"/api/v1/namespaces/{scored.agent_namespace}/pods",
-            {"labelSelector": AGENTS},
-            decode.agent,
-        )
+        self._pods = ListWatch(api, PODS)
+        self._nodes = ListWatch(api, NODES)
+        self._agents = ListWatch(api, AGENTS, Where(scored.agent_namespace, labels=AGENT_LABELS))
         self._threads = Threads(stop)
 
     def run(self) -> int:

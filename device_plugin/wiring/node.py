@@ -12,19 +12,20 @@ from device_plugin.adapters import http
 from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
-from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.adapters.kubelet import server
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, HostProcesses, ProcessGroups
 from device_plugin.core.pods import Node, Pod
+from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import Agent, Inventory, why_not_ready
 from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery
 from device_plugin.node.inject import Injector
@@ -40,7 +41,6 @@ from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Vendor
 from device_plugin.node.vendors.rocm import Rocm
-from device_plugin.wiring.node_api import NodeApi
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY
@@ -107,9 +107,7 @@ class Service:
         self._meter = Meter(
             settings.node_name, self._records, self._inventory, self._agent.reports
         )  # fmt: skip
-        self._pods: ListWatch[Pod] = ListWatch(
-            self._client, "/api/v1/pods", {"fieldSelector": f"spec.nodeName={settings.node_name}"}, decode.pod
-        )
+        self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
     def run(self) -> int:
         """Serve until `stop` is set, then drain; returns the exit status."""

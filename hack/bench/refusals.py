@@ -19,13 +19,13 @@ from typing import Protocol
 
 from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Lease
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.placement.place import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.kube.leases import Lease
 from hack.bench.extender.cluster_model import Workload
 from hack.bench.runs import BenchError
 

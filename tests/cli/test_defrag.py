@@ -4,7 +4,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.errors import refused
+from device_plugin.kube.api import Named
+from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
 
@@ -59,14 +60,14 @@ def test_no_pod_goes_unless_all_of_its_step_may(
         fleet.pod(name, 4, "n1-0")
     fleet.pod("stays", 6, "n2-0", owner="")
     fleet.pod("large", 16)
-    evict = KubeClient.evict_pod
+    evict = KubeClient.evict
 
-    def budgeted(client: KubeClient, namespace: str, name: str, uid: str, *, dry: bool = False) -> None:
-        if name == protected:
-            raise refused(429, "TooManyRequests", "it would violate the pod's disruption budget")
-        evict(client, namespace, name, uid, dry=dry)
+    def budgeted(client: KubeClient, pod: Named, *, dry: bool = False) -> None:
+        if pod.name == protected:
+            raise from_status(429, "TooManyRequests", "it would violate the pod's disruption budget")
+        evict(client, pod, dry=dry)
 
-    mocker.patch.object(KubeClient, "evict_pod", budgeted)
+    mocker.patch.object(KubeClient, "evict", budgeted)
     assert defrag(fleet, "--apply") == 1
     assert f"default/{protected} stays: it would violate" in capsys.readouterr().out
     assert set(fleet.pods()) == {"one", "two", "stays", "large"}

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster.ports import UnknownError
 from device_plugin.core.grants import CardSize, Grant
 from device_plugin.core.ledger import Stage
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
 from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, grant, refuse, with_grant
 from tests.core.clusters import inventory
 

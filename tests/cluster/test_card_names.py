@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster.ports import UnknownError
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
 from tests.cluster.world import HALF, Replica, World, grant, with_grant
 from tests.cluster.world import pod as made
 from tests.core.clusters import card

@@ -1,13 +1,15 @@
 """Two live grants that overlap: the later-bound pod goes, the earlier one keeps what it was given."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from device_plugin.cluster.explain import as_text
-from device_plugin.cluster.ports import UnknownError
 from device_plugin.core.grants import CardSize
 from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Kind
+from device_plugin.kube.errors import UnknownError
 from tests.cluster.world import Replica, World, grant, with_grant
 from tests.core.clusters import inventory
 
@@ -54,9 +56,9 @@ def test_only_the_pod_of_that_uid_is_deleted(
     early, late = _overlap(world)
     delete = world.api.delete
 
-    def raced(pod: Pod) -> None:
+    def raced(kind: Kind[Any], pod: Pod) -> None:
         world.api.by_name["default", "late"] = replace(late, uid="uid-namesake", node="", annotations=None)
-        delete(pod)
+        delete(kind, pod)
 
     monkeypatch.setattr(world.api, "delete", raced)
     one.housekeeping.step()
@@ -85,7 +87,7 @@ def test_an_unreachable_api_server_is_asked_again_and_the_event_not_repeated(
 ) -> None:
     _overlap(world)
 
-    def fail(_: Pod) -> None:
+    def fail(*_: object) -> None:
         raise UnknownError("no answer")
 
     with monkeypatch.context() as patched:

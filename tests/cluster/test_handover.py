@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from device_plugin.cluster.ports import Lease, UnknownError
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
+from device_plugin.kube.leases import Lease
 from tests.cluster.world import Clock, FakeApi, Replica, World
 
 

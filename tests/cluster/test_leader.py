@@ -3,7 +3,8 @@
 import pytest
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import ApiError, Lease, UnknownError
+from device_plugin.kube.errors import ApiError, UnknownError
+from device_plugin.kube.leases import Lease
 from tests.cluster.world import Clock, Replica, World, grant, with_grant
 
 

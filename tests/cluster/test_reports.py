@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cluster.explain import as_text
-from device_plugin.cluster.ports import UnknownError
 from device_plugin.cluster.reports import CHANGE_SECONDS, CHANGES
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
 from tests.cluster.world import HALF, Replica, World
 from tests.core.clusters import inventory
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from device_plugin.cluster import groups, refusals
-from device_plugin.cluster.ports import UnknownError
 from device_plugin.cluster.touch import ASKED_SECONDS, GRACE_SECONDS, INHERITED_AFTER_SECONDS, TOUCHES
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
 from tests.cluster.gangs import gang, member
 from tests.cluster.world import RESERVATION_SECONDS, Replica, World, pod, refuse
 from tests.core.clusters import inventory
@@ -181,11 +181,11 @@ def test_a_write_that_fails_is_not_fatal(world: World, one: Replica, monkeypatch
     refused(world, one, "first")
     world.api.end(held[0])
 
-    def fails(made: Pod) -> None:
-        raise UnknownError(f"no answer for {made.name}")
+    def fails(*_: object, **__: object) -> None:
+        raise UnknownError("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.api, "touch", fails)
+        patched.setattr(world.api, "patch", fails)
         assert touched(world, one) == []
     assert one.ask(replace(world.api.by_name["default", "first"])) == "n1"
 
@@ -344,7 +344,7 @@ def test_a_touch_that_could_not_be_written_is_tried_again(
     refused(world, one, "first")
     world.api.end(held[0])
     with monkeypatch.context() as patched:
-        patched.setattr(world.api, "touch", refuse)
+        patched.setattr(world.api, "patch", refuse)
         assert touched(world, one) == []
     assert until_touched(world, one, "first") <= ASKED_SECONDS + 1.0
 

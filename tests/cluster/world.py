@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
@@ -13,7 +13,7 @@ from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.measures import Measures
-from device_plugin.cluster.ports import BindCall, GoneError, Lease, RefusedError, UnknownError
+from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.state import State
 from device_plugin.cluster.terms import Terms
@@ -21,13 +21,16 @@ from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
-from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Ref, Where
+from device_plugin.kube.errors import GoneError, RefusedError, UnknownError
+from device_plugin.kube.leases import LEASES, Lease
 from tests.core.clusters import FAMILY, inventory
 
 RESERVATION_SECONDS = 60.0
+LEASE = Ref("vgpu-scheduler", "vgpu-system")
 HALF = 8184
 
 
@@ -81,11 +84,21 @@ class FakeApi:
             raise GoneError(f'pods "{name}" not found')
         return self.by_name[namespace, name]
 
-    def lease(self, namespace: str, name: str) -> Lease | None:  # noqa: ARG002 - there is one
+    def list(self, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        assert where == EVERYWHERE
+        return Listed({PODS: self.pods, NODES: self.nodes}[kind]())
+
+    def get(self, kind: Kind[Any], of: Named) -> Any:
+        if kind is PODS:
+            return self.pod(of.namespace, of.name)
+        assert (kind, of) == (LEASES, LEASE)
         self._reach()
+        if self.held is None:
+            raise GoneError("nobody has made it yet")
         return self.held
 
-    def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        assert isinstance(pod, Pod)
         self.written.append(("bind", pod.name))
         if self.on_bind is not None:
             self.on_bind(pod, node, annotations)
@@ -105,14 +118,15 @@ class FakeApi:
         labelled = {**(found.labels or {}), **(labels or {})} or None
         self.put(replace(found, node=node, annotations=carried, labels=labelled, bound=self.time()))
 
-    def delete(self, pod: Pod) -> None:
-        self.written.append(("delete", pod.name))
-        found = self.by_name.get((pod.namespace, pod.name))
-        if found is None or found.uid != pod.uid:
+    def delete(self, kind: Kind[Any], of: Named) -> None:
+        assert kind is PODS
+        self.written.append(("delete", of.name))
+        found = self.by_name.get((of.namespace, of.name))
+        if found is None or found.uid != of.uid:
             raise GoneError("gone")
         self.end(found)
 
-    def evict(self, pod: Pod, *, dry: bool = False) -> None:
+    def evict(self, pod: Named, *, dry: bool = False) -> None:
         """The pod is on its way out, and still there."""
         if pod.name in self.protected or (pod.name in self.kept and not dry):
             raise RefusedError("Cannot evict pod as it would violate the pod's disruption budget.")
@@ -124,12 +138,30 @@ class FakeApi:
             raise GoneError("gone")
         self.put(replace(found, deleting=True))
 
-    def touch(self, pod: Pod) -> None:
-        self.pod(pod.namespace, pod.name)
-        self.written.append(("touch", pod.name))
+    def patch(
+        self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "", applied_by: str = ""
+    ) -> Any:
+        assert not applied_by
+        assert (kind, subresource, [*change["metadata"]["annotations"]]) == (
+            PODS,
+            "status",
+            [annotations.TOUCHED],
+        )
+        found = self.pod(of.namespace, of.name)
+        self.written.append(("touch", of.name))
+        return found
 
-    def warn(self, pod: Pod, event: Event, message: str) -> None:
-        self.warnings.append((f"{pod.name} {event}", message))
+    def create(self, kind: Kind[Any], body: Object, namespace: str = "") -> Any:
+        raise AssertionError(f"nobody creates {kind.name} {body} in {namespace}")
+
+    def replace(self, kind: Kind[Any], of: Named, body: Object) -> Any:
+        raise AssertionError(f"nobody replaces {kind.name} {of} by {body}")
+
+    def post_event(
+        self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
+    ) -> None:
+        assert (kind, warning) == (PODS, True)
+        self.warnings.append((f"{of.name} {reason}", message))
 
     def put(self, pod: Pod) -> Pod:
         """A pod as it is from now on."""
@@ -188,7 +220,7 @@ class Replica:
         self.leader = Leader(name, clock)
         self.filter = Filter(self.state, self.leader, self.counts, clock)
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
-        self.terms = Terms(api, self.leader, self.state, clock, ("vgpu-system", "vgpu-scheduler"))
+        self.terms = Terms(api, self.leader, self.state, clock, LEASE)
         victims = Victims(self.state, self.leader, clock, lambda: self.pause())
         self.advice = Advice(self.state, self.leader, victims)
         deletions = Deletions(api, self.state)
@@ -330,6 +362,6 @@ class Apart:
             assert not thread.is_alive()
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: object, **__: object) -> None:
     """An API server that says no."""
     raise RefusedError("admission: only the allocator may set a grant")

@@ -13,12 +13,13 @@ from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.kube.errors import GoneError
 from device_plugin.node.agent import Inventory
 from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.api import NodeApi
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.inject import Injector, cdi_name
 from device_plugin.node.pods import NodePods
-from device_plugin.node.ports import PodLookupError
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.vendors.hygon import Hygon
@@ -44,7 +45,7 @@ def discovered(machine: Path, node: str = "n1", *exclude: str) -> list[Card]:
 
 
 @dataclass
-class Peer:
+class Peer(NodeApi):
     """Kubelet, API server and processes at once."""
 
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Peer:
         try:
             return self.pods[namespace, name]
         except KeyError:
-            raise PodLookupError("not found") from None
+            raise GoneError("not found") from None
 
     def node(self) -> Node | None:
         return None

@@ -6,8 +6,8 @@ import pytest
 
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
 from device_plugin.node.claims import NotNowError
-from device_plugin.node.ports import ApiSilentError
 from device_plugin.node.vendors.rocm import TOPOLOGY
 from tests.node.parts import CARDS, MEM, Parts, Peer, config_of, discovered
 from vgpu_runtime import rocm, sim
@@ -77,7 +77,7 @@ def test_it_starts_again_while_the_api_server_is_silent(
     after, _ = upgraded(folder)
 
     def silent(namespace: str, name: str) -> Pod:
-        raise ApiSilentError(f"{namespace}/{name}")
+        raise UnknownError(f"{namespace}/{name}")
 
     monkeypatch.setattr(after.peer, "pod", silent)
     after.allocator.pre_start(MEM, ["dcu-mem-0"])

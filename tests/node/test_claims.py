@@ -7,9 +7,9 @@ import pytest
 
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import ApiError, GoneError, UnknownError
 from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
-from device_plugin.node.ports import ApiSilentError, PodLookupError
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
 from vgpu_runtime import rocm
 
@@ -19,7 +19,7 @@ TICKETS = {MEM: ["dcu-mem-0", "dcu-mem-1"], CORES: ["dcu-cores-0", "dcu-cores-1"
 class Mute(Peer):
     """An API server that goes down; `error` is what it says then."""
 
-    error: PodLookupError | None = None
+    error: ApiError | None = None
 
     def pod(self, namespace: str, name: str) -> Pod:
         if self.error is not None:
@@ -39,7 +39,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     for resource, tickets in TICKETS.items():
         first.allocator.pre_start(resource, tickets)
     peer.living.add(pod.uid)
-    peer.error = ApiSilentError("down")
+    peer.error = UnknownError("down")
     second = Parts(tmp_path, peer)
     second.records.load()
     second.injector.prepare()
@@ -68,7 +68,8 @@ def test_a_pod_that_does_not_live_is_not_remembered(parts: Parts) -> None:
 
 
 def test_a_pod_that_the_api_server_denies_is_not_remembered(parts: Parts) -> None:
-    parts.peer.pods.clear()
+    assert isinstance(parts.peer, Mute)
+    parts.peer.error = GoneError("not found")
     refused(parts)
 
 

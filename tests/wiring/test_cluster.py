@@ -16,15 +16,17 @@ import urllib3
 
 from device_plugin.adapters import http
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.kube.client import MERGE, KubeClient
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.cards import Inventory
+from device_plugin.kube.api import PODS, Ref
+from device_plugin.kube.leases import LEASES
 from device_plugin.wiring import cluster
 from device_plugin.wiring.settings import ClusterSettings, KubeSettings, SettingsError
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.cluster import AGENT_USER
-from tests.adapters.kube.conftest import create, node
+from tests.adapters.kube.conftest import annotate, node
 from tests.core.clusters import inventory
 from tests.deadline import eventually
 from tests.exposed import reading
@@ -94,7 +96,7 @@ def test_what_is_known_of_the_cluster_is_no_work_for_the_garbage_collector(
 ) -> None:
     admin, on_node = _client(api, "system:admin"), _client(api, f"{AGENT_USER}@n1")
     node(admin, "n1")
-    on_node.annotate_node("n1", {"vgpu.io/cards": inventory("n1").encode()})
+    annotate(on_node, "n1", **{"vgpu.io/cards": inventory("n1").encode()})
     gc.unfreeze()
     try:
         with _running(api.url, capsys):
@@ -137,7 +139,7 @@ def test_the_leader_asks_the_agents_for_the_loads_of_their_cards(
 ) -> None:
     admin, on_node = _client(api, "system:admin"), _client(api, f"{AGENT_USER}@n1")
     node(admin, "n1")
-    on_node.annotate_node("n1", {"vgpu.io/cards": inventory("n1").encode()})
+    annotate(on_node, "n1", **{"vgpu.io/cards": inventory("n1").encode()})
     with (
         http.serve(_measuring("n1-0"), "127.0.0.1", 0, silence=5) as agent,
         _running(api.url, capsys) as listening,
@@ -174,23 +176,20 @@ def _measuring(card: str) -> WSGIApplication:
 def _agent_pod(admin: KubeClient, port: int) -> None:
     labels = {"app.kubernetes.io/name": "vgpu", "app.kubernetes.io/component": "node"}
     container = {"name": "agent", "image": "i", "ports": [{"name": "http", "containerPort": port}]}
-    pods = "/api/v1/namespaces/vgpu-system/pods"
     made = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "labels": labels},
         "spec": {"nodeName": "n1", "containers": [container]},
     }  # fmt: skip
-    create(admin, pods, made)
-    admin._request(
-        "PATCH", f"{pods}/agent/status", {"status": {"phase": "Running", "podIP": "127.0.0.1"}}, MERGE
-    )
+    admin.create(PODS, made, "vgpu-system")
+    running = {"status": {"phase": "Running", "podIP": "127.0.0.1"}}
+    admin.patch(PODS, Ref("agent", "vgpu-system"), running, subresource="status")
 
 
 def _lease(admin: KubeClient, turn: int) -> None:
     """The scheduler beside the service takes the Lease, and renews it."""
-    leases = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases"
     spec = {"holderIdentity": "vgpu-0_x", "renewTime": f"2026-11-21T08:00:00.{turn:06}Z"}
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "vgpu-scheduler"}}
     if turn:
-        admin._request("PATCH", f"{leases}/vgpu-scheduler", {"spec": spec}, MERGE)
+        admin.patch(LEASES, Ref("vgpu-scheduler", "vgpu-system"), {"spec": spec})
     else:
-        create(admin, leases, {**body, "spec": spec})
+        admin.create(LEASES, {**body, "spec": spec}, "vgpu-system")

@@ -1,8 +1,8 @@
-"""The few requests that our services make, over kept connections."""
+"""The Kubernetes API over kept HTTP connections: `kube.Api`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -11,32 +11,37 @@ import msgspec
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.connections import LOST, Connection, Connections
+from device_plugin.adapters.kube.decode import DecodeError
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.adapters.kube.errors import KubeError, UnreachableError, refused
-from device_plugin.core.annotations import TOUCHED
-from device_plugin.core.pods import Node, Pod
+from device_plugin.kube.api import (
+    EVENTS,
+    EVERYWHERE,
+    PODS,
+    Kind,
+    Listed,
+    Metadata,
+    Named,
+    Object,
+    Where,
+)
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError, UnknownError, from_status
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 3.0
-Found = TypeVar("Found")
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-
-
-@dataclass(frozen=True, slots=True)
-class EventSpec:
-    """An event about an object: `reason` in CamelCase, `message` a sentence, `type` Normal or Warning."""
-
-    namespace: str
-    kind: str
-    name: str
-    uid: str
-    reason: str
-    message: str
-    type: str = "Warning"
+# JSON is YAML.
+APPLY = "application/apply-patch+yaml"
+# A server that cannot leave out the rest sends whole objects.
+METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+# The Event API takes no longer message.
+MOST_MESSAGE = 1024
+Item = TypeVar("Item")
 
 
 class KubeClient:
-    """Requests to one API server, from any thread. Each may raise a KubeError; `component` names us in events."""
+    """One API server, from any thread. `component` names us in events."""
 
     def __init__(self, endpoint: Endpoint, component: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._endpoint = endpoint
@@ -48,112 +53,30 @@ class KubeClient:
         """Close the kept connections."""
         self._connections.close()
 
-    def get_pod(self, namespace: str, name: str) -> Pod:
-        """A pod as it is now, not from a cache. Raises NotFoundError."""
-        return _decoded(decode.pod, self._request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}"))
+    def get(self, kind: Kind[Item], of: Named) -> Item:
+        """The object of this name as it is now, not from a cache."""
+        return _decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
 
-    def get_node(self, name: str) -> Node:
-        """A node as it is now. Raises NotFoundError."""
-        return _decoded(decode.node, self._request("GET", f"/api/v1/nodes/{name}"))
+    def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
+        """Objects as a quorum has them: no resource version is named. Those that cannot be read are left out."""
+        text = self._request(
+            "GET", _folder(kind, where.namespace), query=_query(where), accept=_accept(kind, "List")
+        )
+        try:
+            items, version = decode.listed(text)
+        except DecodeError as error:
+            raise UnknownError(f"the list of {kind.plural} cannot be read: {error}") from error
+        return Listed([found for item in items if (found := read(kind, item)) is not None], version)
 
-    def list_pods(self) -> Sequence[Pod]:
-        """All pods, from a quorum: no resource version is named. Those that cannot be read are left out."""
-        return self._readable(decode.pod, "/api/v1/pods")
-
-    def list_nodes(self) -> Sequence[Node]:
-        """All nodes, from a quorum."""
-        return self._readable(decode.node, "/api/v1/nodes")
-
-    def get_lease(self, namespace: str, name: str) -> tuple[str, str]:
-        """Holder and renew time of a Lease, as written. Raises NotFoundError."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-        return _decoded(decode.lease, self._request("GET", path))
-
-    def annotate_node(self, name: str, values: Mapping[str, str | None]) -> None:
-        """Set annotations of a node; None takes one away."""
-        self._request("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": dict(values)}}, MERGE)
-
-    def bind(
-        self, namespace: str, name: str, uid: str, node: str,
-        annotations: Mapping[str, str], labels: Mapping[str, str],
-    ) -> None:  # fmt: skip
-        """Bind the pod of this uid to a node; the API server copies annotations and labels to it in the same write.
-
-        Labels only from Kubernetes 1.35 on (KEP-4742).
-        """
-        kept = {"annotations": dict(annotations)} | ({"labels": dict(labels)} if labels else {})
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": name, "namespace": namespace, "uid": uid, **kept},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        # The server gives up when we do: a pod that is still unbound some seconds later stays unbound.
-        limit = {"timeout": f"{self._timeout:g}s"}
-        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body, query=limit)
-
-    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod of this uid. Raises NotFoundError, or ConflictError for another pod of that name."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        self._request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
-
-    def evict_pod(self, namespace: str, name: str, uid: str, *, dry: bool = False) -> None:
-        """Evict the pod of this uid, as far as PodDisruptionBudgets allow; `dry` only asks whether it may go.
-
-        Raises NotFoundError, ConflictError for another pod of that name, or a KubeError of status 429 if none may go.
-        """
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        }
-        query = {"dryRun": "All"} if dry else None
-        self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body, query=query)
-
-    def touch_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Write the time into an annotation of the pod of this uid, by its status: no other field can change by it.
-
-        Raises NotFoundError, or a KubeError of status 422 for another pod of that name.
-        """
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        change = {"metadata": {"uid": uid, "annotations": {TOUCHED: now}}}
-        self._request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", change, MERGE)
-
-    def post_event(self, event: EventSpec) -> None:
-        """Post an event. Those about nodes live in the namespace `default`, as the kubelet's do."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        namespace = event.namespace or "default"
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{event.name}.", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": "v1", "kind": event.kind, "name": event.name, "namespace": event.namespace,
-                "uid": event.uid,
-            },
-            "reason": event.reason,
-            "message": event.message[:1024],
-            "type": event.type,
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }  # fmt: skip
-        self._request("POST", f"/api/v1/namespaces/{namespace}/events", body)
-
-    def get_list(self, path: str, query: Mapping[str, str]) -> bytearray:
-        """A list's JSON."""
-        return self._request("GET", path, query=query)
-
-    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Connection:
-        """An open watch; reading from it raises one of LOST where the server says nothing for `silence` seconds.
+    def watch(self, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
+        """An open watch of changes after `version`; reading from it raises one of LOST after `silence` seconds of none.
 
         Close it.
         """
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, **_query(where)}
+        target = _target(_folder(kind, where.namespace), query)
         try:
-            stream = self._connections.stream(_target(path, query), self._headers(), silence)
+            stream = self._connections.stream(target, self._headers(_accept(kind)), silence)
             if stream.status != 200:
                 with closing(stream):
                     raise _error(stream.status, b"".join(stream.body()))
@@ -161,19 +84,99 @@ class KubeClient:
             raise self._unreachable(error) from error
         return stream
 
-    def _readable(self, read: Callable[[decode.Text], Found], path: str) -> list[Found]:
-        items, _ = _decoded(decode.listed, self._request("GET", path))
-        return [found for item in items if (found := _or_none(read, item)) is not None]
+    def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
+        """Create an object."""
+        return _decoded(kind, self._request("POST", _folder(kind, namespace), body, accept=_accept(kind)))
+
+    def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
+        """Write an object whole."""
+        return _decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
+
+    def patch(
+        self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", applied_by: str = ""
+    ) -> Item:
+        """Merge `change` into an object of this UID, or apply it on the server's side."""
+        metadata = dict(change.get("metadata") or {})
+        if of.uid:
+            metadata["uid"] = of.uid
+        content, query, body = MERGE, {}, {**change, "metadata": metadata}
+        if applied_by:
+            content, query = APPLY, {"fieldManager": applied_by, "force": "true"}
+            body |= {"apiVersion": kind.api_version, "kind": kind.name}
+            metadata["name"] = of.name
+        path = _object(kind, of) + (f"/{subresource}" if subresource else "")
+        answer = self._request("PATCH", path, body, content, query, _accept(kind))
+        return _decoded(kind, answer)
+
+    def delete(self, kind: Kind[Any], of: Named) -> None:
+        """Delete the object of this UID."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **_preconditions(of)}
+        with _conflict_means_gone():
+            self._request("DELETE", _object(kind, of), body)
+
+    def evict(self, pod: Named, *, dry: bool = False) -> None:
+        """Evict the pod of this UID, as far as PodDisruptionBudgets allow; `dry` only asks whether it may go."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": _preconditions(pod),
+        }
+        query = {"dryRun": "All"} if dry else {}
+        with _conflict_means_gone():
+            self._request("POST", f"{_object(PODS, pod)}/eviction", body, query=query)
+
+    def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Bind the pod of this UID to a node; the API server copies annotations and labels to it in the same write.
+
+        Labels only from Kubernetes 1.35 on (KEP-4742).
+        """
+        kept = {"annotations": dict(annotations)} | ({"labels": dict(labels)} if labels else {})
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, **kept},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        # The server gives up when we do: a pod that is still unbound some seconds later stays unbound.
+        limit = {"timeout": f"{self._timeout:g}s"}
+        self._request("POST", f"{_object(PODS, pod)}/binding", body, query=limit)
+
+    def post_event(
+        self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
+    ) -> None:
+        """Write an event. Those about objects without a namespace live in `default`, as the kubelet's do."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        namespace = of.namespace or "default"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{of.name}.", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": kind.api_version, "kind": kind.name,
+                "name": of.name, "namespace": of.namespace, "uid": of.uid,
+            },
+            "reason": reason,
+            "message": message[:MOST_MESSAGE],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }  # fmt: skip
+        self._request("POST", _folder(EVENTS, namespace), body)
 
     def _request(
         self,
         method: str,
         path: str,
-        body: Any = None,
+        body: Object | None = None,
         content: str = JSON,
         query: Mapping[str, str] | None = None,
+        accept: str = JSON,
     ) -> bytearray:
-        headers = self._headers()
+        headers = self._headers(accept)
         if body is not None:
             headers["Content-Type"] = content
         text = None if body is None else msgspec.json.encode(body)
@@ -185,34 +188,67 @@ class KubeClient:
             raise _error(status, answer)
         return answer
 
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": JSON, "User-Agent": self._component}
+    def _headers(self, accept: str) -> dict[str, str]:
+        headers = {"Accept": accept, "User-Agent": self._component}
         if (authorization := self._endpoint.authorization()) is not None:
             headers["Authorization"] = authorization
         return headers
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
-        return UnreachableError(f"API server {self._endpoint.url}: {error}")
+    def _unreachable(self, error: Exception) -> UnknownError:
+        return UnknownError(f"API server {self._endpoint.url}: {error}")
+
+
+def read(kind: Kind[Item], text: decode.Text) -> Item | None:
+    """The object, or None, which is logged, if it is not what its kind should be."""
+    try:
+        return decode.read(kind, text)
+    except DecodeError as error:
+        log.warning("one of %s cannot be read and is skipped: %s", kind.plural, error)
+        return None
+
+
+def _folder(kind: Kind[Any], namespace: str) -> str:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    return f"{root}/namespaces/{namespace}/{kind.plural}" if namespace else f"{root}/{kind.plural}"
+
+
+def _object(kind: Kind[Any], of: Named) -> str:
+    return f"{_folder(kind, of.namespace)}/{of.name}"
+
+
+def _query(where: Where) -> dict[str, str]:
+    selectors = {"labelSelector": where.labels, "fieldSelector": where.fields}
+    return {key: value for key, value in selectors.items() if value}
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
     return path + ("?" + urlencode(query) if query else "")
 
 
-def _error(status: int, text: decode.Text) -> KubeError:
+def _accept(kind: Kind[Any], suffix: str = "") -> str:
+    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.item is Metadata else JSON
+
+
+def _preconditions(of: Named) -> Object:
+    return {"preconditions": {"uid": of.uid}} if of.uid else {}
+
+
+@contextmanager
+def _conflict_means_gone() -> Iterator[None]:
+    """A conflict with the UID that was named means that the name is another object's by now."""
+    try:
+        yield
+    except ConflictError as error:
+        raise GoneError(str(error)) from error
+
+
+def _error(status: int, text: decode.Text) -> ApiError:
     _, reason, message = decode.status(text)
-    return refused(status, reason, message or f"HTTP {status}")
+    return from_status(status, reason, message or f"HTTP {status}")
 
 
-def _decoded(read: Callable[[bytearray], Found], text: bytearray) -> Found:
+def _decoded(kind: Kind[Item], text: decode.Text) -> Item:
     try:
-        return read(text)
-    except decode.DecodeError as error:
-        raise KubeError(200, "Malformed", f"the API server's answer cannot be read: {error}") from error
-
-
-def _or_none(read: Callable[[decode.Text], Found], item: decode.Text) -> Found | None:
-    try:
-        return read(item)
-    except decode.DecodeError:
-        return None
+        return decode.read(kind, text)
+    except DecodeError as error:
+        raise UnknownError(f"the API server's answer cannot be read: {error}") from error

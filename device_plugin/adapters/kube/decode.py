@@ -1,4 +1,4 @@
-"""Kubernetes' JSON into core types. The structs name only the needed fields: everything else is skipped unread.
+"""Kubernetes' JSON into the types that kinds are read as. Structs name only the needed fields: the rest is skipped.
 
 Field names are those of k8s.io/api core/v1 and coordination/v1.
 """
@@ -16,6 +16,8 @@ from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
 from device_plugin.core.roles import MAX_ORDER
+from device_plugin.kube.api import Kind, Metadata
+from device_plugin.kube.leases import Lease
 
 Object = TypeVar("Object")
 Text = bytes | bytearray | msgspec.Raw
@@ -38,6 +40,7 @@ class _Meta(_Struct):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
@@ -143,21 +146,29 @@ class _AgentPod(_Struct):
     status: _AgentStatus = msgspec.field(default_factory=_AgentStatus)
 
 
-class _LeaseSpec(_Struct):
-    holder_identity: str | None = None
-    renew_time: str | None = None
-
-
-class _Lease(_Struct):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-
-
-class _ListMeta(_Struct):
+class _Version(_Struct):
     resource_version: str = ""
 
 
+class _LeaseSpec(_Struct):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+    acquire_time: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(_Struct):
+    metadata: _Version = msgspec.field(default_factory=_Version)
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+class _Any(_Struct):
+    metadata: _Meta
+
+
 class _List(_Struct):
-    metadata: _ListMeta
+    metadata: _Version
     items: list[msgspec.Raw] | None = None
 
 
@@ -167,7 +178,7 @@ class _Event(_Struct):
 
 
 class _Versioned(_Struct):
-    metadata: _ListMeta
+    metadata: _Version
 
 
 class _Status(_Struct):
@@ -184,6 +195,8 @@ _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
 # Bounds of texts that are only shown: entries, characters of an entry, characters of kube-scheduler's message.
 _FEW, _SHOWN, _SAID = 4, 127, 300
+# Keys of ours that are kept of an object that is read for its metadata only.
+PREFIX, MOST_KEYS = "vgpu.io/", 64
 _NOTHING = (b"", b"null", b"{}")
 # Kind and uid of an owner, which nobody checks.
 _OWNER = 63
@@ -206,7 +219,7 @@ def _decoder(kind: type[Object]) -> Callable[[Text], Object]:
 
 
 _read_pod, _read_node, _read_lease = _decoder(_Pod), _decoder(_Node), _decoder(_Lease)
-_read_agent = _decoder(_AgentPod)
+_read_agent, _read_any, _read_json = _decoder(_AgentPod), _decoder(_Any), _decoder(dict[str, Any])
 _read_list, _read_event, _read_status = _decoder(_List), _decoder(_Event), _decoder(_Status)
 _read_versioned = _decoder(_Versioned)
 _read_labels = _decoder(dict[str, str])
@@ -274,10 +287,43 @@ def agent(text: Text) -> Agent:
     return Agent(raw.metadata.name, raw.spec.node_name or "", f"{address}:{port}" if address else "")
 
 
-def lease(text: Text) -> tuple[str, str]:
-    """Holder and renew time of a coordination/v1 Lease, as written; empty if absent. Raises DecodeError."""
-    spec = _read_lease(text).spec
-    return spec.holder_identity or "", spec.renew_time or ""
+def lease(text: Text) -> Lease:
+    """A coordination/v1 Lease; texts as written, empty if absent. Raises DecodeError."""
+    raw = _read_lease(text)
+    spec = raw.spec
+    return Lease(
+        spec.holder_identity or "",
+        spec.renew_time or "",
+        spec.acquire_time or "",
+        spec.lease_duration_seconds or 0,
+        spec.lease_transitions or 0,
+        raw.metadata.resource_version,
+    )
+
+
+def metadata(text: Text) -> Metadata:
+    """The metadata of an object of any kind, which may be all that the text has. Raises DecodeError."""
+    raw = _read_any(text).metadata
+    return Metadata(
+        raw.name, raw.namespace, raw.uid, raw.resource_version, raw.generation, raw.creation_timestamp or "",
+        raw.deletion_timestamp is not None, _prefixed(raw.labels), _prefixed(raw.annotations),
+    )  # fmt: skip
+
+
+_READERS: Mapping[type[Any], Callable[[Text], Any]] = {
+    Pod: pod, Node: node, Agent: agent, Lease: lease, Metadata: metadata, dict: _read_json,
+}  # fmt: skip
+
+
+def read(kind: Kind[Object], text: Text) -> Object:
+    """An object of this kind. Raises DecodeError."""
+    if kind.parse is None:
+        found: Object = _READERS[kind.item](text)
+        return found
+    try:
+        return kind.parse(_read_json(text))
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
 
 
 def listed(text: Text) -> tuple[list[msgspec.Raw], str]:
@@ -317,6 +363,12 @@ def _init_kind(raw: _Container) -> ContainerKind:
 
 def _ours(kept: Mapping[str, str] | None) -> Mapping[str, str] | None:
     return {key: text[: _KEPT[key]] for key, text in (kept or {}).items() if key in _KEPT} or None
+
+
+def _prefixed(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+    """What concerns us of an object of any kind; no more of it than of a grant."""
+    ours = {key: text for key, text in (kept or {}).items() if key.startswith(PREFIX)}
+    return {key: text[: annotations.MAX_BYTES + 1] for key, text in islice(ours.items(), MOST_KEYS)}
 
 
 def _constraints(spec: _PodSpec) -> int:

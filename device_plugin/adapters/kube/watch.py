@@ -7,16 +7,16 @@ version, bookmarks move it on, 410 means list again, a silent stream is closed a
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from enum import Enum
 from typing import Generic, TypeVar
 
 from device_plugin.adapters.kube import decode
-from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.client import KubeClient, read
 from device_plugin.adapters.kube.connections import LOST, Connection
 from device_plugin.adapters.kube.decode import DecodeError
-from device_plugin.adapters.kube.errors import ExpiredError, KubeError, UnreachableError, refused
+from device_plugin.kube.api import EVERYWHERE, Change, Kind, Where
+from device_plugin.kube.errors import ApiError, ExpiredError, from_status
 
 log = logging.getLogger(__name__)
 
@@ -27,31 +27,21 @@ SILENCE_SECONDS = 120.0
 FIRST_DELAY, LAST_DELAY = 0.1, 15.0
 
 
-class Change(Enum):
-    """What happened to an object."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-
-
 class ListWatch(Generic[Item]):
-    """Follows one kind of object. `decode_item` may raise DecodeError: that object is skipped and logged."""
+    """Follows the objects of one kind. An object that cannot be read is skipped and logged."""
 
     def __init__(
         self,
         client: KubeClient,
-        path: str,
-        query: Mapping[str, str],
-        decode_item: Callable[[decode.Text], Item],
+        kind: Kind[Item],
+        where: Where = EVERYWHERE,
         *,
         silence: float = SILENCE_SECONDS,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
-        self._path = path
-        self._query = dict(query)
-        self._decode = decode_item
+        self._kind = kind
+        self._where = where
         self._silence = silence
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._lock = threading.Lock()
@@ -63,7 +53,7 @@ class ListWatch(Generic[Item]):
         on_sync: Callable[[Sequence[Item]], None],
         on_change: Callable[[Change, Item], None],
         stop: threading.Event,
-        on_error: Callable[[KubeError], None] = lambda _: None,
+        on_error: Callable[[ApiError], None] = lambda _: None,
     ) -> None:
         """Call `on_sync` with each full list and `on_change` with each change, until `stop` is set.
 
@@ -85,10 +75,10 @@ class ListWatch(Generic[Item]):
                 # A server that forgets at once must not be listed again at once.
                 version = ""
                 delay = self._pause(delay, stop)
-            except KubeError as error:
+            except ApiError as error:
                 if stop.is_set() or self._stopped:
                     return
-                log.warning("watching %s: %s; trying again", self._path, error)
+                log.warning("watching %s: %s; trying again", self._kind.plural, error)
                 on_error(error)
                 delay = self._pause(delay, stop)
 
@@ -104,17 +94,13 @@ class ListWatch(Generic[Item]):
         return min(delay * 2, LAST_DELAY)
 
     def _list(self, on_sync: Callable[[Sequence[Item]], None]) -> str:
-        try:
-            items, version = decode.listed(self._client.get_list(self._path, self._query))
-        except DecodeError as error:
-            raise UnreachableError(f"list of {self._path} cannot be read: {error}") from error
-        on_sync([found for item in items if (found := self._read(item)) is not None])
-        return version
+        listed = self._client.list(self._kind, self._where)
+        on_sync(listed.items)
+        return listed.version
 
     def _watch(self, version: str, on_change: Callable[[Change, Item], None]) -> str:
         """Follow changes after `version` until the stream ends; returns the last version seen."""
-        query = {**self._query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
-        with closing(self._opened(query)) as stream:
+        with closing(self._opened(version)) as stream:
             try:
                 for line in self._lines(stream):
                     version = self._event(line, on_change) or version
@@ -131,10 +117,10 @@ class ListWatch(Generic[Item]):
                 yield from filter(None, lines)
         except LOST as error:
             # A cut or silent connection is everyday: go on from the last version.
-            log.debug("watch of %s ended: %s", self._path, error)
+            log.debug("watch of %s ended: %s", self._kind.plural, error)
 
-    def _opened(self, query: Mapping[str, str]) -> Connection:
-        stream = self._client.stream(self._path, query, self._silence)
+    def _opened(self, version: str) -> Connection:
+        stream = self._client.watch(self._kind, self._where, version, self._silence)
         with self._lock:
             self._stream = stream
             if self._stopped:
@@ -146,18 +132,11 @@ class ListWatch(Generic[Item]):
             kind, body = decode.event(line)
             if kind == "ERROR":
                 code, reason, message = decode.status(body)
-                raise refused(code, reason, message)
+                raise from_status(code, reason, message)
             version = decode.version(body)
         except DecodeError as error:
-            log.warning("watch of %s: an event cannot be read: %s", self._path, error)
+            log.warning("watch of %s: an event cannot be read: %s", self._kind.plural, error)
             return ""
-        if kind in Change.__members__ and (item := self._read(body)) is not None:
+        if kind in Change.__members__ and (item := read(self._kind, body)) is not None:
             on_change(Change[kind], item)
         return version
-
-    def _read(self, text: decode.Text) -> Item | None:
-        try:
-            return self._decode(text)
-        except DecodeError as error:
-            log.warning("an object of %s cannot be read and is skipped: %s", self._path, error)
-            return None

@@ -1,6 +1,5 @@
 """One term of leadership: watches, the serial scheduling cycle, concurrent binding cycles."""
 
-import json
 import logging
 import random
 import threading
@@ -8,34 +7,34 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.adapters.kube.watch import Change, ListWatch
-from hack.embedded.kubelet.api import Api, ApiError, UnreachableError
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.kube.api import Change, Kind, Where
+from device_plugin.kube.errors import ApiError
 from hack.embedded.scheduler.cache import Cache, FitError, node_of
 from hack.embedded.scheduler.extender import Extender, ExtenderError
 from hack.embedded.scheduler.fit import Node, Pod
 from hack.embedded.scheduler.queue import Queued, SchedulingQueue
-from hack.embedded.scheduler.reports import Reports
+from hack.embedded.scheduler.reports import Reports, ref_of
 from hack.embedded.scheduler.timing import Timing
 
 log = logging.getLogger(__name__)
 
 BINDINGS = 32
 # What kube-scheduler watches: pods that ended hold nothing.
-LIVE_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+LIVE_PODS = Where(fields="status.phase!=Succeeded,status.phase!=Failed")
+PODS: Kind[Pod] = Kind("", "v1", "pods", "Pod", dict)
+NODES: Kind[Node] = Kind("", "v1", "nodes", "Node", dict)
 
 
 class Session:
     """Schedules the pods that name scheduler `name` from `start` to `stop`; `gate` holds it up while it is clear."""
 
     def __init__(
-        self, url: str, token: str, extender: Extender, name: str, timing: Timing, gate: threading.Event,
+        self, client: KubeClient, extender: Extender, name: str, timing: Timing, gate: threading.Event,
         rng: random.Random,
     ) -> None:  # fmt: skip
-        self._api = Api(url, token)
-        self._client = KubeClient(Endpoint(url, lambda: f"Bearer {token}" if token else None), name)
+        self._client = client
         self._extender = extender
         self._name = name
         self._gate = gate
@@ -43,10 +42,10 @@ class Session:
         self._stop = threading.Event()
         self._cache = Cache()
         self._queue = SchedulingQueue(timing, time.monotonic)
-        self._reports = Reports(self._api, name)
+        self._reports = Reports(client)
         self._bindings = ThreadPoolExecutor(BINDINGS, "scheduler-bind")
-        self._pods: ListWatch[Pod] = ListWatch(self._client, "/api/v1/pods", LIVE_PODS, _decoded)
-        self._nodes: ListWatch[Node] = ListWatch(self._client, "/api/v1/nodes", {}, _decoded)
+        self._pods: ListWatch[Pod] = ListWatch(self._client, PODS, LIVE_PODS)
+        self._nodes: ListWatch[Node] = ListWatch(self._client, NODES)
         self._synced = [threading.Event(), threading.Event()]
         runs: Sequence[tuple[str, Callable[[], None]]] = (
             ("pods", lambda: self._pods.run(self._sync_pods, self._on_pod, self._stop)),
@@ -74,8 +73,6 @@ class Session:
             thread.join()
         self._bindings.shutdown(wait=True)
         self._reports.close()
-        self._api.close()
-        self._client.close()
 
     def _sync_pods(self, pods: Sequence[Pod]) -> None:
         listed = {pod["metadata"]["uid"] for pod in pods}
@@ -165,7 +162,7 @@ class Session:
                 self._extender.bind(entry.pod, host)
             else:
                 self._bind_by_default(entry.pod, host)
-        except (ExtenderError, ApiError, UnreachableError) as error:
+        except (ExtenderError, ApiError) as error:
             self._cache.forget(entry.uid)
             self._queue.move()
             self._fail(entry, "SchedulerError", str(error))
@@ -173,11 +170,7 @@ class Session:
             self._reports.scheduled(entry.pod, host)
 
     def _bind_by_default(self, pod: Pod, host: str) -> None:
-        metadata = {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
-        target = {"apiVersion": "v1", "kind": "Node", "name": host}
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        self._api.call("POST", path, body)
+        self._client.bind(ref_of(pod), host, {}, {})
 
     def _fail(self, entry: Queued, reason: str, message: str) -> None:
         pod = self._cache.pod(entry.uid)
@@ -191,8 +184,3 @@ class Session:
             self._queue.drop(entry.uid)
             return
         self._reports.failed(pod, reason, message)
-
-
-def _decoded(text: decode.Text) -> Pod:
-    value: Pod = json.loads(bytes(text))
-    return value

@@ -6,8 +6,10 @@ import threading
 import uuid
 from collections.abc import Collection
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
-from hack.embedded.kubelet.api import Api
+from device_plugin.kube.api import Ref
 from hack.embedded.scheduler.extender import Extender
 from hack.embedded.scheduler.lease import Elector
 from hack.embedded.scheduler.session import Session
@@ -38,12 +40,11 @@ class SchedulerStandIn:
         timing: Timing | None = None,
         seed: int = 0,
     ) -> None:
-        self._api_url = api_url
-        self._token = token
+        self._endpoint = Endpoint(api_url, lambda: f"Bearer {token}" if token else None)
         self._extender_url = extender_url
         self._pod_name = pod_name
         self._name = name
-        self._lease = (lease_namespace, lease_name)
+        self._lease = Ref(lease_name, lease_namespace)
         self._managed = managed
         self._timing = timing or Timing()
         self._rng = random.Random(seed)
@@ -103,21 +104,19 @@ class SchedulerStandIn:
         self._thread = None
 
     def _run(self) -> None:
-        api = Api(self._api_url, self._token)
+        client = KubeClient(self._endpoint, self._name)
         while not self._stop.is_set():
             # A process that lost the Lease ends, and its successor has another identity.
             identity = f"{self._pod_name}_{uuid.uuid4()}"
-            elector = Elector(api, *self._lease, identity, self._timing, self._gate)
+            elector = Elector(client, self._lease, identity, self._timing, self._gate)
             if elector.acquire(self._stop):
-                self._lead(elector)
-        api.close()
+                self._lead(elector, client)
+        client.close()
 
-    def _lead(self, elector: Elector) -> None:
+    def _lead(self, elector: Elector, client: KubeClient) -> None:
         log.info("%s leads", elector.identity)
         extender = Extender(self._extender_url, self._managed, self._timing.extender)
-        session = Session(
-            self._api_url, self._token, extender, self._name, self._timing, self._gate, self._rng
-        )
+        session = Session(client, extender, self._name, self._timing, self._gate, self._rng)
         session.start()
         self._leading.set()
         elector.renew(self._stop)

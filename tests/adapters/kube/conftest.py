@@ -6,6 +6,7 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.kube.api import NODES, PODS, Ref
 from hack.embedded.apiserver import EmbeddedApiServer
 
 
@@ -24,18 +25,15 @@ def client(api: EmbeddedApiServer) -> Iterator[KubeClient]:
     made.close()
 
 
-def create(client: KubeClient, path: str, body: object) -> None:
-    client._request("POST", path, body)
-
-
 def node(client: KubeClient, name: str) -> None:
-    create(client, "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def annotate(client: KubeClient, node: str, **values: str | None) -> None:
+    client.patch(NODES, Ref(node), {"metadata": {"annotations": values}})
 
 
 def pod(client: KubeClient, name: str, **limits: str) -> None:
     spec = {"containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}]}
-    create(
-        client,
-        "/api/v1/namespaces/default/pods",
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec},
-    )
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    client.create(PODS, body, "default")

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.kube.client import EventSpec, KubeClient
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError, from_settings
-from device_plugin.adapters.kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
+from device_plugin.kube.api import EVENTS, NODES, PODS, Ref, Where
+from device_plugin.kube.errors import ConflictError, GoneError, RefusedError, UnknownError
 from hack.embedded.apiserver import EmbeddedApiServer
-from tests.adapters.kube.conftest import node, pod
+from tests.adapters.kube.conftest import annotate, node, pod
+
+P, ANOTHER = Ref("p", "default"), Ref("p", "default", "another")
 
 
 def test_a_binding_carries_its_annotations_in_the_same_write(
@@ -21,14 +24,14 @@ def test_a_binding_carries_its_annotations_in_the_same_write(
     client = KubeClient(Endpoint(api.url, lambda: user), "test")
     node(client, "n1")
     pod(client, "p", cpu="1")
-    uid = client.get_pod("default", "p").uid
-    client.bind("default", "p", uid, "n1", {"vgpu.io/grant": "text"}, {"vgpu.io/rank": "3"})
-    bound = client.get_pod("default", "p")
+    pod_now = client.get(PODS, P)
+    client.bind(pod_now, "n1", {"vgpu.io/grant": "text"}, {"vgpu.io/rank": "3"})
+    bound = client.get(PODS, P)
     assert (bound.node, bound.annotation("vgpu.io/grant")) == ("n1", "text")
     assert bound.label("vgpu.io/rank") == "3"
     assert bound.bound
     with pytest.raises(ConflictError):
-        client.bind("default", "p", uid, "n1", {}, {})
+        client.bind(pod_now, "n1", {}, {})
     client.close()
 
 
@@ -36,8 +39,8 @@ def test_a_binding_for_another_uid_changes_nothing(client: KubeClient) -> None:
     node(client, "n1")
     pod(client, "p", cpu="1")
     with pytest.raises(ConflictError):
-        client.bind("default", "p", "another", "n1", {}, {})
-    assert client.get_pod("default", "p").node == ""
+        client.bind(ANOTHER, "n1", {}, {})
+    assert client.get(PODS, P).node == ""
 
 
 def test_node_annotations_are_set_and_taken_away(client: KubeClient, api: EmbeddedApiServer) -> None:
@@ -45,44 +48,50 @@ def test_node_annotations_are_set_and_taken_away(client: KubeClient, api: Embedd
     # Only the agent on the node may write its inventory.
     user = "Bearer system:serviceaccount:vgpu-system:vgpu-node@n1"
     agent = KubeClient(Endpoint(api.url, lambda: user), "test")
-    agent.annotate_node("n1", {"vgpu.io/cards": "x"})
-    assert client.get_node("n1").inventory == "x"
-    agent.annotate_node("n1", {"vgpu.io/cards": None})
-    assert client.get_node("n1").inventory == ""
+    annotate(agent, "n1", **{"vgpu.io/cards": "x"})
+    assert client.get(NODES, Ref("n1")).inventory == "x"
+    annotate(agent, "n1", **{"vgpu.io/cards": None})
+    assert client.get(NODES, Ref("n1")).inventory == ""
     agent.close()
 
 
 def test_deleting_needs_the_right_uid(client: KubeClient) -> None:
     pod(client, "p", cpu="1")
-    with pytest.raises(ConflictError):
-        client.delete_pod("default", "p", "another")
-    client.delete_pod("default", "p", client.get_pod("default", "p").uid)
-    with pytest.raises(NotFoundError, match='pods "p" not found'):
-        client.get_pod("default", "p")
+    with pytest.raises(GoneError, match="409"):
+        client.delete(PODS, ANOTHER)
+    client.delete(PODS, client.get(PODS, P))
+    with pytest.raises(GoneError, match='pods "p" not found'):
+        client.get(PODS, P)
 
 
 def test_an_event_is_about_its_object(client: KubeClient) -> None:
-    client.post_event(EventSpec("", "Node", "n1", "uid", "CardUnhealthy", "card 3 is sick"))
-    (line,) = client._request("GET", "/api/v1/namespaces/default/events").splitlines()
-    assert b'"card 3 is sick"' in line
-    assert b'"Warning"' in line
+    client.post_event(NODES, Ref("n1", uid="uid"), "CardUnhealthy", "card 3 is sick")
+    (event,) = client.list(EVENTS, Where("default")).items
+    assert (event["message"], event["type"]) == ("card 3 is sick", "Warning")
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "namespace": "",
+        "uid": "uid",
+    }
 
 
 def test_no_answer_is_told_apart_from_a_no(client: KubeClient, api: EmbeddedApiServer) -> None:
     api.stop()
-    with pytest.raises(UnreachableError, match="API server http://127"):
-        client.get_node("n1")
+    with pytest.raises(UnknownError, match="API server http://127"):
+        client.get(NODES, Ref("n1"))
     api.start()
-    with pytest.raises(NotFoundError):
-        client.get_node("n1")
+    with pytest.raises(GoneError):
+        client.get(NODES, Ref("n1"))
 
 
 def test_a_silent_server_is_given_up_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         client = KubeClient(Endpoint(url, lambda: None), "test", timeout=0.2)
-        with pytest.raises(UnreachableError):
-            client.get_node("n1")
+        with pytest.raises(UnknownError):
+            client.get(NODES, Ref("n1"))
         client.close()
 
 
@@ -91,11 +100,11 @@ def test_an_unknown_token_is_refused(api: EmbeddedApiServer, tmp_path: Path) -> 
     token = tmp_path / "token"
     token.write_text("wrong")
     client = KubeClient(from_settings(api.url, str(token), "", ""), "test")
-    with pytest.raises(KubeError, match="401"):
-        client.list_nodes()
+    with pytest.raises(RefusedError, match="401"):
+        client.list(NODES)
     token.write_text("secret, rotated")
     api._tokens = {"secret, rotated": "me"}
-    assert client.list_nodes() == []
+    assert client.list(NODES).items == []
     client.close()
 
 

@@ -15,7 +15,9 @@ import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
-from device_plugin.adapters.kube.errors import UnreachableError
+from device_plugin.kube.api import Ref
+from device_plugin.kube.errors import UnknownError
+from device_plugin.kube.leases import LEASES
 from hack.testbed.certificates import Authority
 from tests.requirement import require
 
@@ -102,7 +104,7 @@ def holder(
         config["users"][0]["user"] = user
         path.write_text(json.dumps(config), encoding="utf-8")
         with closing(KubeClient(from_kubeconfig(str(path)), "test", timeout=5.0)) as client:
-            return client.get_lease("ns", "lease")[0]
+            return client.get(LEASES, Ref("lease", "ns")).holder
 
     return ask
 
@@ -124,12 +126,12 @@ def test_the_client_certificate_is_shown(holder: Any, authority: Authority) -> N
 
 
 def test_a_server_of_another_authority_is_not_believed(holder: Any, strangers: Authority) -> None:
-    with pytest.raises(UnreachableError, match=r"API server https://127\.0\.0\.1.*certificate verify failed"):
+    with pytest.raises(UnknownError, match=r"API server https://127\.0\.0\.1.*certificate verify failed"):
         holder(ours(strangers), {})
 
 
 def test_a_certificate_for_another_name_is_not_believed(holder: Any, authority: Authority) -> None:
-    with pytest.raises(UnreachableError, match=r"IP address mismatch.*127\.0\.0\.1"):
+    with pytest.raises(UnknownError, match=r"IP address mismatch.*127\.0\.0\.1"):
         holder({"certificate-authority": str(authority.certificate)}, {})
 
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.errors import ExpiredError
-from device_plugin.adapters.kube.watch import Change, ListWatch
+from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.core.pods import Node
-from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.apiserver.resources import NODES, Target
-from tests.adapters.kube.conftest import create, node
+from device_plugin.kube.api import NODES, Change, Ref
+from device_plugin.kube.errors import ExpiredError, UnknownError
+from hack.embedded.apiserver import EmbeddedApiServer, resources
+from tests.adapters.kube.conftest import annotate, node
 
 SECONDS = 10.0
 
@@ -26,9 +25,7 @@ class Follower:
     def __init__(self, client: KubeClient, silence: float = 5.0) -> None:
         self.told: queue.Queue[tuple[str, list[str]]] = queue.Queue()
         self.stop = threading.Event()
-        self.watch = ListWatch(
-            client, "/api/v1/nodes", {}, decode.node, silence=silence, rng=random.Random(1)
-        )
+        self.watch = ListWatch(client, NODES, silence=silence, rng=random.Random(1))
         self.thread = threading.Thread(target=self.watch.run, args=(self._sync, self._change, self.stop))
         self.thread.start()
 
@@ -60,9 +57,9 @@ def follower(client: KubeClient) -> Iterator[Follower]:
 def test_changes_follow_the_list(follower: Follower, client: KubeClient) -> None:
     node(client, "n2")
     assert follower.next() == ("ADDED", ["n2"])
-    client.annotate_node("n1", {"a": "b"})
+    annotate(client, "n1", a="b")
     assert follower.next() == ("MODIFIED", ["n1"])
-    client._request("DELETE", "/api/v1/nodes/n1")
+    client.delete(NODES, Ref("n1"))
     assert follower.next() == ("DELETED", ["n1"])
 
 
@@ -94,7 +91,8 @@ def test_what_cannot_be_read_is_skipped(follower: Follower, client: KubeClient) 
         "metadata": {"name": "bad"},
         "status": {"capacity": {"a/b": [1]}},
     }
-    create(client, "/api/v1/nodes", bad)
+    with pytest.raises(UnknownError, match="cannot be read"):
+        client.create(NODES, bad)
     node(client, "n2")
     assert follower.next() == ("ADDED", ["n2"])
 
@@ -123,14 +121,14 @@ def closes(version: str, _: object) -> str:
 
 
 def forgets(*_: object) -> str:
-    raise ExpiredError(410, "Expired", "too old resource version")
+    raise ExpiredError("too old resource version")
 
 
 @pytest.mark.parametrize("what_it_does", [closes, forgets])
 def test_a_server_that_ends_watches_at_once_is_asked_ever_more_slowly(
     client: KubeClient, what_it_does: Callable[..., str]
 ) -> None:
-    watch = ListWatch(client, "/api/v1/nodes", {}, decode.node, rng=random.Random(1))
+    watch = ListWatch(client, NODES, rng=random.Random(1))
     watch._watch = what_it_does  # type: ignore[method-assign]
     stop = Recorded()
     watch.run(lambda _: None, lambda *_: None, stop)
@@ -139,7 +137,7 @@ def test_a_server_that_ends_watches_at_once_is_asked_ever_more_slowly(
 
 def test_a_defect_of_whoever_listens_is_not_taken_for_the_streams_end(client: KubeClient) -> None:
     node(client, "n1")
-    watch = ListWatch(client, "/api/v1/nodes", {}, decode.node)
+    watch = ListWatch(client, NODES)
 
     def listed(_: Sequence[Node]) -> None:
         node(client, "n2")
@@ -152,8 +150,8 @@ def test_a_defect_of_whoever_listens_is_not_taken_for_the_streams_end(client: Ku
 
 
 def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) -> None:
-    watch = ListWatch(client, "/api/v1/nodes", {}, decode.node)
-    stream = client.stream("/api/v1/nodes", {}, 1.0)
+    watch = ListWatch(client, NODES)
+    stream = client._connections.stream("/api/v1/nodes", {}, 1.0)
     list(stream.body())
     watch._stream = stream
     watch.interrupt()
@@ -163,5 +161,5 @@ def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) ->
     watch.run(lambda _: None, lambda *_: None, stop)
 
 
-def _nodes() -> Target:
-    return Target(NODES)
+def _nodes() -> resources.Target:
+    return resources.Target(resources.NODES)

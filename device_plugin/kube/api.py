@@ -1,0 +1,161 @@
+"""The Kubernetes API as a port: generic verbs on objects of any kind, and the values that they take and give.
+
+A `Kind` says where objects live in the API and what they are read as. The same objects can be read in several ways:
+whole as a core type, as `Metadata` only (the server then sends nothing else), or as plain JSON made into a type of the
+caller's by a function of its own. So a service that needs one more kind writes one more `Kind`, and no adapter.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from device_plugin.core.pods import Agent, Node, Pod
+
+Item = TypeVar("Item")
+Read = TypeVar("Read", covariant=True)
+Object = Mapping[str, Any]
+"""An object of the API as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The metadata of an object of any kind; of its labels and annotations those whose keys begin with `vgpu.io/`."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    generation: int = 0
+    created: str = ""
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Read]):
+    """A kind of object, and what its objects are read as.
+
+    `item` is a type that the adapter can read (Pod, Node, Agent, Lease, Metadata), or `dict` for JSON as it is; with
+    `parse`, which raises ValueError for an object that it cannot read, any type at all.
+    """
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    item: type[Read]
+    parse: Callable[[Object], Read] | None = None
+
+    @property
+    def metadata(self) -> "Kind[Metadata]":
+        """The same objects, of which only metadata are sent and read."""
+        return Kind(self.group, self.version, self.plural, self.name, Metadata)
+
+    @property
+    def api_version(self) -> str:
+        """As an object of the kind says it: `v1`, `batch/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+PODS = Kind("", "v1", "pods", "Pod", Pod)
+NODES = Kind("", "v1", "nodes", "Node", Node)
+AGENTS = Kind("", "v1", "pods", "Pod", Agent)
+"""Pods of the node agent, read as what can be asked for loads."""
+EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
+
+
+class Named(Protocol):
+    """What names an object: a Pod, a BindCall, a Metadata, or a Ref. An empty `uid` means whichever has the name."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty for kinds without namespaces."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the namespace at any one time."""
+
+    @property
+    def uid(self) -> str:
+        """Unique for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Names an object."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which objects of a kind: of a namespace (empty: of all), with these labels and fields, as kubectl writes them."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
+EVERYWHERE = Where()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[Read]):
+    """A list, and the resource version at which a watch goes on from it."""
+
+    items: Sequence[Read]
+    version: str = ""
+
+
+class Change(Enum):
+    """What a watch says of an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Api(Protocol):
+    """The API server. Every call may raise any ApiError; calls come from any thread."""
+
+    def get(self, kind: Kind[Item], of: Named) -> Item:
+        """The object of this name as it is now, never from a cache; its UID is for the caller to compare."""
+
+    def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
+        """Objects as a quorum has them. Those that cannot be read are left out, and logged."""
+
+    def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
+        """Create an object. Raises ConflictError if there is one of its name."""
+
+    def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
+        """Write an object whole. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
+
+    def patch(
+        self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", applied_by: str = ""
+    ) -> Item:
+        """Merge `change` into an object of this UID; None takes a field away.
+
+        With metadata.resourceVersion in `change`, raises ConflictError if the object changed since. With `applied_by`
+        a server-side apply by this field manager, which takes fields over from others.
+        """
+
+    def delete(self, kind: Kind[Any], of: Named) -> None:
+        """Delete the object. Raises GoneError also where another one of that name is there by now."""
+
+    def evict(self, pod: Named, *, dry: bool = False) -> None:
+        """Evict the pod, or if `dry` only ask whether it may go.
+
+        Raises RefusedError of status 429 where a PodDisruptionBudget forbids it now; GoneError as `delete` does.
+        """
+
+    def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Bind the pod of this UID, annotating and labelling it in the same write; at most 3 s on either side."""
+
+    def post_event(
+        self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
+    ) -> None:
+        """Write an event about an object: `reason` in CamelCase, `message` a sentence."""

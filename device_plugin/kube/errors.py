@@ -1,0 +1,55 @@
+"""What can go wrong with a call of the Kubernetes API, by what the caller may conclude from it.
+
+VgpuError
+└── ApiError            it did not do what was asked; `status` is the HTTP status, 0 without an answer
+    ├── GoneError       404, or another object has the name by now
+    ├── ConflictError   409: it exists already, it changed meanwhile, or our own earlier write was done
+    ├── ExpiredError    410: the resource version is too old to go on from, list again
+    ├── RefusedError    it said no before anything was written: malformed, forbidden, protected, too many requests
+    └── UnknownError    no answer, or one that does not tell: it may or may not have happened
+"""
+
+from device_plugin.core.errors import VgpuError
+
+
+class ApiError(VgpuError):
+    """The API server did not do what was asked. `reason` is Kubernetes' word for it."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        super().__init__(f"{message} ({status} {reason})" if status else message)
+        self.status = status
+        self.reason = reason
+
+
+class GoneError(ApiError):
+    """The object is not there, or another one has its name."""
+
+
+class ConflictError(ApiError):
+    """The object exists already, changed meanwhile, or has another UID."""
+
+
+class ExpiredError(ApiError):
+    """The resource version is too old: list again."""
+
+
+class RefusedError(ApiError):
+    """The API server said no; nothing was written."""
+
+
+class UnknownError(ApiError):
+    """No answer, or one that leaves open whether it happened."""
+
+
+# Refusals are what is answered before anything is written. A 409 is not among them: see ConflictError.
+_BY_STATUS: dict[int, type[ApiError]] = {
+    404: GoneError,
+    409: ConflictError,
+    410: ExpiredError,
+    **dict.fromkeys((400, 401, 403, 413, 415, 422, 429), RefusedError),
+}
+
+
+def from_status(status: int, reason: str, message: str) -> ApiError:
+    """The error that an answer of this HTTP status means."""
+    return _BY_STATUS.get(status, UnknownError)(message, status, reason)

@@ -1,0 +1,140 @@
+"""Leases: leader election among replicas, by the rules of client-go (tools/leaderelection).
+
+Two machines' clocks cannot be compared: that another's Lease has expired is counted on our own clock, from the moment
+when we first saw its last renewal. That our own still holds is counted from before its renewal was sent.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from device_plugin.kube.api import Api, Kind, Object, Ref
+from device_plugin.kube.errors import GoneError
+
+NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A Lease. `renewed` is only compared with itself; two are equal if nobody renewed or took it in between."""
+
+    holder: str
+    renewed: str
+    acquired: str = field(default="", compare=False)
+    seconds: int = field(default=0, compare=False)
+    transitions: int = field(default=0, compare=False)
+    version: str = field(default="", compare=False)
+
+
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+
+
+class Election:
+    """One candidate's view of a Lease: a state machine without I/O and clock, for one thread.
+
+    After each read `next` says what to write; `wrote` tells that this was done. A Lease lasts `seconds`, and its holder
+    acts for `fence` seconds after a renewal: the rest covers what it sent in the last moment.
+    """
+
+    def __init__(self, identity: str, seconds: float = 15.0, fence: float = 10.0) -> None:
+        self.identity = identity
+        # Whole seconds are all that a Lease can say.
+        self._seconds = max(1, round(seconds))
+        self._fence = fence
+        self._seen: Lease | None = None
+        self._seen_at = NEVER
+        self._renewed = NEVER
+
+    def next(self, found: Lease | None, now: float, time: str) -> Lease | None:
+        """The Lease to write after a read that ended at `now` showed `found`; None while another candidate holds it."""
+        if found is None:
+            return Lease(self.identity, time, time, self._seconds)
+        if found != self._seen:
+            self._seen, self._seen_at = found, now
+        if found.holder == self.identity:
+            return Lease(
+                self.identity, time, found.acquired or time, self._seconds, found.transitions, found.version
+            )
+        self._renewed = NEVER
+        if found.holder and now - self._seen_at <= found.seconds:
+            return None
+        return Lease(self.identity, time, time, self._seconds, found.transitions + 1, found.version)
+
+    def wrote(self, sent: float) -> None:
+        """The Lease of the last `next` was written, by a request that was sent at `sent`."""
+        self._renewed = sent
+
+    def released(self, found: Lease | None, time: str) -> Lease | None:
+        """The Lease to write to give it up at once, or None if it is not ours."""
+        self._renewed = NEVER
+        if found is None or found.holder != self.identity:
+            return None
+        return Lease("", time, found.acquired, 1, found.transitions, found.version)
+
+    def leads(self, now: float) -> bool:
+        """True while no other candidate can have taken the Lease."""
+        return now - self._renewed < self._fence
+
+
+class Candidate:
+    """Holds a Lease by an API server. Call `attempt` every few seconds; `time` is the wall clock in RFC 3339."""
+
+    def __init__(
+        self, api: Api, of: Ref, election: Election, clock: Callable[[], float], time: Callable[[], str]
+    ) -> None:
+        self._api = api
+        self._of = of
+        self._election = election
+        self._clock = clock
+        self._time = time
+
+    def attempt(self) -> bool:
+        """Acquire or renew the Lease, once; true if it was written. Raises ApiError."""
+        found = self._read()
+        wanted = self._election.next(found, self._clock(), self._time())
+        if wanted is None:
+            return False
+        sent = self._clock()
+        self._write(found, wanted)
+        self._election.wrote(sent)
+        return True
+
+    def release(self) -> None:
+        """Give the Lease up, if it is ours, so that another candidate need not wait for its end. Raises ApiError."""
+        found = self._read()
+        wanted = self._election.released(found, self._time())
+        if wanted is not None:
+            self._write(found, wanted)
+
+    def leads(self) -> bool:
+        """True while no other candidate can have taken the Lease."""
+        return self._election.leads(self._clock())
+
+    def _read(self) -> Lease | None:
+        try:
+            return self._api.get(LEASES, self._of)
+        except GoneError:
+            return None
+
+    def _write(self, found: Lease | None, wanted: Lease) -> None:
+        body = _body(self._of, wanted)
+        if found is None:
+            self._api.create(LEASES, body, self._of.namespace)
+        else:
+            self._api.replace(LEASES, self._of, body)
+
+
+def _body(of: Ref, lease: Lease) -> Object:
+    """The object; with the version that was read, so that a write fails where another candidate came first."""
+    spec = {
+        "holderIdentity": lease.holder,
+        "leaseDurationSeconds": lease.seconds,
+        "acquireTime": lease.acquired or None,
+        "renewTime": lease.renewed,
+        "leaseTransitions": lease.transitions,
+    }
+    meta = {"name": of.name, "namespace": of.namespace, "resourceVersion": lease.version}
+    return {
+        "apiVersion": LEASES.api_version, "kind": LEASES.name,
+        "metadata": {key: value for key, value in meta.items() if value},
+        "spec": spec,
+    }  # fmt: skip

@@ -1,0 +1,57 @@
+"""What the agent reads and writes through the API server: its node, the inventory on it, its pods, and events."""
+
+import logging
+from typing import Any
+
+from device_plugin.core import annotations
+from device_plugin.core.events import Event
+from device_plugin.core.pods import Node, Pod
+from device_plugin.kube.api import NODES, PODS, Api, Kind, Named, Ref
+from device_plugin.kube.errors import ApiError, GoneError
+
+log = logging.getLogger(__name__)
+
+
+class NodeApi:
+    """Calls for one node. Writes and events that fail are logged, and their caller goes on."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api = api
+        self._ref = Ref(name)
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        """A pod as it is now. Raises ApiError; UnknownError if nobody could say that there is none."""
+        return self._api.get(PODS, Ref(name, namespace))
+
+    def node(self) -> Node | None:
+        """The node that we run on as it is now, or None if it cannot be had."""
+        try:
+            return self._api.get(NODES, self._ref)
+        except GoneError:
+            log.warning("the API server has no node %s: is nodeName right?", self._ref.name)
+        except ApiError as error:
+            log.warning("reading node %s: %s", self._ref.name, error)
+        return None
+
+    def publish(self, inventory: str) -> bool:
+        """Write the inventory annotation; False if that failed."""
+        try:
+            self._api.patch(NODES, self._ref, {"metadata": {"annotations": {annotations.CARDS: inventory}}})
+        except ApiError as error:
+            log.warning("publishing the inventory: %s", error)
+            return False
+        return True
+
+    def node_event(self, event: Event, message: str) -> None:
+        """Write an event about the node. Its UID there is its name, as in the kubelet's own events."""
+        self._post(NODES, Ref(self._ref.name, uid=self._ref.name), event, message)
+
+    def pod_event(self, pod: Pod, event: Event, message: str) -> None:
+        """Write an event about a pod."""
+        self._post(PODS, pod, event, message)
+
+    def _post(self, kind: Kind[Any], of: Named, event: Event, message: str) -> None:
+        try:
+            self._api.post_event(kind, of, event, message, warning=event.about.warning)
+        except ApiError as error:
+            log.warning("event %s: %s", event, error)

@@ -1,0 +1,64 @@
+"""Election as a table: what one candidate writes and believes after each read, by its own clock."""
+
+import pytest
+
+from device_plugin.kube.leases import Election, Lease
+
+
+def held(holder: str, renewed: str, transitions: int = 0, seconds: int = 15) -> Lease:
+    return Lease(holder, renewed, "long ago", seconds, transitions, "7")
+
+
+def shown(lease: Lease | None) -> tuple[str, str, int] | None:
+    return None if lease is None else (lease.holder, lease.acquired, lease.transitions)
+
+
+def test_a_lease_that_nobody_made_is_made() -> None:
+    election = Election("me")
+    assert shown(election.next(None, 0.0, "now")) == ("me", "now", 0)
+    assert not election.leads(0.0), "it is not written yet"
+    election.wrote(0.0)
+    assert election.leads(9.9)
+    assert not election.leads(10.0), "what was sent in the last moment ends before the Lease does"
+
+
+def test_ours_is_renewed_with_the_version_that_was_read() -> None:
+    wanted = Election("me").next(held("me", "a"), 0.0, "now")
+    assert wanted is not None
+    assert (shown(wanted), wanted.renewed, wanted.version) == (("me", "long ago", 0), "now", "7")
+
+
+@pytest.mark.parametrize(("holder", "seconds"), [("", 15), ("another", 15)])
+def test_one_that_was_given_up_or_has_expired_is_taken(holder: str, seconds: int) -> None:
+    election = Election("me")
+    if holder:
+        assert election.next(held(holder, "a"), 0.0, "now") is None, "first seen: of unknown age"
+        assert election.next(held(holder, "b"), 14.0, "now") is None, "renewed"
+        assert election.next(held(holder, "b"), 14.0 + seconds, "now") is None
+    taken = election.next(held(holder, "b", transitions=3), 14.1 + seconds, "now")
+    assert shown(taken) == ("me", "now", 4)
+
+
+def test_another_write_to_the_lease_is_no_renewal() -> None:
+    election = Election("me")
+    assert election.next(held("another", "a"), 0.0, "now") is None
+    assert Lease("another", "a", version="8") == Lease("another", "a", version="9")
+    assert election.next(Lease("another", "a", seconds=15, version="8"), 15.1, "now") is not None
+
+
+def test_who_sees_another_holder_leads_no_longer() -> None:
+    election = Election("me")
+    election.next(None, 0.0, "now")
+    election.wrote(0.0)
+    assert election.next(held("another", "b"), 1.0, "now") is None
+    assert not election.leads(1.0)
+
+
+def test_only_ours_is_given_up() -> None:
+    election = Election("me")
+    assert election.released(None, "now") is None
+    assert election.released(held("another", "a"), "now") is None
+    given = election.released(held("me", "a", 2), "now")
+    assert given is not None
+    assert (shown(given), given.seconds) == (("", "long ago", 2), 1)
+    assert not election.leads(0.0)
