@@ -88,7 +88,7 @@ def planned(state: State, most: int) -> Sequence[Plan]:
         elif movable(pod):
             holders[pod.uid] = Ranked(request, pod.priority)
     state.learning.count(time.monotonic())
-    state.placer.teach(state.learning.target.frequent())
+    state.placer.learn(state.learning.target.frequent())
     return defragment(state.planner, waiting, holders, most)
 
 

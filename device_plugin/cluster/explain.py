@@ -13,7 +13,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState, NodeState, Stage
 from device_plugin.core.placement import Refusal
-from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.placement.refusal import MOVING
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason

@@ -20,7 +20,7 @@ from device_plugin.core.gang import Member, Nodes, place_all
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger, Reservation, Stage
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest

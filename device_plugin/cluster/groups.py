@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from device_plugin.core import annotations
 from device_plugin.core.ledger import Ledger
-from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_GANG
 from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_of

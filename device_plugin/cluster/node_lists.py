@@ -7,8 +7,7 @@ from typing import overload
 
 import numpy as np
 
-from device_plugin.core.placement.columns import Numbers, Rows
-from device_plugin.core.placement.index import Index
+from device_plugin.core.placement.table import Ints, Mask, NodeTable
 
 # Lists that are recognised when they come again, so that equal ones are kept once.
 MOST = 16
@@ -77,7 +76,7 @@ class NodeList(Sequence[str]):
     def __repr__(self) -> str:
         return f"NodeList({list(self)})"
 
-    def _set(self) -> Numbers:
+    def _set(self) -> Ints:
         """The numbers of the names."""
         return np.flatnonzero(np.unpackbits(np.frombuffer(self._bits, dtype=np.uint8), bitorder="little"))
 
@@ -85,13 +84,13 @@ class NodeList(Sequence[str]):
 class NodeLists:
     """Makes the lists of offered nodes that are kept with pods. Callers hold the state's lock."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: NodeTable) -> None:
         self._index = index
         self._names = _Names()
         # The numbers of the index's nodes, by row.
         self._position: dict[str, int] | None = None
-        self._numbers: Numbers = np.zeros(0, dtype=np.int64)
-        self._newest: tuple[Rows, NodeList] | None = None
+        self._numbers: Ints = np.zeros(0, dtype=np.int64)
+        self._newest: tuple[Mask, NodeList] | None = None
         self._recent: OrderedDict[bytes, NodeList] = OrderedDict()
 
     def of(self, nodes: Sequence[str]) -> NodeList:
@@ -104,7 +103,7 @@ class NodeLists:
             self._newest = rows, self._made(nodes, rows)
         return self._newest[1]
 
-    def _made(self, nodes: Sequence[str], rows: Rows) -> NodeList:
+    def _made(self, nodes: Sequence[str], rows: Mask) -> NodeList:
         if len(self._names.names) > 2 * (len(nodes) + SPARE):
             # Lists that are kept still have the names that they were made with.
             self._names, self._position = _Names(), None

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.cluster.state import State
-from device_plugin.core.placement.columns import Kind
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Weighted
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.workload import Weighted
 
 log = logging.getLogger(__name__)
 
-Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], Tables]
+Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], WorkloadTables]
 # Tables are made anew after so many arrivals, twice as many each time, and then after each MOST; and not more often
 # than every PAUSE_SECONDS, nor for more than a tenth of the time.
 FIRST, MOST = 64, 1024
@@ -52,8 +52,8 @@ class Refit:
             else:
                 self._kinds, self._arrivals = kinds, target.arrivals
                 with self._state.lock:
-                    self._state.placer.adopt(tables)
-                log.info("target workload learnt arrivals=%d asks=%d", target.arrivals, len(tables.asks))
+                    self._state.placer.install(tables)
+                log.info("target workload learnt arrivals=%d shapes=%d", target.arrivals, len(tables.shapes))
             ended = self._clock()
             self._not_before = max(started + PAUSE_SECONDS, ended + PAUSE_TIMES * (ended - started))
         while not self._renewed() and not self._pause():

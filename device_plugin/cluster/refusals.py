@@ -11,7 +11,7 @@ from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
-from device_plugin.core.placement.columns import Rows
+from device_plugin.core.placement.table import Mask
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE
@@ -38,7 +38,7 @@ class _Entry:
     namespace: str
     refused: Refused
     gained: int
-    rows: Rows | None
+    rows: Mask | None
 
 
 class Refusals:
@@ -52,7 +52,7 @@ class Refusals:
         self._placer = placer
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._of: Counter[str] = Counter()
-        self._position = placer.index.position
+        self._position = placer.table.position
         self.left_out = 0
         """Refusals that were forgotten because there were too many."""
 
@@ -71,7 +71,7 @@ class Refusals:
         entry = self._entries.get(key)
         if entry is None:
             return None
-        if entry.gained != self._ledger.gained or self._placer.index.position is not self._position:
+        if entry.gained != self._ledger.gained or self._placer.table.position is not self._position:
             self._drop(key)
             return None
         if entry.rows is not None and (self._rows(request, nodes) & ~entry.rows).any():
@@ -81,11 +81,11 @@ class Refusals:
 
     def note(self, pod: Pod, request: PodRequest, nodes: Collection[str], refused: Refused) -> None:
         """The pod's request was refused on `nodes` just now."""
-        index, namespace = self._placer.index, pod.namespace
-        if index.position is not self._position:
+        table, namespace = self._placer.table, pod.namespace
+        if table.position is not self._position:
             # The entries are about other rows.
             self.clear()
-            self._position = index.position
+            self._position = table.position
         key = (_shape(request), None) if refused.everywhere else _key(pod, request)
         self._drop(key)
         if self._of[namespace] >= MOST_OF_NAMESPACE:
@@ -98,11 +98,11 @@ class Refusals:
         self._entries[key] = _Entry(namespace, refused, self._ledger.gained, rows)
         self._of[namespace] += 1
 
-    def _rows(self, request: PodRequest, nodes: Collection[str]) -> Rows:
+    def _rows(self, request: PodRequest, nodes: Collection[str]) -> Mask:
         """The nodes that a decision looks at: those offered, without those of other pods of the group."""
-        index, avoid = self._placer.index, request.standing.avoid
-        offered = index.chosen(nodes)
-        return offered & ~index.looked_up(avoid) if avoid else offered
+        table, avoid = self._placer.table, request.standing.avoid
+        offered = table.chosen(nodes)
+        return offered & ~table.looked_up(avoid) if avoid else offered
 
     def clear(self) -> None:
         """Forget all."""

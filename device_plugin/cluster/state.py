@@ -33,8 +33,9 @@ from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Holding, Ledger, Reservation, Stage
-from device_plugin.core.placement import Placer, Refusal, Refused, target
-from device_plugin.core.placement.place import BY_DEFAULT, NODE_SCORE
+from device_plugin.core.placement import Placer, Refusal, Refused, workload
+from device_plugin.core.placement.place import BY_DEFAULT
+from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.rearrange import Planner
 from device_plugin.core.reasons import Reason
@@ -73,7 +74,7 @@ class State:
         self._reservation_seconds = reservation_seconds
         self.placer = Placer(self.ledger, loads=self.measured.loads, scoring=scoring)
         self.budget = RefusalBudget()
-        node_lists = NodeLists(self.placer.index)
+        node_lists = NodeLists(self.placer.table)
         self.wishes = Wishes(node_lists)
         self.refusals = Refusals(self.ledger, self.placer)
         self.waiting = WaitingPods(self.ledger, node_lists)
@@ -298,7 +299,7 @@ class State:
             "refused": Bound(len(self.waiting), refusals.MOST_WAITING, self.waiting.left_out),
             "preempting": Bound(len(self.wishes), wishes.MOST, self.wishes.left_out),
             "scores": Bound(len(scores), scores.most, scores.left_out),
-            "asks": Bound(len(learnt.target), target.MOST_COUNTED, learnt.target.left_out),
+            "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
             "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
         }
 
@@ -308,7 +309,7 @@ class State:
             return
         if self.refusals.knows(request):
             # The nodes of a refused pod are remembered.
-            self.placer.index.chosen(nodes)
+            self.placer.table.chosen(nodes)
         else:
             self.placer.prepare(request, nodes)
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.capacity import at_most
-from device_plugin.core.placement.node_fit import Looks
-from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.placement.fit import SearchBudget, at_most
+from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -44,16 +43,16 @@ def place_all(members: Iterable[Member], placer: Placer, ledger: Ledger) -> Sequ
     bound = _bound(ordered, placer)
     if 0 < bound < len(ordered):
         return _short(bound, len(ordered))
-    looks = Looks(LOOKS)
+    budget = SearchBudget(LOOKS)
     with ledger.transaction() as change:
         grants: list[Grant] = []
         for member in ordered:
             request = _apart(member.request, grants)
             if len(request.containers) > 1:
-                looks.spend(len(request.containers) * len(placer.index.cards) // CARDS_IN_A_LOOK)
-            answer = placer.place(request, member.nodes, looks=looks)
+                budget.spend(len(request.containers) * placer.table.card_count // CARDS_IN_A_LOOK)
+            answer = placer.place(request, member.nodes, budget=budget)
             if isinstance(answer, Refusal):
-                return _short(len(grants), len(ordered), cut=not looks.next_node()) if grants else answer
+                return _short(len(grants), len(ordered), cut=not budget.next_node()) if grants else answer
             ledger.hold(answer, request.host)
             grants.append(answer)
         change.commit()
@@ -68,10 +67,10 @@ def _order(member: Member) -> tuple[float, ...]:
 
 def _bound(members: Sequence[Member], placer: Placer) -> int:
     """No more of them fit together. It is found in no time, and most that must wait are refused by it."""
-    placer.index.refresh()
+    placer.table.refresh()
     alike = Counter(replace(member, request=replace(member.request, pod="")) for member in members)
     return sum(
-        min(times, at_most(placer.index, member.request, member.nodes)) for member, times in alike.items()
+        min(times, at_most(placer.table, member.request, member.nodes)) for member, times in alike.items()
     )
 
 

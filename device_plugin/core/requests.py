@@ -131,6 +131,39 @@ class PodRequest:
     gang: Gang | None = None
 
 
+NO_CARD = Request("")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a decision depends on of a pod of at most one asking container: pods of one shape share their scores.
+
+    `request` asks for nothing where a pod wants no card: replayed traces have such pods, and they take CPU.
+    """
+
+    request: Request
+    models: Selector = ANYTHING
+    uuids: Selector = ANYTHING
+    host: HostAmounts = HostAmounts()
+
+    @classmethod
+    def of(cls, request: PodRequest) -> "Shape | None":
+        """The shape of a pod; None if several of its containers ask."""
+        if len(request.containers) > 1:
+            return None
+        asked = request.containers[0][1] if request.containers else NO_CARD
+        return cls(asked, request.models, request.uuids, request.host)
+
+    def accepts(self, family: str, model: str) -> bool:
+        """True for cards of the family and the models that are asked for."""
+        return family == self.request.family and self.models.accepts(model)
+
+    @property
+    def is_slice(self) -> bool:
+        """True for a part of one card, false for any number of whole cards."""
+        return self.request.mem is not None or self.request.cores is not None
+
+
 def resource_names(prefix: str) -> tuple[str, ...]:
     """The names of a card family's resources: whole cards, memory units, core groups."""
     return tuple(prefix + suffix for suffix in SUFFIXES)

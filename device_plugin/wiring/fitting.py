@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.ports import FitError
-from device_plugin.core.placement.columns import Kind
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Weighted
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.workload import Weighted
 
 POLITENESS = 10
 # A thousand pods that all ask for something else take minutes; what takes longer is not worth it.
@@ -28,10 +28,10 @@ _PR_SET_PDEATHSIG = 1
 def tables(
     kinds: Sequence[Kind],
     supply: Sequence[int],
-    asks: Sequence[Weighted],
+    shapes: Sequence[Weighted],
     ending: Callable[[], bool] = lambda: False,
-) -> Tables:
-    """As Tables itself makes them. Raises FitError if the process fails, is killed, or takes MOST_SECONDS.
+) -> WorkloadTables:
+    """As WorkloadTables itself makes them. Raises FitError if the process fails, is killed, or takes MOST_SECONDS.
 
     And once `ending` is true. What tables are made of is what people write into their pods: whatever goes wrong over
     it, the service stays.
@@ -42,13 +42,13 @@ def tables(
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
         ) as process:
-            answer, complaint = _talk(process, pickle.dumps((kinds, supply, asks)), ending)
+            answer, complaint = _talk(process, pickle.dumps((kinds, supply, shapes)), ending)
     except OSError as error:
         raise FitError(f"the process that makes the tables cannot be started: {error}") from error
     if process.returncode:
         said = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         raise FitError(f"the process that makes the tables ended with {process.returncode}: {said}")
-    made: Tables = pickle.loads(answer)  # noqa: S301 - from our own child
+    made: WorkloadTables = pickle.loads(answer)  # noqa: S301 - from our own child
     return made
 
 
@@ -74,8 +74,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         return
-    kinds, supply, asks = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
-    pickle.dump(Tables(kinds, supply, asks), sys.stdout.buffer)
+    kinds, supply, shapes = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    pickle.dump(WorkloadTables(kinds, supply, shapes), sys.stdout.buffer)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from dataclasses import replace
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Target, Weighted
-from device_plugin.core.placement.waste import Waste
+from device_plugin.core.placement.fragmentation import FragmentationGauge
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.workload import Target, Weighted
+from device_plugin.core.requests import Shape
 from hack.bench.workload import Job, Workload
 
 # The learnt target is renewed after so many arrivals, twice as many each time, and then after each MOST_REFIT.
@@ -33,22 +33,23 @@ class Cluster:
             self.ledger.set_node(name, node.inventory, node.room)
         self.placer = Placer(self.ledger, POLICIES)
         listed = _listed(workload.jobs)
-        self._waste = Waste(self.placer.index, Tables(*self.placer.supply(), listed).fragments)
+        tables = WorkloadTables(*self.placer.supply(), listed)
+        self._gauge = FragmentationGauge(self.placer.table, tables.fragments)
         if policy in GIVEN:
-            self.placer.teach(listed)
+            self.placer.learn(listed)
         self._target, self._refit = Target(), FIRST_REFIT
 
     def learn(self, job: Job) -> None:
         """A pod arrives."""
-        if (ask := Ask.of(job.request)) is not None:
-            self._target.add(ask)
+        if (shape := Shape.of(job.request)) is not None:
+            self._target.add(shape)
         if self._policy in LEARNING and self._target.arrivals == self._refit:
-            self.teach()
+            self.renew()
             self._refit += min(self._refit, MOST_REFIT)
 
-    def teach(self) -> None:
+    def renew(self) -> None:
         """Decide from now on for pods like those that have arrived."""
-        self.placer.teach(self._target.frequent())
+        self.placer.learn(self._target.frequent())
 
     def place(self, job: Job) -> Grant | None:
         """Place and hold; None if it does not fit."""
@@ -64,16 +65,16 @@ class Cluster:
 
     def useless(self) -> float:
         """Percent of the cards that is idle and of no use to the pods of the list."""
-        self.placer.index.refresh()
-        self._waste.refresh()
-        return 100 * self._waste.ratio()
+        self.placer.table.refresh()
+        self._gauge.refresh()
+        return 100 * self._gauge.ratio()
 
 
 def _listed(jobs: Sequence[Job]) -> Sequence[Weighted]:
-    """The list itself, every ask counted as often as it stands there."""
+    """The list itself, every shape counted as often as it stands there."""
     target = Target(half_life=float("inf"))
     for job in jobs:
-        if (ask := Ask.of(job.request)) is not None:
+        if (shape := Shape.of(job.request)) is not None:
             # FGD tells classes apart by CPU, share, number and model, not by memory.
-            target.add(replace(ask, host=replace(ask.host, memory_mib=0)))
+            target.add(replace(shape, host=replace(shape.host, memory_mib=0)))
     return target.frequent(1.0)

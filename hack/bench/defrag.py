@@ -81,7 +81,7 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
     """Fill by `policy`, plan, move, and offer again."""
     cluster = Cluster(workload, policy, seed)
     there, waiting = _filled(cluster, workload, seed)
-    cluster.teach()
+    cluster.renew()
     jobs = {**there, **waiting}
     planner = Planner(cluster.ledger, cluster.placer)
     started = time.perf_counter()

@@ -83,7 +83,7 @@ def filled(workload: Workload) -> State:
             _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
         )
     state.learning.count(time.monotonic())
-    state.placer.teach(state.learning.target.frequent())
+    state.placer.learn(state.learning.target.frequent())
     return state
 
 

@@ -22,7 +22,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.placement.place import NODE_SCORE
+from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.leases import Lease

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.cluster import learning, refusals, wishes
 from device_plugin.cluster.measures import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.core.errors import RequestError
-from device_plugin.core.placement.target import MOST_SIZES
+from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_WORDS, parse_quantity, pod_request
 from tests.cluster.gangs import more_nodes
@@ -75,7 +75,7 @@ def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
     asks = one.state.learning.target.affordable()
-    assert len({each.ask.request for each in asks}) == MOST_SIZES
+    assert len({each.shape.request for each in asks}) == MOST_SIZES
 
 
 def test_wishes_and_refused_pods_are_bounded_for_each_namespace(

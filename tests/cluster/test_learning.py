@@ -33,7 +33,7 @@ def synced(clock: Clock, pods: list[Pod]) -> State:
 
 def learnt(state: State) -> dict[int | None, int]:
     """How many pods count for each amount of memory."""
-    return {found.ask.request.mem: round(found.count) for found in state.learning.target.frequent(1.0)}
+    return {found.shape.request.mem: round(found.count) for found in state.learning.target.frequent(1.0)}
 
 
 @pytest.mark.parametrize("node", ["", "n1"])

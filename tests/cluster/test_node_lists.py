@@ -8,7 +8,7 @@ from pytest_mock import MockerFixture
 from device_plugin.cluster import gangs, node_lists
 from device_plugin.cluster.node_lists import MOST, NodeLists
 from device_plugin.core.ledger import Ledger
-from device_plugin.core.placement.index import Index
+from device_plugin.core.placement.table import NodeTable
 from tests.cluster.gangs import gang, more_nodes
 from tests.cluster.world import Replica, World
 from tests.core.clusters import inventory
@@ -24,7 +24,7 @@ def ledger() -> Ledger:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_list_has_the_names_that_it_was_made_of(ledger: Ledger, seed: int) -> None:
-    rng, index = random.Random(seed), Index(ledger)
+    rng, index = random.Random(seed), NodeTable(ledger)
     lists, made = NodeLists(index), []
     for turn in range(60):
         known = [f"n{number}" for number in range(45)] + [f"later-{turn}"]
@@ -40,7 +40,7 @@ def test_a_list_has_the_names_that_it_was_made_of(ledger: Ledger, seed: int) -> 
 
 
 def test_the_same_nodes_in_another_order_are_one_list(ledger: Ledger) -> None:
-    lists = NodeLists(Index(ledger))
+    lists = NodeLists(NodeTable(ledger))
     first = lists.of([f"n{i}" for i in range(40)])
     again = random.Random(1).sample(first, 40)
     assert lists.of([f"{name}" for name in again]) is first is lists.of(first)
@@ -48,7 +48,7 @@ def test_the_same_nodes_in_another_order_are_one_list(ledger: Ledger) -> None:
 
 
 def test_a_list_that_was_forgotten_is_equal_to_the_one_that_is_made_again(ledger: Ledger) -> None:
-    lists = NodeLists(Index(ledger))
+    lists = NodeLists(NodeTable(ledger))
     first = lists.of(["n0", "n1"])
     for number in range(2, MOST + 3):
         lists.of([f"n{number}"])
@@ -61,7 +61,7 @@ def test_names_of_nodes_that_come_and_go_are_forgotten(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_lists, "SPARE", 10)
-    lists = NodeLists(Index(ledger))
+    lists = NodeLists(NodeTable(ledger))
     first = lists.of(["n0", "gone-0"])
     for number in range(500):
         lists.of([f"gone-{number}"])

@@ -8,9 +8,9 @@ from device_plugin.cluster.ports import FitError
 from device_plugin.cluster.refit import FIRST, MOST, NODES, PAUSE_SECONDS, Refit
 from device_plugin.cluster.state import State
 from device_plugin.core.grants import Grant
-from device_plugin.core.placement.columns import Kind
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Weighted
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.pods import Node
 from tests.cluster.world import Clock, pod
 from tests.core.clusters import FAMILY, inventory
@@ -25,11 +25,13 @@ class Maker:
         self.lessons: list[Sequence[Weighted]] = []
         self.away = False
 
-    def __call__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> Tables:
+    def __call__(
+        self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]
+    ) -> WorkloadTables:
         if self.away:
             raise FitError("killed")
-        self.lessons.append(asks)
-        return Tables(kinds, supply, asks)
+        self.lessons.append(shapes)
+        return WorkloadTables(kinds, supply, shapes)
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     arrive(state, FIRST - 1, 1, mem=8)
     refit.step()
     ((first, second),) = made.lessons
-    assert (first.ask.request.mem, second.ask.request.mem) == (4, 8)
+    assert (first.shape.request.mem, second.shape.request.mem) == (4, 8)
     clock.now += PAUSE_SECONDS
     arrive(state, FIRST, FIRST - 1, mem=8)
     refit.step()
@@ -109,9 +111,9 @@ def test_tables_that_cannot_be_made_leave_those_of_before(state: State, clock: C
 def test_tables_that_take_long_are_made_for_a_tenth_of_the_time_at_most(state: State, clock: Clock) -> None:
     made = Maker()
 
-    def slow(kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> Tables:
+    def slow(kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> WorkloadTables:
         clock.now += 10 * PAUSE_SECONDS
-        return made(kinds, supply, asks)
+        return made(kinds, supply, shapes)
 
     refit = Refit(state, slow, clock, lambda: False)
     arrive(state, 0, FIRST, mem=4)

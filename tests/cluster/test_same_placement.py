@@ -14,7 +14,7 @@ from device_plugin.cluster.ports import Calls
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.tables import Tables
+from device_plugin.core.placement.policies import WorkloadTables
 from tests.cluster.world import Replica, World
 from tests.core.clusters import FAMILY, inventory
 
@@ -81,9 +81,9 @@ def test_the_same_pods_get_the_same_cards(
     for number in range(250):
         if number == 60:
             one.state.learning.count(float("inf"))
-            tables = Tables(*inside.supply(), one.state.learning.target.copy().frequent())
-            inside.adopt(tables)
-            one.state.placer.adopt(tables)
+            tables = WorkloadTables(*inside.supply(), one.state.learning.target.copy().frequent())
+            inside.install(tables)
+            one.state.placer.install(tables)
         pod = random_pod(rng, f"p{number}")
         nodes = asked(connection, pod)
         read, _ = extender.read_filter(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())

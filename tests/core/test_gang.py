@@ -15,7 +15,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.capacity import at_most
+from device_plugin.core.placement.fit import at_most
 from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
@@ -137,9 +137,9 @@ def fits_so(cluster: Cluster, request: PodRequest, chosen: Sequence[str]) -> boo
 def test_no_more_fit_than_the_bound_says(crowd: list[PodRequest], request: PodRequest) -> None:
     cluster = Cluster()
     cluster.one_by_one([replace(one, pod=f"before-{one.pod}") for one in crowd])
-    cluster.placer.index.refresh()
-    bound = at_most(cluster.placer.index, request)
-    assert at_most(cluster.placer.index, request, ("a", "b")) <= bound
+    cluster.placer.table.refresh()
+    bound = at_most(cluster.placer.table, request)
+    assert at_most(cluster.placer.table, request, ("a", "b")) <= bound
     copies = [replace(request, pod=f"copy-{i}") for i in range(bound + 1)]
     assert not cluster.one_by_one(copies)
 

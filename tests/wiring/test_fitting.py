@@ -1,4 +1,4 @@
-"""Tables are made in a process of its own; what fails there fails nothing else."""
+"""WorkloadTables are made in a process of its own; what fails there fails nothing else."""
 
 import subprocess
 import sys
@@ -7,22 +7,21 @@ import pytest
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Kind
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Weighted
-from device_plugin.core.requests import Request
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.workload import Weighted
+from device_plugin.core.requests import Request, Shape
 from device_plugin.wiring import fitting
 from hack.testbed.cluster import PROJECT
 from tests.core.clusters import FAMILY
 
 KIND = Kind(FAMILY, "K100", 16368, 16, 60, 4)
-SOME = [Weighted(Ask(Request(FAMILY, mem=mem)), 1.0) for mem in (1, 4, 8)]
-MANY = [Weighted(Ask(Request(FAMILY, mem=1 + n % 16, cores=1 + n // 16)), 1.0) for n in range(900)]
+SOME = [Weighted(Shape(Request(FAMILY, mem=mem)), 1.0) for mem in (1, 4, 8)]
+MANY = [Weighted(Shape(Request(FAMILY, mem=1 + n % 16, cores=1 + n // 16)), 1.0) for n in range(900)]
 
 
 def test_an_ask_that_no_table_can_be_made_of_is_an_error_of_fitting() -> None:
-    strange = Ask(Request(FAMILY, mem=1), host=HostAmounts(cpu_milli=2**80))
+    strange = Shape(Request(FAMILY, mem=1), host=HostAmounts(cpu_milli=2**80))
     with pytest.raises(FitError, match="OverflowError"):
         fitting.tables([KIND], [1], [Weighted(strange, 1.0)])
 
@@ -49,5 +48,5 @@ def test_a_process_of_its_own_makes_the_same_tables() -> None:
     done = subprocess.run(
         [sys.executable, "-"], input=script, capture_output=True, text=True, check=True, cwd=PROJECT
     )
-    expected = Tables([KIND], [1], SOME).fill.worth.tobytes().hex()
+    expected = WorkloadTables([KIND], [1], SOME).fill.worth.tobytes().hex()
     assert done.stdout.splitlines() == ["main runs", expected]

@@ -9,34 +9,34 @@ import functools
 
 import numpy as np
 
-from device_plugin.core.placement.columns import Numbers, Values
+from device_plugin.core.placement.table import Floats, Ints
 
 ROUNDS = 400
 # Many problems have many optimal duals. Their mean over a few slightly different demands lies in the middle of them.
 DRAWS, NOISE = 8, 0.1
 
 
-def central_duals(sizes: Numbers, demand: Values, card: tuple[int, int]) -> Values:
+def central_duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
     """Cards that one more slice of each size costs. `sizes` has shape (sizes, 2), `card` are a free card's levels."""
     return _central(sizes.astype(np.int64).tobytes(), demand.astype(np.float64).tobytes(), card)
 
 
 # A new kind of card in the cluster changes nothing for the others.
 @functools.lru_cache(maxsize=64)
-def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Values:
+def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
     sizes, demand = np.frombuffer(sizes_, dtype=np.int64).reshape(-1, 2), np.frombuffer(demand_)
     # Seeded, so that the same workload always gives the same prices.
     rng = np.random.default_rng(0)
     noise = np.exp(NOISE * rng.normal(size=(DRAWS, len(sizes))))
-    means: Values = np.mean([_duals(sizes, demand * draw, card) for draw in noise], axis=0)
+    means: Floats = np.mean([_duals(sizes, demand * draw, card) for draw in noise], axis=0)
     return means
 
 
-def _duals(sizes: Numbers, demand: Values, card: tuple[int, int]) -> Values:
+def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
     """Revised simplex: a pattern enters while the best cut of one card is worth more than the card."""
     copies = _copies(sizes, card)
     basis, cost, amount = np.diag(copies.astype(float)), np.ones(len(sizes)), demand / copies
-    duals: Values = cost.copy()
+    duals: Floats = cost.copy()
     for _ in range(ROUNDS):
         duals = np.asarray(np.linalg.solve(basis.T, cost), dtype=np.float64)
         if duals.min() < -1e-9:  # more is cut of a size than is asked for
@@ -55,7 +55,7 @@ def _duals(sizes: Numbers, demand: Values, card: tuple[int, int]) -> Values:
     return np.maximum(duals, 0)
 
 
-def best_cut(values: Values, sizes: Numbers, card: tuple[int, int]) -> tuple[float, Values]:
+def best_cut(values: Floats, sizes: Ints, card: tuple[int, int]) -> tuple[float, Floats]:
     """The most that slices cut from one card are worth together, and how many of each size that takes."""
     best = np.zeros((card[0] + 1, card[1] + 1))
     for value, (mem, cores), times in zip(values, sizes, _copies(sizes, card), strict=True):
@@ -67,7 +67,7 @@ def best_cut(values: Values, sizes: Numbers, card: tuple[int, int]) -> tuple[flo
     return float(best[card]), _taken(best, values, sizes, card)
 
 
-def _taken(best: Values, values: Values, sizes: Numbers, card: tuple[int, int]) -> Values:
+def _taken(best: Floats, values: Floats, sizes: Ints, card: tuple[int, int]) -> Floats:
     numbers = np.zeros(len(sizes))
     left = np.array(card)
     while True:
@@ -82,8 +82,8 @@ def _taken(best: Values, values: Values, sizes: Numbers, card: tuple[int, int]) 
         left = left - sizes[chosen]
 
 
-def _copies(sizes: Numbers, card: tuple[int, int]) -> Numbers:
+def _copies(sizes: Ints, card: tuple[int, int]) -> Ints:
     """How often each size alone fits a free card."""
-    times: Numbers = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
-    least: Numbers = np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)
+    times: Ints = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
+    least: Ints = np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)
     return least

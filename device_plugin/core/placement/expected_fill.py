@@ -2,49 +2,243 @@
 
 A placement scores the worth of the node after it less the worth before, of its cards one by one and of those that a pod
 could have together, less the price of the kinds of cards that other pods depend on. Untouched nodes are opened last.
+
+    worth(node) = min over CPU prices p of
+        p * free CPU + sum over cards of fill.worth[kind, p, level] - IDLE * fill.useless[kind, level]
+
+The minimum is a Lagrangian bound: a node short of CPU for its free cards has a price for it, a node with plenty has
+none, and nobody weighs CPU against cards. The last term settles near-equal choices.
 """
+
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Rows, Values
+from device_plugin.core.placement.cache import Bound, Policy
 from device_plugin.core.placement.fill import Fill
-from device_plugin.core.placement.index import Index, View
-from device_plugin.core.placement.need import Need
-from device_plugin.core.placement.rough_fill import DIGITS, RoughFill
-from device_plugin.core.placement.worth import Worth
+from device_plugin.core.placement.fit import CardFit, KindSizes
+from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, StaleRows
+from device_plugin.core.requests import Shape
 
+# Thousandths of a card that a wholly useless card costs.
+IDLE = 3.0
 # What opening an untouched node costs beside expected fill: it settles near-equal choices.
 OPENING = 9.0
+# Scores are rounded to this many digits; in upper bounds the sums come out otherwise, by less than ERROR.
+DIGITS, ERROR = 6, 1e-9
+# Now, and once it is given.
+_TIMES: Ints = np.array([0, 1])[:, None, None]
+_ONE_KIND: Ints = np.zeros((1, 1), dtype=np.int64)
 
 
-class ExpectedFill:
+class Worth:
+    """What nodes and their cards are worth by expected fill, in thousandths of a card."""
+
+    def __init__(self, fill: Fill) -> None:
+        self._fill = fill
+        # The CPU price comes first: to find the least of 17 long rows is ten times faster than of each short one.
+        self.table: Floats = np.ascontiguousarray(
+            (fill.worth - IDLE * fill.useless[:, None, :]).transpose(1, 0, 2)
+        )
+        """Of shape (CPU prices, kinds, levels)."""
+        self._levels = fill.worth.shape[-1]
+        self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
+
+    def now(self, view: NodeView) -> tuple[Floats, Floats]:
+        """Of nodes and of their cards at each CPU price; shapes (CPU prices, nodes) and (CPU prices, nodes, cards)."""
+        # Where nothing more can be had there is nothing to lose.
+        cards = self._of_cards(view, view.free_mib, view.free_cores) * view.gives
+        return self._of_nodes(view, cards), cards
+
+    def lost_by_slice(self, view: NodeView, mib: Ints, cores: Ints, cpu: int) -> Floats:
+        """Less than zero by what a node loses when a card gives `mib` and `cores`, and it `cpu`; (nodes, cards).
+
+        Undefined where a card does not have as much.
+        """
+        free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
+        cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
+        cards *= view.gives
+        # The last slice of a card leaves nothing that other pods could have.
+        after *= view.free_slices > 1
+        node = self._of_nodes(view, cards)
+        after += node[:, :, None] - cards
+        if cpu:
+            after -= (self._fill.cpu * cpu)[:, None, None]
+        lost: Floats = after.min(axis=0) - node.min(axis=0)[:, None]
+        return lost
+
+    def lost_by_whole(self, view: NodeView, taken: Mask, cpu: int) -> Floats:
+        """Less than zero by what a node loses when it gives the cards `taken`, and `cpu`; shape (nodes,)."""
+        node, cards = self.now(view)
+        after = node - np.where(taken, cards, 0).sum(axis=2) - (self._fill.cpu * cpu)[:, None]
+        lost: Floats = after.min(axis=0) - node.min(axis=0)
+        return lost
+
+    def _of_nodes(self, view: NodeView, cards: Floats) -> Floats:
+        node: Floats = cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
+        return node
+
+    def _of_cards(self, view: NodeView, mib: Ints, cores: Ints) -> Floats:
+        """Of each card with this much free, at each CPU price; shape (CPU prices, …, nodes, cards)."""
+        level = self._fill.grid.levels(mib, cores, view.mib, view.groups)
+        worth: Floats = self._flat.take(view.kind * self._levels + level, axis=1, mode="clip")
+        return worth
+
+
+class ExpectedFill(Policy):
     """Scores in thousandths of a card."""
 
-    lasting = True
-
-    def __init__(self, fill: Fill, index: Index) -> None:
+    def __init__(self, fill: Fill, table: NodeTable) -> None:
         self._fill = fill
         self._worth = Worth(fill)
-        self.rough = RoughFill(fill, self._worth, index, OPENING)
+        self.bounds: FillBounds = FillBounds(fill, self._worth, table)
 
-    def slices(self, view: View, need: Need, ask: Ask) -> Values:
+    def fork(self, table: NodeTable) -> "ExpectedFill":
+        """The policy for a fork of the table."""
+        made = copy(self)
+        made.bounds = self.bounds.fork(table)
+        return made
+
+    def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The less expected fill is lost, the better."""
-        score = self._worth.lost_by_slice(view, need.mib, need.cores, ask.host.cpu_milli)
-        score += self._fill.together.lost_by_slice(view, ask)
+        score = self._worth.lost_by_slice(view, need.mib, need.cores, shape.host.cpu_milli)
+        score += self._fill.multi_card.lost_by_slice(view, shape)
         score -= self._fill.price[view.kind] * need.share
         return _settled(view, score)
 
-    def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
+    def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
         """The less expected fill is lost, the better."""
-        score = self._worth.lost_by_whole(view, taken, ask.host.cpu_milli)
+        score = self._worth.lost_by_whole(view, taken, shape.host.cpu_milli)
         score -= np.where(taken, self._fill.price[view.kind], 0).sum(axis=1)
-        score += self._fill.together.lost_by_whole(view, ask)
-        return _settled(view, score) if ask.request.whole else score.round(DIGITS)
+        score += self._fill.multi_card.lost_by_whole(view, shape)
+        return _settled(view, score) if shape.request.whole else score.round(DIGITS)
 
 
-def _settled(view: View, score: Values) -> Values:
+def _settled(view: NodeView, score: Floats) -> Floats:
     """Untouched nodes behind others; rounded, so that equal states are exactly equal."""
     untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
-    settled: Values = np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
+    settled: Floats = np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
     return settled
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a shape takes of a card of each kind, and what it costs of the kind's price; shape (kinds + 1,)."""
+
+    shape: Shape
+    mib: Ints
+    cores: Ints
+    price: Floats
+
+
+class FillBounds:
+    """Upper bounds of the policy's scores: quick to find, and never less than what a placement really leaves.
+
+    A node's worth is a minimum over CPU prices. At the one price that gives the minimum now, the node loses what the
+    one card loses, and CPU at that price; and at any other price it loses no less. So it is enough to keep, of each
+    node, that price and what its cards are worth at it.
+    """
+
+    def __init__(self, fill: Fill, worth: Worth, table: NodeTable) -> None:
+        self._fill = fill
+        self._worth = worth
+        self._table = table
+        self._stale = StaleRows(table)
+        self._flat: Floats = worth.table.reshape(-1)
+        _, self._kinds, self._levels = worth.table.shape
+        self._lay_out()
+
+    def fork(self, table: NodeTable) -> "FillBounds":
+        """The bounds for a fork of the table."""
+        made = copy(self)
+        made._table, made._stale = table, self._stale.fork(table)
+        made._now, made._price, made._untouched = self._now.copy(), self._price.copy(), self._untouched.copy()
+        return made
+
+    def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
+        """Bounds for the shape, which takes these sizes of cards, where it is `accepted`; until the layout changes."""
+        accepted = accepted & ~sizes.small
+        if not shape.is_slice:
+            return partial(self._whole, shape, accepted)
+        price = np.where(accepted, np.append(self._fill.price, 0.0) * sizes.share, np.inf)
+        return partial(self._slice, _Asked(shape, sizes.mib, sizes.cores, price))
+
+    def renew(self, most: int) -> bool:
+        """Catch up with at most `most` nodes that changed; true once none is left."""
+        self._follow()
+        stale = self._stale.all()
+        self._make(stale[:most])
+        return len(stale) <= most
+
+    def _slice(self, asked: "_Asked", positions: Ints) -> Floats:
+        """By the card that loses least."""
+        self._catch_up(positions)
+        # Where all cards are alike, what holds for their kind need not be copied for each.
+        kind = self._table.kind[positions] if self._kinds > 1 else _ONE_KIND
+        mib, cores, slices = self._table.layers[:3].take(positions, axis=1)
+        mib -= asked.mib[kind]
+        cores -= asked.cores[kind]
+        level = self._fill.grid.levels(mib, cores, self._table.mib[positions], self._table.groups[positions])
+        level += self._levels * (self._kinds * self._price[positions][:, None] + kind)
+        # The last slice of a card leaves nothing that other pods could have.
+        after = self._flat.take(level, mode="clip") * (slices > 1)
+        score = after - self._now.take(positions, axis=0) - asked.price[kind]
+        # Less than nothing if either is: signs are bits.
+        score[(mib | cores) < 0] = -np.inf
+        if self._fill.multi_card.matters:
+            score += self._fill.multi_card.lost_by_slice(NodeView(self._table, positions), asked.shape)
+        return _rounded_up(score.max(axis=1) - self._cpu(positions, asked.shape) - self._opened(positions))
+
+    def _whole(self, shape: Shape, accepted: Mask, positions: Ints) -> Floats:
+        """By the free card that is worth least, times the cards asked for; where none is asked for, by CPU alone."""
+        self._catch_up(positions)
+        view, number = NodeView(self._table, positions), shape.request.whole
+        score = self._fill.multi_card.lost_by_whole(view, shape) - self._cpu(positions, shape)
+        if not number:
+            return _rounded_up(score)
+        free = view.usable & view.untouched & accepted[view.kind]
+        least = np.where(free, self._now[positions] + self._fill.price[view.kind], np.inf).min(axis=1)
+        score -= number * least + self._opened(positions)
+        return _rounded_up(np.where(free.sum(axis=1) >= number, score, -np.inf))
+
+    def _cpu(self, positions: Ints, shape: Shape) -> Floats:
+        """What its CPU costs on each node."""
+        cpu: Floats = self._fill.cpu[self._price[positions]] * shape.host.cpu_milli
+        return cpu
+
+    def _opened(self, positions: Ints) -> Floats:
+        return np.where(self._untouched[positions], OPENING, 0.0)
+
+    def _follow(self) -> None:
+        if self._stale.relaid():
+            self._lay_out()
+
+    def _catch_up(self, positions: Ints) -> None:
+        self._follow()
+        self._make(self._stale.among(positions))
+
+    def _lay_out(self) -> None:
+        # Of each card what it is worth, more than anything where nothing can be had. Of each node which CPU price is
+        # its own, and whether all of its cards are untouched.
+        nodes = len(self._table.nodes)
+        self._now: Floats = np.zeros(self._table.there.shape)
+        self._price: Ints = np.zeros(nodes, dtype=np.int64)
+        self._untouched: Mask = np.zeros(nodes, dtype=bool)
+
+    def _make(self, positions: Ints) -> None:
+        if not len(positions):
+            return
+        view = NodeView(self._table, positions)
+        node, cards = self._worth.now(view)
+        price = node.argmin(axis=0)
+        self._now[view.where] = np.where(view.gives, cards[price, np.arange(len(price))], np.inf)
+        self._price[view.where] = price
+        self._untouched[view.where] = view.untouched.all(axis=1)
+        self._stale.made(positions)
+
+
+def _rounded_up(score: Floats) -> Floats:
+    rounded: Floats = np.round(score + ERROR, DIGITS)
+    return rounded

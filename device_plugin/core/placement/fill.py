@@ -1,15 +1,17 @@
-"""Expected fill: what the rest of a card will probably be worth to the pods that are still to come."""
+"""Expected fill: what the rest of a card will probably be worth to the pods that are still to come.
+
+The tables for it are made off the decision path, for one target workload.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
-from device_plugin.core.placement.demand import Demand
 from device_plugin.core.placement.duals import central_duals
-from device_plugin.core.placement.grid import Grid
-from device_plugin.core.placement.target import Weighted
-from device_plugin.core.placement.together import Together
+from device_plugin.core.placement.table import Floats, Ints, Kind, Mask, NodeView
+from device_plugin.core.placement.workload import Demand, Weighted
+from device_plugin.core.requests import Shape
 
 FREE_CARD = 1000.0
 # Prices of CPU that are tried, as multiples of what an average pod of the workload is worth per unit of its CPU.
@@ -20,6 +22,69 @@ CHOOSY = 0.5
 UNTOUCHED = 10.0
 # A kind is scarce when the pods confined to it would fill more than this share of it.
 SCARCE = 0.25
+# Levels of memory where memory stands for both, and of each where both count.
+STEPS, STEPS_OF_TWO = 100, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Levels 0..`mem` of free memory, and 0..`cores` of free core groups beside them.
+
+    `cores` is 0 where memory and core groups are always asked for in proportion: then memory stands for both, and core
+    groups count only where they are clearly short, for a proportion is rounded up to whole groups.
+    """
+
+    mem: int
+    cores: int
+
+    @classmethod
+    def for_demand(cls, demand: Demand) -> "Grid":
+        """As fine as the cards' own units allow."""
+        units = max((kind.units for kind in demand.kinds), default=1)
+        if not _apart(demand):
+            return cls(_multiple(units, STEPS), 0)
+        groups = max(kind.groups for kind in demand.kinds)
+        return cls(_divisor(units, STEPS_OF_TWO), _divisor(groups, STEPS_OF_TWO))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of a table with a value for every level."""
+        return self.mem + 1, self.cores + 1
+
+    def levels(self, mib: Ints, cores: Ints, card_mib: Ints, card_cores: Ints) -> Ints:
+        """The level of a card with this much free, rounded down, as an index into a flat table."""
+        first = mib * self.mem // card_mib
+        if not self.cores:
+            level: Ints = np.minimum(first, -(-cores * self.mem // card_cores))
+        else:
+            level = first * (self.cores + 1) + cores * self.cores // card_cores
+        return level
+
+    def sizes(self, kind: Kind, mib: Ints, cores: Ints) -> Ints:
+        """How many levels a slice takes of a card of a kind, rounded up; shape (slices, 2)."""
+        first = -(-mib * self.mem // kind.mem_mib)
+        if self.cores:
+            return np.stack((first, -(-cores * self.cores // kind.groups)), axis=-1)
+        return np.stack((first, np.zeros_like(first)), axis=-1)
+
+
+def _apart(demand: Demand) -> bool:
+    """True if some shape asks for memory and core groups out of proportion."""
+    for number, kind in enumerate(demand.kinds):
+        shapes = demand.allowed[number] & demand.slice & (demand.cores[number] > 0)
+        shares = demand.mib[number, shapes] / kind.mem_mib - demand.cores[number, shapes] / kind.groups
+        if (abs(shares) > 1.0 / kind.groups + 1.0 / kind.units).any():
+            return True
+    return False
+
+
+def _multiple(units: int, most: int) -> int:
+    return units * (most // units) if units <= most else most
+
+
+def _divisor(units: int, most: int) -> int:
+    divisors: Sequence[int] = [n for n in range(1, most + 1) if units % n == 0]
+    return max(divisors) if max(divisors) > most // 3 else most
 
 
 class Fill:
@@ -28,26 +93,26 @@ class Fill:
     `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
     is what a whole card of a kind costs beyond its fill, because others depend on it. `useless`, of shape (kinds,
     levels), is how much of a card is idle at each level, times the share of the workload that is too large for it,
-    models left out. `together` is what cards are worth beyond that where several of a node are free.
+    models left out. `multi_card` adds what free cards of one node are worth together.
     """
 
-    def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], asks: Sequence[Weighted]) -> None:
-        demand = Demand(kinds, asks)
+    def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
+        demand = Demand(kinds, shapes)
         self.grid = Grid.for_demand(demand)
         mass = demand.count * np.maximum(demand.whole, 1) * (demand.slice | (demand.whole > 0))
         cpu = demand.cpu / np.maximum(demand.whole, 1)
         sizes = [self.grid.sizes(kind, demand.mib[k], demand.cores[k]) for k, kind in enumerate(kinds)]
         values = [FREE_CARD * self._duals(size, demand.slice, mass) for size in sizes]
-        value = np.mean(values, axis=0) if values else np.zeros(len(asks))
+        value = np.mean(values, axis=0) if values else np.zeros(len(shapes))
         spent = float((mass * cpu).sum())
-        # Where nobody requests CPU it has no price.
-        self.cpu: Values = (
+        # Where no pod requests CPU it has no price.
+        self.cpu: Floats = (
             np.array(CPU_PRICES) * float((mass * value).sum()) / spent if spent else np.zeros(1)
         )
         rows, columns = self.grid.shape
-        self.worth: Values = np.zeros((len(kinds), len(self.cpu), rows * columns))
-        self.useless: Values = np.zeros((len(kinds), rows * columns))
-        alike: dict[tuple[bytes, ...], Values] = {}
+        self.worth: Floats = np.zeros((len(kinds), len(self.cpu), rows * columns))
+        self.useless: Floats = np.zeros((len(kinds), rows * columns))
+        alike: dict[tuple[bytes, ...], Floats] = {}
         for k in range(len(kinds)):
             self.useless[k] = _useless(self.grid, sizes[k], demand, demand.family[k])
             allowed = demand.allowed[k] & (mass > 0)
@@ -58,14 +123,14 @@ class Fill:
             self.worth[k] = alike[key]
         self.worth *= FREE_CARD / np.maximum(self.worth[:, :1, -1:], 1e-9)
         self.worth[:, :, -1] += UNTOUCHED
-        self.price: Values = FREE_CARD * np.maximum(0.0, _scarcity(demand, np.asarray(supply)) - SCARCE)
-        self.together = Together(demand, FREE_CARD)
+        self.price: Floats = FREE_CARD * np.maximum(0.0, _scarcity(demand, np.asarray(supply)) - SCARCE)
+        self.multi_card = MultiCardWorth(demand, FREE_CARD)
 
-    def _duals(self, sizes: Numbers, slices: Rows, mass: Values) -> Values:
-        """What each ask costs of a card of one kind, in cards; 1 for a whole card."""
+    def _duals(self, sizes: Ints, slices: Mask, mass: Floats) -> Floats:
+        """What each shape costs of a card of one kind, in cards; 1 for a whole card."""
         card = self.grid.mem, self.grid.cores
         parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
-        costs: Values = np.ones(len(sizes))
+        costs: Floats = np.ones(len(sizes))
         if parts.any():
             distinct, which = np.unique(sizes[parts], axis=0, return_inverse=True)
             which = which.reshape(-1)
@@ -74,11 +139,11 @@ class Fill:
         return costs
 
 
-def _expected(shape: tuple[int, int], sizes: Numbers, gain: Values, mass: Values) -> Values:
+def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -> Floats:
     """The worth of every level of a card; shape (CPU prices, levels).
 
-    By recursion: the mean over the better half of the asks that fit, of what such a pod is worth and what it leaves.
-    And never less than the same space in two parts.
+    By recursion: the mean over the better half of the shapes that fit, of what such a pod is worth and what it leaves.
+    And never less than the worth of two parts of the space.
     """
     worth = np.zeros((*shape, gain.shape[1]))
     for i, j in np.ndindex(shape):
@@ -91,30 +156,33 @@ def _expected(shape: tuple[int, int], sizes: Numbers, gain: Values, mass: Values
     return worth.reshape(-1, gain.shape[1]).T
 
 
-def _useless(grid: Grid, sizes: Numbers, demand: Demand, family: Rows) -> Values:
-    """Of a card of one kind; shape (levels,). What is idle is the lesser of memory and core groups."""
+def _useless(grid: Grid, sizes: Ints, demand: Demand, family: Mask) -> Floats:
+    """How much of a card of one kind is idle, times the share of the workload that cannot use it; shape (levels,).
+
+    What is idle is the lesser of memory and core groups.
+    """
     mem, cores = np.divmod(np.arange(np.prod(grid.shape)), grid.cores + 1)
     idle = mem / grid.mem
     if grid.cores:
         idle = np.minimum(idle, cores / grid.cores)
     usable = (mem[:, None] >= sizes[:, 0]) & (cores[:, None] >= sizes[:, 1]) & family
-    # Whole cards are asked for where nobody holds any of them.
+    # Whole cards can be had only where no slice is held.
     usable[:-1] &= demand.slice
     wanted = demand.count * (demand.slice | (demand.whole > 0))
-    useless: Values = idle * (1 - usable @ wanted / max(float(wanted.sum()), 1e-9))
+    useless: Floats = idle * (1 - usable @ wanted / max(float(wanted.sum()), 1e-9))
     return useless
 
 
-def _better_half(values: Values, mass: Values) -> Values:
+def _better_half(values: Floats, mass: Floats) -> Floats:
     order = np.argsort(-values, axis=0)
     values, mass = np.take_along_axis(values, order, 0), mass[order]
     half = CHOOSY * mass[:, 0].sum()
     taken = np.clip(half - (np.cumsum(mass, axis=0) - mass), 0, mass)
-    mean: Values = (taken * np.maximum(values, 0)).sum(axis=0) / half
+    mean: Floats = (taken * np.maximum(values, 0)).sum(axis=0) / half
     return mean
 
 
-def _scarcity(demand: Demand, supply: Values) -> Values:
+def _scarcity(demand: Demand, supply: Floats) -> Floats:
     """Of each kind: demand confined to some kinds over the supply of those, all demand scaled to all supply."""
     scarcity = np.zeros(len(supply))
     wanted = demand.wanted()
@@ -126,3 +194,67 @@ def _scarcity(demand: Demand, supply: Values) -> Values:
         if 0 < supply[allowed].sum() < supply.sum():
             scarcity[allowed] += wanted[which.reshape(-1) == number].sum() / supply[allowed].sum()
     return scarcity
+
+
+# Of the cards that such a pod takes, how much it is worth to keep them together: KEEPING, times the share of all wanted
+# cards that pods like it want, times the share that pods of as many cards want, beyond a FEW. Where fewer want several
+# cards, to keep some together costs more than it brings. The share is taken one standard error low: the first of a
+# hundred pods may well want eight cards.
+KEEPING, FEW = 0.3, 0.1
+# The rarest change nothing.
+MOST = 32
+
+
+class MultiCardWorth:
+    """What a node is worth as a whole to pods that want several free cards at once, with the host to match.
+
+    In thousandths of a card. Cards that are looked at one by one add up wherever they are. But of a node that could
+    still take a pod of eight cards the first card that is given away costs all of that, and so does the CPU that such a
+    pod would need. It `matters` where enough pods want several cards.
+    """
+
+    def __init__(self, demand: Demand, free_card: float) -> None:
+        wanted = demand.wanted()
+        share = wanted / max(float(wanted.sum()), 1e-9)
+        alike, pods = (np.bincount(demand.whole, each)[demand.whole] for each in (share, demand.count))
+        sure = alike * np.maximum(0, 1 - 1 / np.sqrt(np.maximum(pods, 1)))
+        value = free_card * KEEPING * demand.whole * share * np.maximum(0, sure - FEW)
+        several = np.flatnonzero((demand.whole > 1) & (value > 0))
+        chosen = several[np.argsort(-value[several], kind="stable")[:MOST]]
+        self._cards, self._cpu, self._memory = demand.whole[chosen], demand.cpu[chosen], demand.memory[chosen]
+        self._value: Floats = value[chosen] * demand.allowed[:, chosen]
+        self.matters = len(chosen) > 0
+
+    def lost_by_slice(self, view: NodeView, shape: Shape) -> Floats:
+        """Less than zero by what is lost when a card gives a slice; shape (nodes, cards)."""
+        if not self.matters:
+            return np.zeros(view.kind.shape)
+        free = _free(view)
+        number, taken = free.sum(axis=1), np.array([[0], [1], [0]])
+        now, opened, touched = self._worth(view, number - taken, shape, np.array([[0], [1], [1]]))
+        lost: Floats = np.where(free, opened[:, None], touched[:, None]) - now[:, None]
+        return lost
+
+    def lost_by_whole(self, view: NodeView, shape: Shape) -> Floats:
+        """Less than zero by what is lost when a node gives the free cards that are asked for; shape (nodes,)."""
+        if not self.matters:
+            return np.zeros(len(view.kind))
+        number, times = _free(view).sum(axis=1), np.array([[0], [1]])
+        now, then = self._worth(view, number - times * shape.request.whole, shape, times)
+        lost: Floats = then - now
+        return lost
+
+    def _worth(self, view: NodeView, number: Ints, shape: Shape, times: Ints) -> Floats:
+        """With `number` free cards, and the host less `times` what the shape wants of it; shape of `number`."""
+        cpu, memory = view.cpu - times * shape.host.cpu_milli, view.memory - times * shape.host.memory_mib
+        fits: Mask = number[..., None] >= self._cards
+        fits &= cpu[..., None] >= self._cpu
+        fits &= memory[..., None] >= self._memory
+        # The cards of a node are nearly always of one kind.
+        worth: Floats = np.where(fits, self._value[view.kind[:, 0]], 0).sum(axis=-1)
+        return worth
+
+
+def _free(view: NodeView) -> Mask:
+    free: Mask = view.untouched & view.usable
+    return free

@@ -1,13 +1,27 @@
-"""Whether a request fits one card, and which part of it becomes the slice."""
+"""Whether requests fit: one on a card, a whole pod on a node, one on every card of the table at once."""
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from device_plugin.core.cards import Card
 from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
 from device_plugin.core.masks import core_ids, core_mask
+from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask, NodeTable, kinds_where
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import Request
+from device_plugin.core.requests import PodRequest, Request
+
+# A node of 16 cards and a pod of 8 containers needs a hundred looks when it fits. A pod made so that nearly
+# everything fits must not hold the service up: all looks of a decision take some 0.1 s.
+LOOKS_PER_NODE = 2_000
+LOOKS = 20_000
+
+Containers = Sequence[tuple[str, Request]]
+"""What each container asks for, by its name."""
+Choice = Sequence[tuple[int, Slice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ def size_on(card: Card, request: Request) -> Size | None:
 
 
 def fit(state: CardState, request: Request) -> Slice | Reason:
-    """The slice that one card would give, or why it cannot now. Looks at the card's remainder alone."""
+    """The slice that one card would give, or why it cannot now. Looks at what is left of the card alone."""
     size = size_on(state.card, request)
     if size is None:
         return Reason.TOO_LARGE
@@ -72,6 +86,7 @@ def take(state: CardState, given: Slice) -> CardState:
 
 
 def _runs(free: int) -> list[tuple[int, int]]:
+    """The runs of neighbouring ids in a set: first id and length of each."""
     runs = []
     start = 0
     while free >> start:
@@ -82,3 +97,233 @@ def _runs(free: int) -> list[tuple[int, int]]:
         runs.append((start, length))
         start += length
     return runs
+
+
+class SearchBudget:
+    """How many cards one decision may still look at: in all, and on the node at hand."""
+
+    def __init__(self, total: int = LOOKS) -> None:
+        self._total = total
+        self._here = 0
+
+    @property
+    def left(self) -> int:
+        """How many are left in all."""
+        return max(0, self._total)
+
+    def next_node(self) -> bool:
+        """Turn to another node; False if nothing is left for it."""
+        self._here = min(LOOKS_PER_NODE, self._total)
+        return self._here > 0
+
+    def spend(self, count: int) -> bool:
+        """Take `count` looks; False if the node has had its share."""
+        self._total -= count
+        self._here -= count
+        return self._here >= 0
+
+
+def fit_pod(
+    cards: Sequence[CardState], containers: Containers, budget: SearchBudget
+) -> Mapping[str, tuple[Slice, ...]] | None:
+    """Slices for every container from the usable `cards` of one node, or None if they do not fit together.
+
+    Tries the largest requests first and the fullest cards first, and takes a choice back when a later container finds
+    no place, as long as the budget lasts.
+    """
+    fullest_first = sorted(cards, key=lambda s: (s.free_mib, s.free_cores.bit_count(), s.card.uuid))
+    largest_first = sorted(containers, key=lambda item: _size(item[1]), reverse=True)
+    given = _search(fullest_first, largest_first, 0, budget)
+    return None if given is None else {name: given[name] for name, _ in containers}
+
+
+def _size(request: Request) -> tuple[int, int, int, str]:
+    return request.whole, request.mem or 0, request.cores or 0, request.family
+
+
+def _search(
+    cards: list[CardState], left: Containers, start: int, budget: SearchBudget
+) -> dict[str, tuple[Slice, ...]] | None:
+    if not left:
+        return {}
+    (name, request), *rest = left
+    for choice in _choices(cards, request, start, budget):
+        after = list(cards)
+        for position, given in choice:
+            after[position] = take(cards[position], given)
+        # Equal requests are interchangeable: the next one need not look at cards before this one's.
+        again = not request.whole and bool(rest) and rest[0][1] == request
+        found = _search(after, rest, choice[0][0] if again else 0, budget)
+        if found is not None:
+            return {**found, name: tuple(given for _, given in choice)}
+    return None
+
+
+def _choices(
+    cards: Sequence[CardState], request: Request, start: int, budget: SearchBudget
+) -> Iterator[Choice]:
+    """Cards for one request, of cards that are alike only the first."""
+    if request.whole:
+        for choice in _whole_cards(list(_free_cards(cards, request).values()), request.whole):
+            if not budget.spend(len(cards)):
+                return
+            yield choice
+        return
+    tried = set()
+    for position in range(start, len(cards)):
+        state = cards[position]
+        key = _alike(state.card), state.free_mib, state.free_cores.bit_count(), state.free_slices
+        if key in tried:
+            continue
+        tried.add(key)
+        if not budget.spend(1):
+            return
+        if state.card.family == request.family and isinstance(given := fit(state, request), Slice):
+            yield ((position, given),)
+
+
+def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object, list[tuple[int, Slice]]]:
+    """Wholly free cards by size, the smallest first: which one of a size is taken makes no difference."""
+    sizes: dict[object, list[tuple[int, Slice]]] = {}
+    for position, state in enumerate(cards):
+        if state.card.family == request.family and isinstance(given := fit(state, request), Slice):
+            sizes.setdefault(_alike(state.card), []).append((position, given))
+    return sizes
+
+
+def _whole_cards(sizes: Sequence[list[tuple[int, Slice]]], count: int) -> Iterator[Choice]:
+    """Every way to take `count` cards that differs in how many of each size it takes."""
+    if not sizes:
+        if not count:
+            yield []
+        return
+    first, *others = sizes
+    for n in range(min(count, len(first)), -1, -1):
+        for rest in _whole_cards(others, count - n):
+            yield [*first[:n], *rest]
+
+
+def _alike(card: Card) -> tuple[object, ...]:
+    """Equal for cards that give the same slices when they are free."""
+    return card.family, card.mem_mib, card.units, card.core_groups, card.max_slices
+
+
+class KindSizes:
+    """What one request takes of a card of each kind: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
+
+    The last place stands for NO_KIND. `small` are the kinds that have less; `fits_all` if there are none.
+    """
+
+    def __init__(self, kinds: Collection[Kind], request: Request) -> None:
+        self.whole = request.whole
+        sizes = [(kind.mem_mib, kind.units, kind.groups) for kind in kinds]
+        mib, card_units, card_cores = np.array([*sizes, (1, 1, 1)], dtype=np.int64).T
+        units, cores = card_units, card_cores
+        if not request.whole:
+            units, cores = (np.full(len(mib), part or 0) for part in (request.mem, request.cores))
+            if request.mem is None:
+                units = -(-cores * card_units // np.maximum(card_cores, 1))
+            elif request.cores is None:
+                cores = -(-units * card_cores // np.maximum(card_units, 1))
+        self.cores: Ints = cores
+        self.mib: Ints = mib if request.whole else units * mib // np.maximum(card_units, 1)
+        self.small: Mask = (units > card_units) | (cores > card_cores)
+        self.fits_all = not self.small[:-1].any()
+        self.share: Floats = np.maximum(self.mib / mib, cores / card_cores)
+
+
+class CardFit:
+    """Columns against one request: the `mib` and `cores` that it would take of each card, and where it fits."""
+
+    def __init__(self, columns: Columns, sizes: KindSizes) -> None:
+        self._columns = columns
+        self._sizes = sizes
+        self.mib: Ints = sizes.mib[columns.kind]
+        self.cores: Ints = sizes.cores[columns.kind]
+
+    @property
+    def share(self) -> Floats:
+        """What it would take of each card, the larger share of memory and core groups."""
+        share: Floats = self._sizes.share[self._columns.kind]
+        return share
+
+    @property
+    def small(self) -> Mask:
+        """Cards that have less than it asks for even when they are free."""
+        small: Mask = self._sizes.small[self._columns.kind]
+        return small
+
+    def fits(self) -> Mask:
+        """Cards that have enough left; health, family and selectors are not looked at."""
+        columns = self._columns
+        enough: Mask = (
+            (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
+        )
+        if not self._sizes.fits_all:
+            enough &= ~self.small
+        return enough & columns.untouched if self._sizes.whole else enough
+
+    def copies(self) -> Ints:
+        """How many times over it fits each card, nothing else being taken."""
+        columns = self._columns
+        slices = np.minimum(
+            columns.free_mib // np.maximum(self.mib, 1), columns.free_cores // np.maximum(self.cores, 1)
+        )
+        return np.where(self.fits(), np.minimum(slices, columns.free_slices), 0)
+
+    def leftover(self) -> Ints:
+        """What would remain of each card, in millionths of the card, memory and core groups added."""
+        columns = self._columns
+        left: Ints = (columns.free_mib - self.mib) * 10**6 // columns.mib
+        left += (columns.free_cores - self.cores) * 10**6 // columns.groups
+        return left
+
+    def lacking(self) -> list[tuple[Reason, Mask]]:
+        """For each reason the cards that it holds of, the first that applies being the one to name."""
+        columns = self._columns
+        whole = ~columns.untouched if self._sizes.whole else np.zeros(columns.mib.shape, dtype=bool)
+        return [
+            (Reason.TOO_LARGE, self.small),
+            (Reason.WHOLE, whole),
+            (Reason.SLICES, columns.free_slices < 1),
+            (Reason.MEMORY, columns.free_mib < self.mib),
+            (Reason.CORES, columns.free_cores < self.cores),
+        ]
+
+
+def cards_of(table: NodeTable, family: str) -> Mask:
+    """Cards of a family; shape (nodes, cards)."""
+    mask: Mask = kinds_where(table.kinds, lambda kind: kind.family == family)[table.kind]
+    return mask
+
+
+def allowed_cards(table: NodeTable, request: PodRequest) -> Mask:
+    """Usable cards that the request's selectors accept; shape (nodes, cards)."""
+    models = kinds_where(table.kinds, lambda kind: request.models.accepts(kind.model))
+    allowed: Mask = table.usable & models[table.kind] & table.named(request.uuids)
+    return allowed
+
+
+def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
+    """For each distinct container how many of the pod's ask alike, and how often each node could take one alone.
+
+    For whole cards: how many wholly free cards each node has, and how many the containers ask for. Counts have the
+    shape (nodes,); only `allowed` cards are counted.
+    """
+    for asked, times in Counter(asked for _, asked in request.containers).items():
+        copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
+        counts: Ints = np.where(allowed & cards_of(table, asked.family), copies, 0).sum(axis=1)
+        yield times * max(1, asked.whole), counts
+
+
+def at_most(table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
+    """No more pods like this one fit on `nodes` (None: all). Exact for one slice, or whole cards, in one container.
+
+    Of a pod of several containers each is counted as if it were alone. Call it with a table that is up to date.
+    """
+    allowed = allowed_cards(table, request)
+    counts = np.min([count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0)
+    for asked, left in zip((request.host.cpu_milli, request.host.memory_mib), table.host[:2], strict=True):
+        if asked:
+            counts = np.minimum(counts, np.maximum(left, 0) // asked)
+    return int(counts.sum() if nodes is None else counts[table.chosen(nodes)].sum())

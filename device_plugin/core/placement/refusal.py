@@ -1,11 +1,19 @@
-"""A "no" with its reasons, in words that help."""
+"""Why a request cannot be granted now: for every card the first cause that applies, counted, in words that help."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 
+import numpy as np
+from numpy.typing import NDArray
+
+from device_plugin.core.hosts import NOTHING
+from device_plugin.core.placement.fit import CardFit, KindSizes
+from device_plugin.core.placement.table import Ints, Mask, NodeTable, kinds_where
 from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import ANYTHING, PodRequest
 
 # What a person reads first: the causes that waiting or asking for less would cure.
 ORDER = (
@@ -13,10 +21,17 @@ ORDER = (
     Reason.WHOLE, Reason.SHORT, Reason.TOO_LARGE, Reason.UNHEALTHY, Reason.CORDONED, Reason.NOT_SERVING, Reason.MODEL,
     Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG, Reason.POLICY, Reason.MALFORMED,
 )  # fmt: skip
-# Those that come and go with every slice: a node that has one of them now may have another of them a moment later.
+# Those that every slice may change: a node that has one of them now may have another of them a moment later.
 MOVING = (
     Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES, Reason.WHOLE
 )  # fmt: skip
+
+_RANK = {reason: rank for rank, reason in enumerate(ORDER)}
+Ranks = NDArray[np.int8]
+"""Places in ORDER, a byte each: a remembered refusal has one for every node."""
+# Reasons that a text says a number with; models that a text names, and characters of each.
+_WITH_NUMBERS = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES)
+_NAMES, _SHOWN = 5, 40
 
 NodeRanks = Callable[[Sequence[str]], Iterable[int]]
 """Of each of some nodes the place in ORDER of its foremost reason; len(ORDER) for a node without cards."""
@@ -133,3 +148,178 @@ class Refused:
         if self._refusal is None:
             raise AssertionError("how the reasons are found is forgotten only once they are")
         return self._refusal
+
+
+class Causes:
+    """A copy of the cards by state, from which to say why a request fits none of `nodes` (None: all).
+
+    Made behind the lock, because a copy is fast. Call `refusal` when the lock is let go.
+    """
+
+    def __init__(self, table: NodeTable, request: PodRequest, nodes: Sequence[str] | None) -> None:
+        self._request = request
+        self._names: Sequence[str] = table.nodes if nodes is None else nodes
+        self._position = table.position
+        self._there = table.there
+        self._kinds = table.kinds
+        self._states, self._code = table.states.frozen()
+        self._named = None if request.uuids == ANYTHING else table.named(request.uuids)
+        self._host = None if request.host == NOTHING else table.with_host(request.host)
+
+    def refusal(self) -> Refusal:
+        """The refusal."""
+        positions = _positions(self._position, self._names)
+        offered = self._places(positions)[:, None] & self._there
+        family, need = self._hardest() if self._request.containers else ("", None)
+        ranks = self._ranks(family, need)
+        counts = np.bincount(ranks[offered], minlength=len(ORDER)).tolist()
+        cards = {reason: count for reason, count in zip(ORDER, counts, strict=True) if count}
+        # For each node the lowest rank of its cards, the cause that is easiest to cure; the last place is for nodes
+        # without cards.
+        foremost = np.append(ranks.min(axis=1), len(ORDER)).astype(np.int8)
+        silent = int((foremost[positions] == len(ORDER)).sum())
+        exact, about = self._details(family, cards, ranks, offered)
+        return Refusal(
+            cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about,
+            partial(_of_nodes, self._position, foremost),
+        )  # fmt: skip
+
+    def _details(
+        self, family: str, cards: Collection[Reason], ranks: Ints, offered: Mask
+    ) -> tuple[dict[Reason, str], dict[Reason, str]]:
+        """What is said with reasons: exact, and in texts that seldom change."""
+        exact, about = {}, {}
+        for reason in _WITH_NUMBERS:
+            if reason in cards:
+                numbers = self._numbers(reason, (ranks == _RANK[reason]) & offered)
+                exact[reason] = _said(family, reason, numbers)
+                about[reason] = _said(family, reason, numbers, about=True)
+        if Reason.MODEL in cards:
+            exact[Reason.MODEL] = about[Reason.MODEL] = self._models((ranks == _RANK[Reason.MODEL]) & offered)
+        if Reason.TOGETHER in cards and self._wholes > 1:
+            about[Reason.TOGETHER] = f"needs {self._wholes} free cards on one node"
+            most = self._most_together((ranks == _RANK[Reason.TOGETHER]) & offered)
+            exact[Reason.TOGETHER] = f"{about[Reason.TOGETHER]}; the most free: {most}"
+        return exact, about
+
+    @property
+    def _wholes(self) -> int:
+        """Whole cards that the pod's one container asks for; 0 if it asks for something else."""
+        asked = [asked for _, asked in self._request.containers]
+        return asked[0].whole if len(asked) == 1 else 0
+
+    def _models(self, cells: Mask) -> str:
+        """What the pod asks for, and which models the cards in `cells` are."""
+        wanted = self._request.models
+        words = [*sorted(wanted.include), *(f"!{word}" for word in sorted(wanted.exclude))]
+        kinds = set(self._states.kind[np.unique(self._code[cells])].tolist())
+        there = sorted({kind.model for kind, number in self._kinds.items() if number in kinds})
+        return f"asked: {_few(words)}; there are: {_few(there)}"
+
+    def _most_together(self, cells: Mask) -> str:
+        """The node with the most cards of `cells`, and how many it has."""
+        count = cells.sum(axis=1)
+        best = int(count.argmax())
+        name = next(name for name, position in self._position.items() if position == best)
+        return f"{name} with {count[best]}"
+
+    def _ranks(self, family: str, need: CardFit | None) -> Ints:
+        """Of each card the rank of its first cause; shape (nodes, cards). Empty cells have none: len(ORDER)."""
+        # Causes that all cards of a state share are found by state; those of single cards and nodes come in between.
+        states = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.int64)
+        for reason, hit in reversed(list(self._causes(family, need))):
+            states[hit] = _RANK[reason]
+        states[0] = len(ORDER)
+        ranks: Ints = states[self._code]
+        if need is not None and self._named is not None:
+            other = self._there & (ranks != _RANK[Reason.FAMILY]) & (ranks != _RANK[Reason.MODEL])
+            ranks[other & ~self._named] = _RANK[Reason.UUID]
+        together = ranks == _RANK[Reason.TOGETHER]
+        if self._request.standing.avoid:
+            avoided = self._places(_positions(self._position, self._request.standing.avoid))
+            ranks[together & avoided[:, None]] = _RANK[Reason.APART]
+        if self._host is not None:
+            ranks[together & ~self._host[:, None]] = _RANK[Reason.HOST]
+        return ranks
+
+    def _hardest(self) -> tuple[str, CardFit]:
+        """Of the containers the one that fits the fewest cards: its reasons are the pod's."""
+        distinct = dict.fromkeys(asked for _, asked in self._request.containers)
+        needs = [(asked.family, CardFit(self._states, KindSizes(self._kinds, asked))) for asked in distinct]
+        if len(needs) == 1:
+            return needs[0]
+        count = np.bincount(self._code.reshape(-1), minlength=len(self._states.kind))
+        return min(needs, key=lambda item: int(count[item[1].fits() & self._of_family(item[0])].sum()))
+
+    def _numbers(self, reason: Reason, cells: Mask) -> tuple[int, int]:
+        """Two numbers about the cards in `cells`, which all have `reason`.
+
+        They are the largest free memory (TOO_LARGE: units) and the most core groups. For full cards: the most slices of
+        one card, and the idle memory of all.
+        """
+        states = self._states
+        hit = np.bincount(self._code[cells], minlength=len(states.kind)) > 0
+        if reason is Reason.TOO_LARGE:
+            return int(states.units[hit].max()), int(states.groups[hit].max())
+        if reason is Reason.SLICES:
+            return int(states.most[hit].max()), int(states.free_mib[self._code[cells]].sum())
+        return int(states.free_mib[hit].max()), int(states.free_cores[hit].max())
+
+    def _causes(self, family: str, need: CardFit | None) -> Iterator[tuple[Reason, Mask]]:
+        """Which states a cause holds of, the first that applies being the one to name."""
+        if need is not None:
+            states = self._states
+            yield Reason.FAMILY, ~self._of_family(family)
+            models = self._request.models
+            yield (
+                Reason.MODEL,
+                ~kinds_where(self._kinds, lambda kind: models.accepts(kind.model))[states.kind],
+            )
+            yield Reason.TOO_LARGE, need.small
+            yield Reason.NOT_SERVING, ~states.serving
+            yield Reason.CORDONED, states.cordoned
+            yield Reason.SHORT, states.short
+            yield Reason.UNHEALTHY, ~states.usable
+            yield from need.lacking()
+
+    def _of_family(self, family: str) -> Mask:
+        """States of cards of a family."""
+        mask: Mask = kinds_where(self._kinds, lambda kind: kind.family == family)[self._states.kind]
+        return mask
+
+    def _places(self, positions: Ints) -> Mask:
+        """Which rows are among `positions`; shape (nodes,)."""
+        places = np.zeros(len(self._position) + 1, dtype=bool)
+        places[positions] = True
+        return places[:-1]
+
+
+def _positions(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
+    """Where the nodes stand; the last place for those that show no cards."""
+    return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
+
+
+def _of_nodes(position: Mapping[str, int], foremost: Ranks, nodes: Sequence[str]) -> Sequence[int]:
+    ranks: list[int] = foremost[_positions(position, nodes)].tolist()
+    return ranks
+
+
+def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool = False) -> str:
+    """The number that helps with a reason: exact, or with `about` a lower bound that seldom changes."""
+    first, second = numbers
+    if reason is Reason.TOO_LARGE:
+        return f"at most {family}-mem: {first}, {family}-cores: {second}"
+    if reason is Reason.SLICES:
+        return f"{first} of {first} slices" if about else f"{first} of {first} slices, {second} MiB idle"
+    if reason is Reason.MEMORY:
+        return f"largest free {_bound(first, gib, about=about)}"
+    return f"most free core groups {_bound(second, str, about=about)}"
+
+
+def _bound(number: int, text: Callable[[int], str], *, about: bool) -> str:
+    return f"at least {text(rounded(number))}" if about and number else text(number)
+
+
+def _few(words: Sequence[str]) -> str:
+    """The first of some words, shortened."""
+    return ", ".join([*(word[:_SHOWN] for word in words[:_NAMES]), *(["…"] if len(words) > _NAMES else [])])

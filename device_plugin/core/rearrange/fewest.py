@@ -10,8 +10,7 @@ from itertools import combinations, islice
 
 from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
-from device_plugin.core.placement.fit import Size, size_on
-from device_plugin.core.placement.node_fit import Looks, fit_pod
+from device_plugin.core.placement.fit import SearchBudget, Size, fit_pod, size_on
 from device_plugin.core.requests import PodRequest, Request
 
 # Sets of pods that are looked at on one node, and for a pod of several containers cards in all of them and in each,
@@ -127,7 +126,7 @@ def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> 
     patience = Patience()
 
     def does(pods: Collection[str]) -> bool:
-        looks = Looks(LOOKS_PER_SET)
+        looks = SearchBudget(LOOKS_PER_SET)
         looks.next_node()
         left = (shared.without(pods) for shared in cards)
         given = fit_pod([state for state in left if not state.short], request.containers, looks)

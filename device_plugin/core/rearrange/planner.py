@@ -44,10 +44,9 @@ class Planner:
 
     def _cards(self, node: str) -> Sequence[CardState]:
         """The cards of a node, if it serves."""
-        index = self.placer.index
-        index.refresh()
-        first, after = index.rows(node)
-        return index.cards[first:after] if first < after and index.serving[first] else ()
+        self.placer.table.refresh()
+        state = self.placer.table.node(node)
+        return state.cards if state is not None and state.serving else ()
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
         """The fewest of `ranks` that must leave the node, the lowest ranks first; None if all of them are too few."""

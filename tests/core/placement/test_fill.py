@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.placement.fill import FREE_CARD, UNTOUCHED, Fill
-from tests.core.placement.workloads import KIND, ask, target
+from tests.core.placement.workloads import KIND, shape, target
 
 
 def worth(fill: Fill, mem_units: int, cores: int | None = None, price: int = 0) -> float:
@@ -18,19 +18,19 @@ def worth(fill: Fill, mem_units: int, cores: int | None = None, price: int = 0) 
 
 
 def test_a_free_card_is_the_measure() -> None:
-    fill = Fill([KIND], [10], target((ask(4), 50), (ask(8), 20), (ask(whole=1), 10)))
+    fill = Fill([KIND], [10], target((shape(4), 50), (shape(8), 20), (shape(whole=1), 10)))
     assert worth(fill, 16) == pytest.approx(FREE_CARD + UNTOUCHED)
     assert worth(fill, 0) == 0
 
 
 def test_what_nobody_can_use_is_worth_nothing() -> None:
-    fill = Fill([KIND], [10], target((ask(10), 50), (ask(5), 200)))
+    fill = Fill([KIND], [10], target((shape(10), 50), (shape(5), 200)))
     assert worth(fill, 4) == 0
     assert worth(fill, 5) == worth(fill, 6) > 0
 
 
 def test_more_room_is_never_worth_less_and_one_room_never_less_than_two_of_the_same_sum() -> None:
-    fill = Fill([KIND], [10], target((ask(3), 30), (ask(5), 40), (ask(11), 20), (ask(whole=1), 5)))
+    fill = Fill([KIND], [10], target((shape(3), 30), (shape(5), 40), (shape(11), 20), (shape(whole=1), 5)))
     values = [worth(fill, units) for units in range(17)]
     assert values == sorted(values)
     for first in range(17):
@@ -39,14 +39,14 @@ def test_more_room_is_never_worth_less_and_one_room_never_less_than_two_of_the_s
 
 
 def test_memory_without_core_groups_is_worth_nothing_where_pods_need_both() -> None:
-    fill = Fill([KIND], [10], target((ask(4, 30), 50), (ask(12, 15), 50)))
+    fill = Fill([KIND], [10], target((shape(4, 30), 50), (shape(12, 15), 50)))
     assert fill.grid.cores
     assert worth(fill, 12, 0) == worth(fill, 0, 60) == 0
     assert worth(fill, 12, 15) > 0
 
 
 def test_where_cpu_is_dear_a_card_is_worth_less() -> None:
-    fill = Fill([KIND], [10], target((ask(4, cpu=4000), 50), (ask(8, cpu=1000), 20)))
+    fill = Fill([KIND], [10], target((shape(4, cpu=4000), 50), (shape(8, cpu=1000), 20)))
     values = [worth(fill, 16, price=price) for price in range(len(fill.cpu))]
     assert values == sorted(values, reverse=True)
     assert values[0] > values[-1]
@@ -54,7 +54,7 @@ def test_where_cpu_is_dear_a_card_is_worth_less() -> None:
 
 def test_only_a_kind_that_others_depend_on_has_a_price() -> None:
     other = KIND._replace(model="K100")
-    fill = Fill([KIND, other], [50, 50], target((ask(4, models="K100"), 80), (ask(4), 20)))
+    fill = Fill([KIND, other], [50, 50], target((shape(4, models="K100"), 80), (shape(4), 20)))
     assert fill.price[0] == 0
     assert fill.price[1] > 0
 

@@ -13,9 +13,9 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger, NodeState
 from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.index import Index, View
 from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.place import BY_DEFAULT
+from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.roles import Rank
@@ -57,12 +57,12 @@ class Cluster:
 
     def score(self, app_type: str = "gpu") -> Mapping[str, float]:
         """Of each node."""
-        self.placer.index.refresh()
-        index = self.placer.index
+        self.placer.table.refresh()
+        table = self.placer.table
         values = NodeScore(self.scoring.weights[app_type], self.scoring).score(
-            View(index, np.arange(len(index.nodes)))
+            NodeView(table, np.arange(len(table.nodes)))
         )
-        return dict(zip(index.nodes, values.tolist(), strict=True))
+        return dict(zip(table.nodes, values.tolist(), strict=True))
 
     def chosen(self, app_type: str = "", standing: Rank | None = None) -> str:
         """Where a small slice goes."""
@@ -154,12 +154,12 @@ def test_pods_one_after_another_spread_though_no_measurement_shows_them_yet() ->
 
 def test_a_new_load_scores_only_its_own_node_again() -> None:
     cluster = Cluster("a", "b")
-    index = Index(cluster.ledger, cluster.loads)
-    index.refresh()
-    before = index.stamp.copy()
+    table = NodeTable(cluster.ledger, cluster.loads)
+    table.refresh()
+    before = table.stamp.copy()
     cluster.measure("b", c0=Load(0.5, 0.5))
-    index.refresh()
-    assert (index.stamp != before).tolist() == [False, True]
+    table.refresh()
+    assert (table.stamp != before).tolist() == [False, True]
     version = cluster.loads.version
     cluster.measure("b", c0=Load(0.5004, 0.5))
     assert cluster.loads.version == version, "noise is no change"

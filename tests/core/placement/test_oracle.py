@@ -11,9 +11,8 @@ from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer, Refusal
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.target import Target
-from device_plugin.core.requests import PodRequest, Request, Selector
+from device_plugin.core.placement.workload import Target
+from device_plugin.core.requests import PodRequest, Request, Selector, Shape
 
 FAMILIES = ("hygon.com/dcu", "amd.com/gpu")
 NODES = ("a", "b", "c")
@@ -147,8 +146,8 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
             request, nodes = mixed_request(rng, f"p{i}"), rng.choice([None, None, ("a", "b"), ("c", "ghost")])
             answer = placer.place(request, nodes)
             answers[type(answer)] += 1
-            if (ask := Ask.of(request)) is not None:
-                target.add(ask)
+            if (shape := Shape.of(request)) is not None:
+                target.add(shape)
             assert placer.place(request, nodes) == answer, "the same question has the same answer"
             feasible = {
                 name
@@ -167,7 +166,7 @@ def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_
                     looked_at if nodes is None else nodes
                 )
         elif event < 0.61:
-            placer.teach(target.frequent()[:12])
+            placer.learn(target.frequent()[:12])
         elif event < 0.88:
             if ledger.grants():
                 ledger.release(rng.choice(sorted(ledger.grants())))

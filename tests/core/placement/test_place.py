@@ -12,8 +12,7 @@ from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.fit import fit
-from device_plugin.core.placement.node_fit import LOOKS
+from device_plugin.core.placement.fit import LOOKS, fit
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import MAX_COUNT, PodRequest, Request, Selector
 from tests.core.clusters import FAMILY, card, inventory, slice_request, whole_request
@@ -241,7 +240,7 @@ def test_a_pod_made_to_be_searched_for_ever_is_decided_in_bounded_looks(mocker: 
         ledger.set_node(f"n{n:02}", Inventory(cards))
         for i, c in enumerate(cards):  # No two cards are alike, so none can be left out.
             ledger.hold(Grant(f"{n}-{i}", f"n{n:02}", {"main": (Slice(c.uuid, 1000 + 16 * n + i, (0,)),)}))
-    looks = mocker.patch("device_plugin.core.placement.node_fit.fit", wraps=fit)
+    looks = mocker.patch("device_plugin.core.placement.fit.fit", wraps=fit)
     asked = tuple((f"c{i}", Request(FAMILY, 0, 33 + i % 14, 1 + i)) for i in range(17))
     assert refusal(ledger, PodRequest("hostile", asked)).main is Reason.TOGETHER
     assert LOOKS // 2 < looks.call_count <= LOOKS

@@ -4,10 +4,9 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.target import Target
+from device_plugin.core.placement.workload import Target
 from device_plugin.core.rearrange import Planner, Ranked
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import PodRequest, Shape
 from tests.core.clusters import inventory
 
 
@@ -36,9 +35,9 @@ class Cluster:
         """Teach the placer a target workload."""
         target = Target()
         for request in requests:
-            if (ask := Ask.of(request)) is not None:
-                target.add(ask)
-        self.placer.teach(target.frequent())
+            if (shape := Shape.of(request)) is not None:
+                target.add(shape)
+        self.placer.learn(target.frequent())
 
     def remainders(self) -> object:
         return {name: self.ledger.node(name) for name in self.ledger.nodes()}

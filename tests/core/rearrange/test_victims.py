@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.placement.node_fit import Looks
+from device_plugin.core.placement.fit import SearchBudget
 from device_plugin.core.rearrange import Plan
 from device_plugin.core.rearrange.fewest import LOOKS, LOOKS_PER_SET
 from device_plugin.core.requests import PodRequest, Request
@@ -95,14 +95,14 @@ def test_a_pod_made_to_nearly_fit_takes_no_more_looks_than_others(monkeypatch: p
         asked = Request(FAMILY, 0, rng.randint(1, 5), rng.randint(5, 15))
         cluster.place(PodRequest(f"h{i:02}", (("main", asked),), policy="spread"))
     looks = 0
-    spend = Looks.spend
+    spend = SearchBudget.spend
 
-    def counted(self: Looks, count: int) -> bool:
+    def counted(self: SearchBudget, count: int) -> bool:
         nonlocal looks
         looks += count
         return spend(self, count)
 
-    monkeypatch.setattr(Looks, "spend", counted)
+    monkeypatch.setattr(SearchBudget, "spend", counted)
     containers = [(f"c{i}", Request(FAMILY, 0, rng.randint(7, 13), rng.randint(31, 50))) for i in range(14)]
     found = cluster.planner.option("n", PodRequest("p", tuple(containers)), dict.fromkeys(cluster.holders, 0))
     assert found is not None

@@ -9,29 +9,28 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.ask import NO_CARD, Ask
-from device_plugin.core.placement.columns import Values
+from device_plugin.core.placement.cache import NodeScores
 from device_plugin.core.placement.expected_fill import ExpectedFill
-from device_plugin.core.placement.need import Amounts
-from device_plugin.core.placement.scores import Scores
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Target, Weighted
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.placement.fit import KindSizes
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.table import Floats, kinds_where
+from device_plugin.core.placement.workload import Target, Weighted
+from device_plugin.core.requests import NO_CARD, PodRequest, Shape
 from tests.core.clusters import inventory
+from tests.core.placement.test_cache import Thorough
 from tests.core.placement.test_oracle import mixed_node, mixed_request
-from tests.core.placement.test_scores import Thorough
-from tests.core.placement.workloads import ask
+from tests.core.placement.workloads import shape
 
 
-def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Ask) -> tuple[Values, Values]:
+def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Shape) -> tuple[Floats, Floats]:
     """Of all nodes, as they are now."""
-    index = placer.index
-    index.refresh()
-    accepted = np.array([asked.accepts(kind) for kind in index.kinds], dtype=bool)
-    bound = policy.rough.of(asked, Amounts(index.kinds, asked.request), accepted)
-    thorough = Scores(index, asked, Thorough(policy))
+    table = placer.table
+    table.refresh()
+    accepted = kinds_where(table.kinds, lambda kind: asked.accepts(kind.family, kind.model))
+    bound = policy.bounds.of(asked, KindSizes(table.kinds, asked.request), accepted)
+    thorough = NodeScores(table, asked, Thorough(policy))
     thorough.refresh()
-    return bound(np.arange(len(index.nodes))), thorough.value
+    return bound(np.arange(len(table.nodes))), thorough.value
 
 
 def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
@@ -40,15 +39,15 @@ def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
         ledger.set_node(name, mixed_node(rng, name), HostAmounts(rng.choice((3000, 64_000)), 10_000))
     placer = Placer(ledger, POLICIES)
     requests = [PodRequest("", mixed_request(rng, "").containers[:1], policy="random") for _ in range(30)]
-    asks = [Ask(NO_CARD, host=HostAmounts(700))]
-    asks += [Ask(r.containers[0][1], host=HostAmounts(rng.choice((0, 500, 4000)))) for r in requests]
-    for each in asks:
+    shapes = [Shape(NO_CARD, host=HostAmounts(700))]
+    shapes += [Shape(r.containers[0][1], host=HostAmounts(rng.choice((0, 500, 4000)))) for r in requests]
+    for each in shapes:
         target.add(each, rng.random())
-    tables = Tables(*placer.supply(), target.frequent())
-    policy = ExpectedFill(tables.fill, placer.index)
+    tables = WorkloadTables(*placer.supply(), target.frequent())
+    policy = ExpectedFill(tables.fill, placer.table)
     finite = 0
     for number in range(400):
-        bound, score = bounds_and_scores(placer, policy, rng.choice(asks))
+        bound, score = bounds_and_scores(placer, policy, rng.choice(shapes))
         assert (score <= bound).all()
         finite += int(np.isfinite(score).sum())
         request = rng.choice(requests)
@@ -60,15 +59,17 @@ def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("mem_mib", [16368, 65520])
-@pytest.mark.parametrize("asked", [ask(1), ask(3), ask(5, 7), ask(cores=11), ask(whole=1), ask(whole=3)])
-def test_on_free_nodes_it_is_the_score_itself(mem_mib: int, asked: Ask) -> None:
+@pytest.mark.parametrize(
+    "asked", [shape(1), shape(3), shape(5, 7), shape(cores=11), shape(whole=1), shape(whole=3)]
+)
+def test_on_free_nodes_it_is_the_score_itself(mem_mib: int, asked: Shape) -> None:
     ledger = Ledger()
     for name in ("n1", "n2"):
         ledger.set_node(name, inventory(name, 4, mem_mib=mem_mib))
     placer = Placer(ledger)
-    target = [Weighted(each, 1.0) for each in (ask(1), ask(5, 7), ask(8, 20), ask(whole=1), asked)]
-    tables = Tables(*placer.supply(), target)
-    policy = ExpectedFill(tables.fill, placer.index)
+    target = [Weighted(each, 1.0) for each in (shape(1), shape(5, 7), shape(8, 20), shape(whole=1), asked)]
+    tables = WorkloadTables(*placer.supply(), target)
+    policy = ExpectedFill(tables.fill, placer.table)
     bound, score = bounds_and_scores(placer, policy, asked)
     assert bound.tolist() == score.tolist()
 
@@ -78,10 +79,17 @@ def test_where_nothing_fits_it_says_so() -> None:
     ledger.set_node("n1", inventory("n1", 1))
     ledger.hold(Grant("p", "n1", {"main": (Slice("n1-0", 12 * 1023, tuple(range(50))),)}))
     placer = Placer(ledger)
-    tables = Tables(*placer.supply(), [Weighted(each, 1.0) for each in (ask(1, 20), ask(8, 1))])
-    policy = ExpectedFill(tables.fill, placer.index)
-    for much in (ask(5, 1), ask(1, 11), ask(17, 1), ask(1, 61), ask(whole=1), ask(4, 10, models="K100")):
+    tables = WorkloadTables(*placer.supply(), [Weighted(each, 1.0) for each in (shape(1, 20), shape(8, 1))])
+    policy = ExpectedFill(tables.fill, placer.table)
+    for much in (
+        shape(5, 1),
+        shape(1, 11),
+        shape(17, 1),
+        shape(1, 61),
+        shape(whole=1),
+        shape(4, 10, models="K100"),
+    ):
         bound, _ = bounds_and_scores(placer, policy, much)
         assert bound.tolist() == [-np.inf], much
-    bound, _ = bounds_and_scores(placer, policy, ask(4, 10))
+    bound, _ = bounds_and_scores(placer, policy, shape(4, 10))
     assert np.isfinite(bound).all()

@@ -10,30 +10,28 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger, NodeState
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.fit import fit
-from device_plugin.core.placement.fragments import Fragments
-from device_plugin.core.placement.index import View
-from device_plugin.core.placement.need import Amounts, Need
-from device_plugin.core.placement.target import Weighted
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.placement.fit import CardFit, KindSizes, fit
+from device_plugin.core.placement.fragmentation import Fragments
+from device_plugin.core.placement.table import NodeView
+from device_plugin.core.placement.workload import Weighted
+from device_plugin.core.requests import PodRequest, Shape
 from tests.core.clusters import card
-from tests.core.placement.workloads import ask, target
+from tests.core.placement.workloads import shape, target
 
 TARGET = target(
-    (ask(4, cpu=1000), 30), (ask(8, 10, cpu=2000), 20), (ask(whole=2, cpu=4000), 10), (ask(1, 40), 5)
+    (shape(4, cpu=1000), 30), (shape(8, 10, cpu=2000), 20), (shape(whole=2, cpu=4000), 10), (shape(1, 40), 5)
 )  # fmt: skip
 
 
-def by_definition(state: NodeState, cpu: int, asks: tuple[Weighted, ...]) -> float:
-    total = sum(each.count for each in asks)
+def by_definition(state: NodeState, cpu: int, shapes: tuple[Weighted, ...]) -> float:
+    total = sum(each.count for each in shapes)
     idle = [
         min(c.free_mib / c.card.mem_mib, c.free_cores.bit_count() / c.card.core_groups) for c in state.cards
     ]
     found = 0.0
-    for each in asks:
-        usable = [isinstance(fit(c, each.ask.request), Slice) for c in state.cards]
-        serves = cpu >= each.ask.host.cpu_milli and sum(usable) >= max(1, each.ask.request.whole)
+    for each in shapes:
+        usable = [isinstance(fit(c, each.shape.request), Slice) for c in state.cards]
+        serves = cpu >= each.shape.host.cpu_milli and sum(usable) >= max(1, each.shape.request.whole)
         useless = sum(i for i, u in zip(idle, usable, strict=True) if not (serves and u))
         found += each.count / total * useless
     return found
@@ -47,10 +45,10 @@ def test_fragments_are_what_their_definition_says_before_and_after(seed: int) ->
         cards = tuple(card(f"{name}{i}") for i in range(rng.randint(1, 4)))
         ledger.set_node(name, Inventory(cards), HostAmounts(rng.choice((2000, 8000, 32000)), 0))
     placer = Placer(ledger, POLICIES)
-    placer.index.refresh()
-    fragments = Fragments(tuple(placer.index.kinds), TARGET)
+    placer.table.refresh()
+    fragments = Fragments(tuple(placer.table.kinds), TARGET)
     for number in range(40):
-        wanted = rng.choice(TARGET).ask
+        wanted = rng.choice(TARGET).shape
         request = PodRequest(f"p{number}", (("main", wanted.request),), policy="random", host=wanted.host)
         found = placer.place(request)
         if not isinstance(found, Grant):
@@ -66,21 +64,20 @@ def test_fragments_are_what_their_definition_says_before_and_after(seed: int) ->
 
 
 def measured(placer: Placer, fragments: Fragments) -> dict[str, float]:
-    placer.index.refresh()
-    view = View(placer.index, np.arange(len(placer.index.nodes)))
-    return dict(zip(placer.index.nodes, fragments.of(view).tolist(), strict=True))
+    placer.table.refresh()
+    view = NodeView(placer.table, np.arange(len(placer.table.nodes)))
+    return dict(zip(placer.table.nodes, fragments.of(view).tolist(), strict=True))
 
 
-def foretold(placer: Placer, fragments: Fragments, wanted: Ask, found: Grant) -> float:
-    index = placer.index
-    position = index.position[found.node]
-    view = View(index, np.array([position]))
-    cards = [index.cards[row].card.uuid for row in view.rows[0] if row >= 0]
+def foretold(placer: Placer, fragments: Fragments, wanted: Shape, found: Grant) -> float:
+    position = placer.table.position[found.node]
+    view = NodeView(placer.table, np.array([position]))
+    cards = [state.card.uuid for state in placer.table.cards(position)]
     given = [s.card for s in found.slices()]
     if wanted.is_slice:
         added = fragments.added_by_slice(
-            view, Need(view, Amounts(placer.index.kinds, wanted.request)), wanted
+            view, CardFit(view, KindSizes(placer.table.kinds, wanted.request)), wanted
         )
         return float(added[0, cards.index(given[0])])
-    taken = np.array([[row >= 0 and index.cards[row].card.uuid in given for row in view.rows[0]]])
+    taken = view.there & np.array([[*(uuid in given for uuid in cards), *[False] * 4][: view.there.shape[1]]])
     return float(fragments.added_by_whole(view, taken, wanted)[0])

@@ -5,13 +5,13 @@ import pytest
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Weighted
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.workload import Weighted
+from device_plugin.core.requests import Shape
 from tests.core.clusters import inventory, slice_request
-from tests.core.placement.workloads import ask
+from tests.core.placement.workloads import shape
 
-SMALL, WHOLE = ask(1), ask(whole=1)
+SMALL, WHOLE = shape(1), shape(whole=1)
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def ledger() -> Ledger:
     return ledger
 
 
-def lesson(placer: Placer, asked: Ask) -> Tables:
-    return Tables(*placer.supply(), [Weighted(asked, 1.0)])
+def lesson(placer: Placer, asked: Shape) -> WorkloadTables:
+    return WorkloadTables(*placer.supply(), [Weighted(asked, 1.0)])
 
 
 def renewed(placer: Placer, most: int) -> int:
@@ -40,10 +40,10 @@ def renewed(placer: Placer, most: int) -> int:
 
 def test_fragmentation_is_that_of_the_old_lesson_until_the_new_one_is_ready(ledger: Ledger) -> None:
     placer = Placer(ledger)
-    placer.adopt(lesson(placer, SMALL))
+    placer.install(lesson(placer, SMALL))
     renewed(placer, 3)
     assert placer.fragmentation() == pytest.approx(0), "every card still has room for a small slice"
-    placer.adopt(lesson(placer, WHOLE))
+    placer.install(lesson(placer, WHOLE))
     for _ in range(3):
         assert not placer.renew(3)
         assert placer.fragmentation() == pytest.approx(0)
@@ -53,9 +53,9 @@ def test_fragmentation_is_that_of_the_old_lesson_until_the_new_one_is_ready(ledg
 
 def test_a_lesson_about_cards_that_are_gone_decides_nothing(ledger: Ledger) -> None:
     placer = Placer(ledger)
-    placer.adopt(lesson(placer, SMALL))
+    placer.install(lesson(placer, SMALL))
     renewed(placer, 3)
-    placer.adopt(lesson(placer, WHOLE))
+    placer.install(lesson(placer, WHOLE))
     assert not placer.renew(3)
     ledger.set_node("n0", inventory("n0", 1, groups=30))
     assert renewed(placer, 3) == 1
@@ -65,9 +65,9 @@ def test_a_lesson_about_cards_that_are_gone_decides_nothing(ledger: Ledger) -> N
 
 def test_the_newest_lesson_counts(ledger: Ledger) -> None:
     placer = Placer(ledger)
-    placer.adopt(lesson(placer, SMALL))
-    placer.adopt(lesson(placer, WHOLE))
+    placer.install(lesson(placer, SMALL))
+    placer.install(lesson(placer, WHOLE))
     assert not placer.renew(3)
-    placer.adopt(lesson(placer, SMALL))
+    placer.install(lesson(placer, SMALL))
     renewed(placer, 3)
     assert placer.fragmentation() == pytest.approx(0)

@@ -10,47 +10,46 @@ from dataclasses import replace
 
 import numpy as np
 
-from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Kind, Numbers, Rows, Values
-from device_plugin.core.placement.demand import Demand
-from device_plugin.core.placement.index import View
-from device_plugin.core.placement.need import Need
-from device_plugin.core.placement.target import Weighted
+from device_plugin.core.hosts import NOTHING
+from device_plugin.core.placement.cache import Policy
+from device_plugin.core.placement.fit import CardFit
+from device_plugin.core.placement.table import Floats, Ints, Kind, Mask, NodeTable, NodeView, StaleRows
+from device_plugin.core.placement.workload import Demand, Weighted
+from device_plugin.core.requests import Shape
 
 
 class Fragments:
     """F for nodes, and how much a placement would add to it. In cards.
 
-    Asks that differ in nothing but CPU are looked at together: they fit the same cards, and a node has CPU for some.
+    Shapes that differ in nothing but CPU form one group: they fit the same cards, and a node has CPU for some of them.
     """
 
-    def __init__(self, kinds: Sequence[Kind], asks: Sequence[Weighted]) -> None:
-        total = sum(each.count for each in asks) or 1.0
-        alike: dict[Ask, int] = {}
-        groups = [alike.setdefault(replace(each.ask, host=HostAmounts()), len(alike)) for each in asks]
-        self._demand = Demand(kinds, [Weighted(ask, 1.0) for ask in alike])
-        cpu = [each.ask.host.cpu_milli for each in asks]
-        self._cpu: Numbers
+    def __init__(self, kinds: Sequence[Kind], shapes: Sequence[Weighted]) -> None:
+        total = sum(each.count for each in shapes) or 1.0
+        alike: dict[Shape, int] = {}
+        groups = [alike.setdefault(replace(each.shape, host=NOTHING), len(alike)) for each in shapes]
+        self._demand = Demand(kinds, [Weighted(shape, 1.0) for shape in alike])
+        cpu = [each.shape.host.cpu_milli for each in shapes]
+        self._cpu: Ints
         self._cpu, rows = np.unique(np.array(cpu, dtype=np.int64), return_inverse=True)
-        # Of asks that want as much CPU, in the column of their group, their share of the workload.
-        self._shares: Values = np.zeros((len(self._cpu), len(alike)))
-        for row, group, each in zip(rows, groups, asks, strict=True):
+        # Of shapes that want as much CPU, in the column of their group, their share of the workload.
+        self._shares: Floats = np.zeros((len(self._cpu), len(alike)))
+        for row, group, each in zip(rows, groups, shapes, strict=True):
             self._shares[row, group] += each.count / total
         self._all = float(self._shares.sum())
 
-    def of(self, view: View) -> Values:
+    def of(self, view: NodeView) -> Floats:
         """F of each node; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
         return self._sum(self._served(view.cpu), idle.sum(axis=1), _useless(idle, fit), fit.sum(axis=1))
 
-    def added_by_slice(self, view: View, need: Need, ask: Ask) -> Values:
+    def added_by_slice(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The growth of F when a card gives the slice; shape (nodes, cards)."""
         # Now, and once it is given.
-        times: Numbers = np.array([0, 1])[:, None, None]
+        times: Ints = np.array([0, 1])[:, None, None]
         mib, cores = view.free_mib - times * need.mib, view.free_cores - times * need.cores
         idle, fit = self._cards(view, mib, cores, view.free_slices - times)
-        served = self._served(view.cpu - times[:, 0] * ask.host.cpu_milli)
+        served = self._served(view.cpu - times[:, 0] * shape.host.cpu_milli)
         useless, total, number = np.where(fit, 0, idle[..., None]), idle[0].sum(axis=1), fit[0].sum(axis=1)
         now = useless[0].sum(axis=1)
         before = self._sum(served[0], total, now, number)
@@ -62,16 +61,16 @@ class Fragments:
         )
         return after - before[:, None]
 
-    def added_by_whole(self, view: View, taken: Rows, ask: Ask) -> Values:
+    def added_by_whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
         """The growth of F when the cards `taken` are given away; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
         before = self._sum(self._served(view.cpu), idle.sum(axis=1), _useless(idle, fit), fit.sum(axis=1))
         left, fit = np.where(taken, 0, idle), fit & ~taken[:, :, None]
-        served = self._served(view.cpu - ask.host.cpu_milli)
+        served = self._served(view.cpu - shape.host.cpu_milli)
         return self._sum(served, left.sum(axis=1), _useless(left, fit), fit.sum(axis=1)) - before
 
-    def _cards(self, view: View, mib: Numbers, cores: Numbers, slices: Numbers) -> tuple[Values, Rows]:
-        """With so much free: the idle share of each card, and which asks it could serve.
+    def _cards(self, view: NodeView, mib: Ints, cores: Ints, slices: Ints) -> tuple[Floats, Mask]:
+        """With this much free: the idle share of each card, and which groups could use it.
 
         Shapes (…, nodes, cards) and (…, nodes, cards, groups); `mib`, `cores` and `slices` are like the former.
         """
@@ -86,44 +85,67 @@ class Fragments:
         fit &= demand.slice | (slices == view.most)[..., None]
         return idle, fit
 
-    def _served(self, cpu: Numbers) -> Values:
+    def _served(self, cpu: Ints) -> Floats:
         """The share of the workload, by group, that nodes have CPU for; shape (…, nodes, groups)."""
-        served: Values = (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
+        served: Floats = (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
         return served
 
-    def _sum(self, served: Values, idle: Values, useless: Values, number: Numbers) -> Values:
+    def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
         """F from what is idle in all, and what of it each group cannot use though it fits the node."""
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
-        f: Values = idle * self._all - spared
+        f: Floats = idle * self._all - spared
         return f
 
 
-def _useless(idle: Values, fit: Rows) -> Values:
-    """Of each node the idle shares on cards that an ask cannot use; shape (nodes, asks)."""
-    useless: Values = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
+def _useless(idle: Floats, fit: Mask) -> Floats:
+    """Of each node the idle shares on cards that a group cannot use; shape (nodes, groups)."""
+    useless: Floats = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
     return useless
 
 
-class Fgd:
-    """Fragmentation gradient descent: where F grows least, in the published steps of a hundredth of a sigmoid.
+class Fgd(Policy):
+    """The policy `fgd`: where F grows least, in the published steps of a hundredth of a sigmoid.
 
     The steps matter: nearly equal nodes count as equal, and the first of them is filled before the next is opened.
     """
 
-    lasting, rough = True, None
-
     def __init__(self, fragments: Fragments) -> None:
         self._fragments = fragments
 
-    def slices(self, view: View, need: Need, ask: Ask) -> Values:
+    def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The less F grows, the better."""
-        return _steps(self._fragments.added_by_slice(view, need, ask))
+        return _steps(self._fragments.added_by_slice(view, need, shape))
 
-    def whole(self, view: View, taken: Rows, ask: Ask) -> Values:
+    def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
         """The less F grows, the better."""
-        return _steps(self._fragments.added_by_whole(view, taken, ask))
+        return _steps(self._fragments.added_by_whole(view, taken, shape))
 
 
-def _steps(added: Values) -> Values:
+def _steps(added: Floats) -> Floats:
     return np.floor(100 / (1 + np.exp(np.round(added, 9))))
+
+
+class FragmentationGauge:
+    """How fragmented the whole cluster is for one target workload, measured again only where nodes changed."""
+
+    def __init__(self, table: NodeTable, fragments: Fragments) -> None:
+        self._table = table
+        self._fragments = fragments
+        self._stale = StaleRows(table)
+        self._f: Floats = np.zeros(0)
+
+    def refresh(self, most: int | None = None) -> bool:
+        """Measure at most `most` of the nodes that changed since; true once none is left."""
+        if self._stale.relaid():
+            self._f = np.zeros(len(self._table.nodes))
+        stale = self._stale.all()
+        now = stale[:most]
+        if len(now):
+            self._f[now] = self._fragments.of(NodeView(self._table, now))
+            self._stale.made(now)
+        return len(now) == len(stale)
+
+    def ratio(self) -> float:
+        """Of all cards the share that is idle and of no use to the target workload, as of the last `refresh`."""
+        return float(self._f.sum() / max(1, self._table.card_count))

@@ -1,4 +1,4 @@
-"""Scores that were kept equal scores that are made anew, whatever happened in between."""
+"""NodeScores that were kept equal scores that are made anew, whatever happened in between."""
 
 import random
 
@@ -9,12 +9,13 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
-from device_plugin.core.placement.ask import NO_CARD, Ask
+from device_plugin.core.placement.cache import NodeScores, Policy
 from device_plugin.core.placement.expected_fill import ExpectedFill
-from device_plugin.core.placement.scores import Scores
-from device_plugin.core.placement.tables import Tables
-from device_plugin.core.placement.target import Target
-from device_plugin.core.requests import PodRequest, Request
+from device_plugin.core.placement.fit import CardFit
+from device_plugin.core.placement.policies import WorkloadTables
+from device_plugin.core.placement.table import Floats, Mask, NodeView
+from device_plugin.core.placement.workload import Target
+from device_plugin.core.requests import NO_CARD, PodRequest, Request, Shape
 from tests.core.clusters import FAMILY, inventory
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
 
@@ -29,9 +30,9 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
     for name, cards in known.items():
         ledger.set_node(name, cards, HostAmounts(64_000, 10_000))
     placer = Placer(ledger, POLICIES)
-    asks = [mixed_request(rng, "") for _ in range(12)]
+    shapes = [mixed_request(rng, "") for _ in range(12)]
     for number in range(400):
-        request = rng.choice(asks)
+        request = rng.choice(shapes)
         request = type(request)(
             f"p{number}", request.containers, request.models, request.uuids, policy,
             HostAmounts(rng.choice((1000, 4000)), 10),
@@ -39,16 +40,16 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
         if number % 50 == 0:
             adopted, tables = target.frequent()[:12], None
         if tables is None or tables.kinds != placer.supply()[0]:
-            tables = Tables(*placer.supply(), adopted)
-            placer.adopt(tables)
+            tables = WorkloadTables(*placer.supply(), adopted)
+            placer.install(tables)
         while number % 50 == 0 and not placer.renew(3):
             pass
         fresh = Placer(ledger, POLICIES)
-        fresh.adopt(tables)
+        fresh.install(tables)
         found = placer.place(request)
         assert found == fresh.place(request)
-        if (ask := Ask.of(request)) is not None:
-            target.add(ask)
+        if (shape := Shape.of(request)) is not None:
+            target.add(shape)
         if isinstance(found, Grant):
             ledger.hold(found, request.host)
         if rng.random() < 0.4 and ledger.grants():
@@ -59,13 +60,17 @@ def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(
             ledger.set_node(name, known[name], HostAmounts(rng.choice((2000, 64_000)), 10_000))
 
 
-class Thorough:
-    """The policy without its rough one."""
-
-    lasting, rough = True, None
+class Thorough(Policy):
+    """The policy without its upper bounds."""
 
     def __init__(self, policy: ExpectedFill) -> None:
-        self.slices, self.whole = policy.slices, policy.whole
+        self._policy = policy
+
+    def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
+        return self._policy.slices(view, need, shape)
+
+    def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
+        return self._policy.whole(view, taken, shape)
 
 
 def test_looking_only_at_nodes_near_the_best_finds_the_best(rng: random.Random) -> None:
@@ -74,30 +79,30 @@ def test_looking_only_at_nodes_near_the_best_finds_the_best(rng: random.Random) 
         host = HostAmounts(rng.choice((2000, 64_000)), 10_000)
         ledger.set_node(name, inventory(name, rng.randint(1, 4)), host)
     placer, target = Placer(ledger, POLICIES), Target()
-    asks = [
-        Ask(Request(FAMILY, 0, rng.randint(1, 12)), host=HostAmounts(rng.choice((0, 500, 4000))))
+    shapes = [
+        Shape(Request(FAMILY, 0, rng.randint(1, 12)), host=HostAmounts(rng.choice((0, 500, 4000))))
         for _ in range(12)
     ]
-    asks += [Ask(Request(FAMILY, 1)), Ask(Request(FAMILY, 2)), Ask(NO_CARD)]
-    for ask in asks:
-        target.add(ask, rng.random())
-    tables = Tables(*placer.supply(), target.frequent())
-    policy = ExpectedFill(tables.fill, placer.index)
-    kept = {ask: Scores(placer.index, ask, policy) for ask in asks}
+    shapes += [Shape(Request(FAMILY, 1)), Shape(Request(FAMILY, 2)), Shape(NO_CARD)]
+    for shape in shapes:
+        target.add(shape, rng.random())
+    tables = WorkloadTables(*placer.supply(), target.frequent())
+    policy = ExpectedFill(tables.fill, placer.table)
+    kept = {shape: NodeScores(placer.table, shape, policy) for shape in shapes}
     for number in range(300):
-        ask = rng.choice(asks)
-        thorough = Scores(placer.index, ask, Thorough(policy))
-        placer.index.refresh()
+        shape = rng.choice(shapes)
+        thorough = NodeScores(placer.table, shape, Thorough(policy))
+        placer.table.refresh()
         thorough.refresh()
-        kept[ask].refresh()
-        among = np.array([rng.random() < 0.7 for _ in placer.index.nodes]) if rng.random() < 0.5 else None
-        found = kept[ask].best(among)
+        kept[shape].refresh()
+        among = np.array([rng.random() < 0.7 for _ in placer.table.nodes]) if rng.random() < 0.5 else None
+        found = kept[shape].best(among)
         assert found == thorough.best(among)
         if found is not None:
-            assert kept[ask].at(found) == thorough.at(found)
-            assert kept[ask].rows(found) == thorough.rows(found)
-        request = PodRequest(f"p{number}", (("main", ask.request),), policy="random", host=ask.host)
-        if ask.request is not NO_CARD and isinstance(grant := placer.place(request), Grant):
+            assert kept[shape].at(found) == thorough.at(found)
+            assert kept[shape].cells(found) == thorough.cells(found)
+        request = PodRequest(f"p{number}", (("main", shape.request),), policy="random", host=shape.host)
+        if shape.request is not NO_CARD and isinstance(grant := placer.place(request), Grant):
             ledger.hold(grant)
         if rng.random() < 0.3 and ledger.grants():
             ledger.release(rng.choice(sorted(ledger.grants())))

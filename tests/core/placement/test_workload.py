@@ -4,22 +4,20 @@ import numpy as np
 
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
-from device_plugin.core.placement.ask import Ask
-from device_plugin.core.placement.columns import Kind
-from device_plugin.core.placement.index import View
-from device_plugin.core.placement.tables import KINDS, Tables
-from device_plugin.core.placement.target import KEPT, MOST, Target, Weighted
-from device_plugin.core.requests import Request, Selector
+from device_plugin.core.placement.policies import KINDS, WorkloadTables
+from device_plugin.core.placement.table import Kind, NodeView
+from device_plugin.core.placement.workload import KEPT, MOST, Target, Weighted
+from device_plugin.core.requests import Request, Selector, Shape
 from tests.core.clusters import FAMILY, inventory
 
 
 def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes_often() -> None:
-    target, usual = Target(), Ask(Request(FAMILY, mem=4))
+    target, usual = Target(), Shape(Request(FAMILY, mem=4))
     for number in range(3 * KEPT):
-        target.add(Ask(Request(FAMILY, mem=1), Selector(f"m{number}")))
+        target.add(Shape(Request(FAMILY, mem=1), Selector(f"m{number}")))
         if number % 10 == 0:
             target.add(usual)
-    assert target.frequent()[0].ask == usual
+    assert target.frequent()[0].shape == usual
     assert len(target.frequent(1.0)) == MOST
     assert len(target.copy()._counts) <= 2 * KEPT
 
@@ -27,11 +25,13 @@ def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes
 def test_tables_look_at_so_many_kinds_of_asks_for_each_card_and_no_more() -> None:
     """A column for each of a thousand would take a third of a gigabyte for 512 nodes."""
     kinds = [Kind(FAMILY, "K100", 16368, 16, 60, 4)]
-    asks = [Weighted(Ask(Request(FAMILY, mem=1), Selector(f"!x{n}")), 1.0) for n in range(500)]
+    shapes = [Weighted(Shape(Request(FAMILY, mem=1), Selector(f"!x{n}")), 1.0) for n in range(500)]
     ledger = Ledger()
     ledger.set_node("n1", inventory("n1", 2))
     placer = Placer(ledger)
-    placer.index.refresh()
-    view = View(placer.index, np.array([0]))
-    _, fit = Tables(kinds, [2], asks).fragments._cards(view, view.free_mib, view.free_cores, view.free_slices)
+    placer.table.refresh()
+    view = NodeView(placer.table, np.array([0]))
+    _, fit = WorkloadTables(kinds, [2], shapes).fragments._cards(
+        view, view.free_mib, view.free_cores, view.free_slices
+    )
     assert fit.shape == (1, 2, KINDS)

@@ -1,0 +1,143 @@
+"""The target workload: what pods will probably ask for, learnt from what they have asked so far."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
+
+import numpy as np
+
+from device_plugin.core.placement.fit import CardFit, KindSizes
+from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask
+from device_plugin.core.requests import Request, Shape
+
+# Arrivals after which a shape counts half as much: long enough to know the mix, short enough to follow it.
+HALF_LIFE = 4096
+# Rare shapes cost time and change nothing, beyond this share of all pods.
+COVER = 0.995
+# Shapes that are used at most: every pod may request another amount of CPU.
+MOST = 1000
+# Different requests that tables are made for while a service runs: 240 take minutes, 64 take about a second.
+MOST_SIZES = 64
+# Different shapes that are counted at all; the rarest are forgotten when there are twice this number.
+KEPT = 4 * MOST
+MOST_COUNTED = 2 * KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A shape, and how many pods of it there were (a newer one counting more)."""
+
+    shape: Shape
+    count: float
+
+
+class Target:
+    """Counts of the shapes of pods that came; older pods count less."""
+
+    def __init__(self, half_life: float = HALF_LIFE) -> None:
+        self._counts: dict[Shape, float] = {}
+        self._weight = 1.0
+        self._growth = 2.0 ** (1 / half_life)
+        self.arrivals = 0
+        self.left_out = 0
+        """Shapes that were forgotten because there were too many."""
+
+    def __len__(self) -> int:
+        """Number of different shapes that are counted."""
+        return len(self._counts)
+
+    def add(self, shape: Shape, count: float = 1.0) -> None:
+        """Count a pod that came now."""
+        self._counts[shape] = self._counts.get(shape, 0.0) + count * self._weight
+        self._weight *= self._growth
+        self.arrivals += 1
+        if len(self._counts) > MOST_COUNTED:
+            self.left_out += len(self._counts) - KEPT
+            self._counts = dict(nlargest(KEPT, self._counts.items(), key=lambda item: item[1]))
+        if self._weight > 1e9:
+            self._counts = {shape: left for shape, n in self._counts.items() if (left := n / 1e9) > 1e-3}
+            self._weight /= 1e9
+
+    def copy(self) -> "Target":
+        """A copy that later pods do not change."""
+        made = Target()
+        made._counts, made._weight, made._growth = self._counts.copy(), self._weight, self._growth
+        made.arrivals = self.arrivals
+        return made
+
+    def affordable(self) -> tuple[Weighted, ...]:
+        """The most frequent shapes, as far as tables for them are made in a second or two.
+
+        What takes time is how many different amounts of a card are asked for, not how many shapes there are.
+        """
+        found, sizes = [], set[Request]()
+        for each in self.frequent():
+            sizes.add(each.shape.request)
+            if len(sizes) > MOST_SIZES:
+                break
+            found.append(each)
+        return tuple(found)
+
+    def frequent(self, cover: float = COVER) -> tuple[Weighted, ...]:
+        """The most frequent shapes that make up `cover` of all, most frequent first."""
+        return tuple(islice(self._most(cover), MOST))
+
+    def _most(self, cover: float) -> Iterator[Weighted]:
+        total, seen = sum(self._counts.values()), 0.0
+        for shape, count in sorted(self._counts.items(), key=lambda item: (-item[1], _order(item[0]))):
+            if seen >= cover * total:
+                return
+            yield Weighted(shape, count / self._weight)
+            seen += count
+
+
+def _order(shape: Shape) -> tuple[object, ...]:
+    """A fixed order for shapes of equal counts."""
+    request, host = shape.request, shape.host
+    models = sorted(shape.models.include), sorted(shape.models.exclude)
+    return (
+        request.family, request.whole, request.mem or 0, request.cores or 0, models,
+        host.cpu_milli, host.memory_mib, host.disk_mib,
+    )  # fmt: skip
+
+
+class Demand:
+    """What pods of each shape would take of a card of each kind.
+
+    `mib`, `cores`, `family` and `allowed` have the shape (kinds, shapes); `whole` (0 for a slice), `slice`, `cpu`,
+    `memory` (of the host, in MiB) and `count` (shapes,). A shape is allowed on a kind that its family and models accept
+    and that it fits when the card is free; `family` leaves the models out.
+    """
+
+    def __init__(self, kinds: Sequence[Kind], shapes: Sequence[Weighted]) -> None:
+        self.kinds = tuple(kinds)
+        asked = [weighted.shape for weighted in shapes]
+        self.mib: Ints = np.zeros((len(kinds), len(asked)), dtype=np.int64)
+        self.cores: Ints = np.zeros_like(self.mib)
+        self.family: Mask = np.zeros(self.mib.shape, dtype=bool)
+        self.allowed: Mask = np.zeros(self.mib.shape, dtype=bool)
+        self.whole: Ints = np.array([each.request.whole for each in asked], dtype=np.int64)
+        self.slice: Mask = np.array([each.is_slice for each in asked], dtype=bool)
+        self.cpu: Ints = np.array([each.host.cpu_milli for each in asked], dtype=np.int64)
+        self.memory: Ints = np.array([each.host.memory_mib for each in asked], dtype=np.int64)
+        self.count: Floats = np.array([weighted.count for weighted in shapes], dtype=np.float64)
+        free = Columns.free(kinds)
+        for number, each in enumerate(asked):
+            if not (each.is_slice or each.request.whole):
+                continue
+            need = CardFit(free, KindSizes(kinds, each.request))
+            self.mib[:, number], self.cores[:, number] = need.mib, need.cores
+            family = [kind.family == each.request.family for kind in kinds]
+            accepted = [each.accepts(kind.family, kind.model) for kind in kinds]
+            self.family[:, number] = need.fits() & np.array(family, dtype=bool)
+            self.allowed[:, number] = self.family[:, number] & np.array(accepted, dtype=bool)
+
+    def wanted(self) -> Floats:
+        """How many cards all pods of a shape want, a slice by its larger share of the card it fills most; (shapes,)."""
+        if not self.kinds:
+            return np.zeros(len(self.count))
+        cards = np.array([[kind.mem_mib, kind.groups] for kind in self.kinds])
+        share = np.maximum(self.mib / cards[:, :1], self.cores / cards[:, 1:]).max(axis=0)
+        wanted: Floats = self.count * np.maximum(self.whole, 1) * share
+        return wanted
