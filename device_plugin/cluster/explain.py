@@ -58,7 +58,7 @@ class Explainer:
         """Everything, or with `pod` (namespace/name) only what concerns that pod."""
         nodes = self._nodes()
         with self._state.lock:
-            gangs = [asdict(gang) for gang in self._state.gangs.standings()]
+            gangs = [asdict(gang) for gang in self._state.gangs.statuses()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
             inventories = self._state.ledger.inventories()
         waiting = [asdict(entry) for entry in self.waiting()]

@@ -14,6 +14,7 @@ from math import inf
 
 from device_plugin.cluster import learning, refusals, reports, wishes
 from device_plugin.cluster.faults import Fault, Faults
+from device_plugin.cluster.gang_members import Name
 from device_plugin.cluster.gangs import Gangs
 from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.learning import Learning
@@ -23,7 +24,6 @@ from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_ba
 from device_plugin.cluster.refusal_budget import RefusalBudget
 from device_plugin.cluster.refusals import Refusals, WaitingPods
 from device_plugin.cluster.reports import CardChanges, Reports
-from device_plugin.cluster.rolls import Name
 from device_plugin.cluster.roster import Roster
 from device_plugin.cluster.wishes import Wish, Wishes
 from device_plugin.core.annotations import GROUP
@@ -137,7 +137,7 @@ class State:
             gang = self.gangs.see(now, self._clock())
             if before is None or not alike(before, now):
                 self._account(now, before)
-            self._fall(gang)
+            self._release_incomplete(gang)
 
     def forget_pod(self, uid: str, *, ended: bool = False) -> None:
         """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
@@ -158,7 +158,7 @@ class State:
             self.waiting.drop(uid)
             self.learning.forget(uid)
             self.release(uid)
-            self._fall(gang)
+            self._release_incomplete(gang)
 
     def sync_pods(self, pods: Iterable[Pod]) -> None:
         """Take a list of all pods from the watch; what it had shown before and shows no more is gone."""
@@ -369,7 +369,7 @@ class State:
         """End the pod's reservation and grant, and the reservations of its gang as long as nobody of it is bound."""
         with self.lock:
             self._free(uid)
-            self._fall(self.gangs.name(uid))
+            self._release_incomplete(self.gangs.name(uid))
 
     def give_back(self, uid: str) -> None:
         """The pod was preempted or refused before it was bound: what is reserved for it is free."""
@@ -453,9 +453,9 @@ class State:
                 wish = replace(wish, request=self.in_group(wish.pod, wish.request))
             self.wishes.note(wish)
 
-    def _fall(self, gang: Name | None) -> None:
+    def _release_incomplete(self, gang: Name | None) -> None:
         """A gang that has not got a place for everybody gets none for anybody."""
-        for uid in self.gangs.falling(gang) if gang is not None else ():
+        for uid in self.gangs.release_incomplete(gang) if gang is not None else ():
             self._free(uid)
 
     def _free(self, uid: str) -> None:
@@ -466,7 +466,7 @@ class State:
         else:
             self.ledger.release(uid)
         if before is not None and before != self.ledger.holding(uid):
-            self.gangs.hope()
+            self.gangs.note_freed()
         if before is not None:
             self._hold_reported(before.node, uid)
 
@@ -495,7 +495,7 @@ class State:
         if left is not None and (own is None or own.node != node):
             self._keep(Holding.of(left.grant))
         elif self.ledger.release(reports.holder(node, uid)) is not None:
-            self.gangs.hope()
+            self.gangs.note_freed()
 
     def _lives(self, uid: str) -> bool:
         """True if the pod exists and has not ended, as far as we know."""
@@ -507,7 +507,7 @@ class State:
         held = self.ledger.holding(uid)
         if held is not None and held.grant is None:
             self.ledger.release(uid)
-            self.gangs.hope()
+            self.gangs.note_freed()
 
     def _note_host(self, pod: Pod) -> None:
         """Note what a pod that asks for no slice takes of its host."""
@@ -567,7 +567,7 @@ class State:
         else:
             self.ledger.set_node(name, inventory, whole)
         if known is not self.ledger.node(name):
-            self.gangs.hope()
+            self.gangs.note_freed()
         if inventory != (known.inventory if known is not None else None):
             for uid in self.reports.report(name, inventory):
                 self._reported(name, uid)

@@ -247,14 +247,13 @@ def test_what_a_gang_gives_back_because_it_may_not_go_there_is_heard_of_by_those
 
 def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Replica) -> None:
     """Whoever makes and unmakes gangs for days must not fill the memory."""
-    remembered = (one.state.gangs._until, one.state.gangs._offered, one.state.gangs._refused)
     (moved,) = gang(world, 1, "moved", mem=17)
     (left, alone) = gang(world, 1, "left", mem=17), world.pod("alone", labels={"vgpu.io/group": "left"})
     assert placed(one, [moved, *left]) == ["", ""]
     world.api.put(replace(moved, labels=None))
     world.api.end(left[0])
     world.api.end(alone)
-    assert [dict(kept) for kept in remembered] == [{}, {}, {}]
+    assert one.state.gangs._states == {}
 
 
 def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World, one: Replica) -> None:
@@ -265,8 +264,8 @@ def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World
         assert placed(one, [stays, passing]) == ["", ""]
         world.api.end(passing)
     assert placed(one, [stays]) == [""]
-    assert len(one.state.gangs._offered["default", "train"]) == 1
-    assert len(one.state.gangs._rolls.shapes(("default", "train"))) == 1
+    assert len(one.state.gangs._states["default", "train"].offered) == 1
+    assert len(one.state.gangs._members.shapes(("default", "train"))) == 1
 
 
 def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(
