@@ -25,8 +25,9 @@ class Wishes:
     """By pod uid, the newest of each. Callers hold the state's lock.
 
     Only a pod of a priority above the least that anybody held slices with can get anything by it: nobody else's wish is
-    noted. Of one priority those that were tried least come first: a thousand that nothing helps would else stand before
-    all that are younger, again and again.
+    noted. Within a priority namespaces take turns, and of one namespace those that were tried least come first: a
+    thousand that nothing helps would else stand before all others, again and again. Where there are too many, the
+    namespace with the most of them loses the one that was noted last.
     """
 
     def __init__(self, node_lists: NodeLists) -> None:
@@ -34,9 +35,12 @@ class Wishes:
         self._least = float("inf")
         self._by_pod: dict[str, Wish] = {}
         self._tries: Counter[str] = Counter()
+        # By namespace: how many there are, and the number of the turn that it had last.
         self._of: Counter[str] = Counter()
+        self._turns: dict[str, int] = {}
+        self._turn = 0
         self.left_out = 0
-        """Wishes that were not noted because there were too many."""
+        """Wishes that are not noted because there were too many."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -56,11 +60,12 @@ class Wishes:
         self._pop(wish.pod.uid)
         if not self.may_win(wish.pod):
             return
-        if self._of[namespace] >= MOST_OF_NAMESPACE or len(self._by_pod) >= MOST:
-            self.left_out += 1
-            return
         self._by_pod[wish.pod.uid] = replace(wish, nodes=self._node_lists.of(wish.nodes))
         self._of[namespace] += 1
+        if self._of[namespace] > MOST_OF_NAMESPACE:
+            self._leave_out(namespace)
+        elif len(self._by_pod) > MOST:
+            self._leave_out(max(self._of, key=self._of.__getitem__))
 
     def drop(self, uid: str) -> None:
         """The pod is gone, or has what it wants."""
@@ -72,15 +77,26 @@ class Wishes:
         self._by_pod.clear()
         self._of.clear()
         self._tries.clear()
+        self._turns.clear()
 
     def take(self) -> Wish | None:
-        """The foremost wish, forgotten here: highest priority, least tried, oldest pod. None if there is none."""
+        """The foremost wish, forgotten here; None if there is none."""
         if not self._by_pod:
             return None
         wish = min(self._by_pod.values(), key=self._order)
         self._tries[wish.pod.uid] += 1
+        self._turn += 1
+        self._turns[wish.pod.namespace] = self._turn
+        if len(self._turns) > MOST:
+            del self._turns[min(self._turns, key=self._turns.__getitem__)]
         self._pop(wish.pod.uid)
         return wish
+
+    def _leave_out(self, namespace: str) -> None:
+        self._pop(
+            next(uid for uid, wish in reversed(self._by_pod.items()) if wish.pod.namespace == namespace)
+        )
+        self.left_out += 1
 
     def _pop(self, uid: str) -> None:
         wish = self._by_pod.pop(uid, None)
@@ -89,6 +105,6 @@ class Wishes:
             if not self._of[wish.pod.namespace]:
                 del self._of[wish.pod.namespace]
 
-    def _order(self, wish: Wish) -> tuple[int, int, str, str]:
+    def _order(self, wish: Wish) -> tuple[int, int, int, str, str]:
         pod = wish.pod
-        return -pod.priority, self._tries[pod.uid], pod.created, pod.uid
+        return -pod.priority, self._turns.get(pod.namespace, 0), self._tries[pod.uid], pod.created, pod.uid

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.cluster import wishes
 from device_plugin.cluster.preempt import WISHES
 from device_plugin.cluster.victims import TURN_SECONDS
 from device_plugin.core.grants import Grant
@@ -334,13 +335,37 @@ def test_older_pods_that_nothing_helps_do_not_keep_a_younger_one_from_its_turn(w
     assert evicted(world) == ["lower"]
 
 
+def test_namespaces_take_turns_within_a_priority(world: World) -> None:
+    full(world)
+    for number in range(30):
+        refused(world, f"hopeless-{number}", 17, namespace="tenant", created="2026-11-21T06:00:00Z")
+    refused(world, "vip")
+    world.one.turn()
+    assert evicted(world) == ["lower"]
+
+
+def test_no_two_namespaces_fill_the_memory_of_those_that_may_preempt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wishes, "MOST", 8)
+    monkeypatch.setattr(wishes, "MOST_OF_NAMESPACE", 6)
+    full(world)
+    for number in range(20):
+        refused(world, f"hopeless-{number}", 17, namespace=f"tenant-{number % 2}")
+    assert len(world.one.state.wishes) == 8
+    refused(world, "vip")
+    assert len(world.one.state.wishes) == 8
+    world.one.turn()
+    assert evicted(world) == ["lower"]
+
+
 def test_wishes_for_the_same_nodes_share_their_names(world: World) -> None:
     full(world)
-    wishes = world.one.state.wishes
+    queue = world.one.state.wishes
     for name in ("first", "second"):
         made = world.pod(name, 16, None, priority=10)
         world.one.filter(made, [chr(code) for code in (110, 111)])
-    first, second = wishes.take(), wishes.take()
+    first, second = queue.take(), queue.take()
     assert first is not None
     assert second is not None
     assert first.nodes is second.nodes
