@@ -27,6 +27,15 @@ from vgpu_runtime import config, paths, region
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
+# By these some runtimes give a container cards, after it has got ours. Admission refuses them where it sees them
+# (isolation.yaml), but not in a ConfigMap (envFrom) or an image. "void" asks for none.
+CARD_VARIABLES = (
+    "AMD_VISIBLE_DEVICES",
+    "DCU_VISIBLE_DEVICES",
+    "HCU_VISIBLE_DEVICES",
+    "HYGON_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+)
 # Only what a tenant can write needs more; every word counts, because a runtime reads all specs after each change.
 READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
@@ -105,7 +114,7 @@ class Injector:
             for resource in record.names.keys() - {carrier}
         }
         edits[record.names[carrier]] = {
-            **_variables({name: value for part in parts for name, value in part.environment.items()}),
+            "env": [f"{name}={value}" for name, value in _environment(parts).items()],
             "mounts": self._mounts(record, parts),
             **self._guarded(record, carrier, parts),
         }
@@ -228,13 +237,10 @@ class Injector:
             self._bell.changed()
 
 
-def _variables(environment: Mapping[str, str]) -> dict[str, object]:
-    """The CDI edit with environment variables; empty if there are none.
-
-    Runtimes apply it after image, Allocate and pod spec.
-    """
-    variables = [f"{name}={value}" for name, value in environment.items()]
-    return {"env": variables} if variables else {}
+def _environment(parts: Iterable[ContainerFiles]) -> Mapping[str, str]:
+    """The variables of a container. Runtimes apply them after image, Allocate and pod spec."""
+    own = {name: value for part in parts for name, value in part.environment.items()}
+    return dict.fromkeys(CARD_VARIABLES, "void") | own
 
 
 def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:

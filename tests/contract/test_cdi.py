@@ -1,4 +1,4 @@
-"""With annotations cdi.k8s.io/... some runtimes add devices: a pod that asks for a slice has none, by any route."""
+"""With some annotations runtimes add devices: a pod that asks for a slice has none of them, by any route."""
 
 from typing import Any
 
@@ -20,6 +20,34 @@ def test_not_at_creation(cluster: Cluster, name: str, accepted: Any) -> None:
     body["metadata"]["annotations"] = DEVICES
     refused_devices(cluster.post(PODS, body, "tenant"))
     body["metadata"]["annotations"] = {"example.com/cdi.k8s.io": "x"}
+    accepted(body)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "devices.nri.io", "devices.nri.io/pod", "devices.nri.io/container.main", "cdi-devices.nri.io/container.main",
+        "mounts.nri.io", "devices.noderesource.dev", "cdi-devices.noderesource.dev/pod",
+        "mounts.noderesource.dev/container.main", "io.kubernetes.cri-o.Devices", "devices.crio.io",
+        "seccomp-profile.kubernetes.cri-o.io/main", "seccomp-profile.crio.io",
+    ],
+)  # fmt: skip
+def test_nor_those_of_other_runtimes_and_their_plugins(cluster: Cluster, name: str, key: str) -> None:
+    body = asking(name)
+    body["metadata"]["annotations"] = {key: "x"}
+    refused_devices(cluster.post(PODS, body, "tenant"))
+
+
+def test_other_annotations_are_fine(name: str, accepted: Any) -> None:
+    body = asking(name)
+    others = [
+        "io.kubernetes.cri-o.ShmSize",
+        "a.devices.nri.io/x",
+        "cdi.k8s.iox/x",
+        "devices/x",
+        "ulimits.nri.io/x",
+    ]
+    body["metadata"]["annotations"] = dict.fromkeys(others, "x")
     accepted(body)
 
 

@@ -150,6 +150,28 @@ def test_no_device_by_annotation(kubectl: Kubectl) -> None:
     assert "cdi.k8s.io/all" not in kubectl.pod("waits")["metadata"].get("annotations", {})
 
 
+def test_as_many_annotations_as_a_pod_can_have_can_be_judged(kubectl: Kubectl) -> None:
+    """256 KiB of keys as short as the policy searches: the dearest ones."""
+    body = slice_pod("many", mem=999)
+    body["metadata"]["annotations"] = {f"{number:012d}": "" for number in range(21_000)}
+    kubectl.create(body)
+
+
+def test_no_card_by_a_variable_that_admission_does_not_see(kubectl: Kubectl) -> None:
+    names = {
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": {"name": "env", "namespace": kubectl.namespace},
+    }
+    kubectl.create({**names, "data": {"AMD_VISIBLE_DEVICES": "all", "OTHER": "all"}})
+    source = [{"configMapRef": {"name": "env"}}]
+    kubectl.create(pod("takes", container(envFrom=source, resources=slice_of(mem=1))))
+    kubectl.running("takes")
+    seen = kubectl.inside("takes", "env").splitlines()
+    assert [line for line in seen if line.startswith("AMD_VISIBLE_DEVICES")] == ["AMD_VISIBLE_DEVICES=void"]
+    assert "OTHER=all" in seen
+
+
 def test_the_quota_that_the_docs_show_bounds_a_priority(kubectl: Kubectl) -> None:
     priority = f"important-{kubectl.namespace}"
     quota = shown("ResourceQuota", "gangs.md")

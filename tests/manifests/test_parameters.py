@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from device_plugin.node.inject import CARD_VARIABLES
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
 from hack.embedded.apiserver.server import policy_files
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
@@ -100,6 +101,11 @@ def test_a_changed_parameter_rolls_the_pods(manifests: Path) -> None:
 def test_nothing_that_only_kustomize_reads_is_applied(manifests: Path) -> None:
     names = [item["metadata"]["name"] for item in overlay(manifests, "default", "amd").of("ConfigMap")]
     assert [name.rpartition("-")[0] for name in names] == ["vgpu-scheduler-config"]
+
+
+def test_the_agent_answers_all_variables_that_the_policy_refuses(manifests: Path) -> None:
+    text = (manifests / "admission" / "isolation.yaml").read_text()
+    assert set(re.findall(r'"([A-Z]+_VISIBLE_DEVICES)"', text)) == set(CARD_VARIABLES)
 
 
 def test_settings_of_isolation_reach_its_policies(manifests: Path) -> None:

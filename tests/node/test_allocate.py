@@ -8,6 +8,7 @@ from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
+from device_plugin.node.inject import CARD_VARIABLES
 from hack.embedded.runtime.cdi import Edits
 from tests.node.parts import CORES, MEM, Parts, Peer, config_of
 from vgpu_runtime import rocm
@@ -16,6 +17,7 @@ T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]
 C3 = ["dcu-cores-5", "dcu-cores-6", "dcu-cores-7"]
 BOTH = {MEM: "4", CORES: "3"}
 WHOLE = "hygon.com/dcu"
+NO_OTHER_CARDS = dict.fromkeys(CARD_VARIABLES, "void")
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,7 @@ def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_
 ) -> None:
     parts.hold(parts.bind("a", [Slice(parts.uuids[1], 4092, (5, 6, 7))], BOTH), {MEM: T4, CORES: C3})
     parts.allocator.pre_start(MEM, T4)
-    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7"}
+    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7", **NO_OTHER_CARDS}
     assert parts.spec(CORES, C3).env == {}
 
 
@@ -74,7 +76,7 @@ def test_who_has_whole_cards_keeps_its_own_value_of_that_variable(parts: Parts) 
         parts.hold(pod, {WHOLE: tickets})
         parts.allocator.pre_start(WHOLE, tickets)
         edits = parts.spec(WHOLE, tickets)
-        assert (len(rocm.parse(config_of(edits)).cards), edits.env) == (len(slices), {})
+        assert (len(rocm.parse(config_of(edits)).cards), edits.env) == (len(slices), NO_OTHER_CARDS)
         parts.end(pod)
 
 
