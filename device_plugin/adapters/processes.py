@@ -1,7 +1,7 @@
 """Processes of pods on this machine: whether any still runs, and what is mounted in them.
 
 On a real node the kernel knows: the pod's cgroup, v1 or v2, named by the cgroupfs driver (`pod<uid>`) or by systemd
-(`kubepods-burstable-pod<uid with _>.slice`). In the one-machine cluster a process group stands for a cgroup.
+(`kubepods-burstable-pod<uid with _>.slice`).
 """
 
 import os
@@ -132,25 +132,6 @@ class CgroupProcesses:
                 yield from (path for path in _below(tree / top, DEPTH) if path.name.endswith(names))
 
 
-class ProcessGroups:
-    """Reads `root`: a file `pod<uid>/<container id>` holds the process group of a container that was started."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def live(self, pod: str) -> bool:
-        """True while any process of one of the pod's groups exists."""
-        try:
-            files = list((self._root / f"pod{pod}").iterdir())
-        except OSError:
-            return False
-        return any(_exists(file) for file in files)
-
-    def problem(self) -> str:
-        """None: no file, no process."""
-        return ""
-
-
 def _below(folder: Path, depth: int) -> Iterator[Path]:
     try:
         entries = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
@@ -181,12 +162,3 @@ def _processes(folder: Path) -> bool:
         return bool((folder / "cgroup.procs").read_text(encoding="ascii").strip())
     except OSError:
         return False  # a container that ended just now
-
-
-def _exists(file: Path) -> bool:
-    try:
-        group = int(file.read_text(encoding="ascii"))
-        os.killpg(group, 0)
-    except (OSError, ValueError) as error:
-        return isinstance(error, PermissionError)
-    return True

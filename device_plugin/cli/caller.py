@@ -4,7 +4,6 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
@@ -26,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
     """A client for the cluster that the kubeconfig names. Raises EndpointError."""
-    file = args.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
+    # os.path's never fails: a user of a container may have no home.
+    file = args.kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
     client = KubeClient(from_kubeconfig(file), COMPONENT, timeout=TIMEOUT_SECONDS)
     try:
         yield client

@@ -1,20 +1,20 @@
 """The commands of `vgpu`. The module of a command is imported only when it runs: the node agent saves memory so."""
 
 import argparse
-import importlib
+import importlib.util
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from device_plugin.core.errors import VgpuError
 
 VERSION = "0.1.0"
 # Name, what it does, and the module that offers add_arguments(parser) and run(args) -> exit status.
-_Command = tuple[str, str, str]
-_COMMANDS: tuple[_Command, ...] = (
+Command = tuple[str, str, str]
+_SERVICES: tuple[Command, ...] = (
     ("node", "run the node agent", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service", "device_plugin.wiring.cluster_command"),
     (
@@ -22,26 +22,34 @@ _COMMANDS: tuple[_Command, ...] = (
         "write the configuration of the kube-scheduler beside the cluster service",
         "device_plugin.wiring.scheduler_config",
     ),
+)
+# They read a kubeconfig, for which the image of the services has no package: there they are not listed.
+_PEOPLE: tuple[Command, ...] = (
     ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
     ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
-    ("simulate", "make simulated cards for a node, for tests", "device_plugin.cli.simulate"),
 )
-_ABOUT = """\
+_EXAMPLES = """\
     vgpu cordon GPU-1122334455000001    # the card gets no new slices
     vgpu drain GPU-1122334455000001     # and the pods on it are evicted
     vgpu defrag --max-moves 20          # which pods to move so that waiting pods fit
 
-Memory slices and core groups of accelerator cards for Kubernetes pods. `vgpu COMMAND --help` says more.
 """
+_ABOUT = (
+    "Memory slices and core groups of accelerator cards for Kubernetes pods. `vgpu COMMAND --help` says more."
+)
 # Entry points of this group are tuples of further commands: a development install adds `demo` and `bench`.
 _GROUP = "vgpu.commands"
+_KUBECONFIG = "kubernetes"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 2 for bad input, with one line that says what to do."""
-    args = parse(sys.argv[1:] if argv is None else argv)
+def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
+    """Run one command; the exit status is 2 for bad input, with one line that says what to do.
+
+    A command of `more` takes the place of the product's with its name.
+    """
+    args = parse(sys.argv[1:] if argv is None else argv, more)
     try:
         status: int = args.run(args)
     except VgpuError as error:
@@ -50,14 +58,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def parse(words: Sequence[str]) -> argparse.Namespace:
+def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namespace:
     """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong."""
+    people = importlib.util.find_spec(_KUBECONFIG) is not None
+    about = _EXAMPLES + _ABOUT if people else _ABOUT
     parser = argparse.ArgumentParser(
-        prog="vgpu", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="vgpu", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, text, module in _offered(words[:1]):
+    for name, text, module in _offered(words[:1], more, people=people):
         command = commands.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in words[:1]:
             loaded = importlib.import_module(module)
@@ -67,14 +77,16 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _offered(chosen: Sequence[str]) -> Iterator[_Command]:
-    """The product's commands, and where none of them was chosen those of other installed distributions."""
-    yield from _COMMANDS
-    if not any(name in chosen for name, _, _ in _COMMANDS):
+def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) -> Collection[Command]:
+    """The product's commands and `more`; where none of them was chosen, those of other distributions too."""
+    theirs = (command for command in _PEOPLE if people or command[0] in chosen)
+    offered = {command[0]: command for command in (*_SERVICES, *theirs, *more)}
+    if not any(name in offered for name in chosen):
         from importlib.metadata import entry_points  # megabytes that no service is to load
 
         for entry in entry_points(group=_GROUP):
-            yield from entry.load()
+            offered |= {command[0]: command for command in entry.load()}
+    return offered.values()
 
 
 def run_service(service: Callable[[threading.Event], int]) -> int:

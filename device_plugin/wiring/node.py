@@ -3,14 +3,14 @@
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from device_plugin.adapters import http
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
@@ -19,9 +19,10 @@ from device_plugin.adapters.kubelet import server
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
-from device_plugin.adapters.processes import CgroupProcesses, HostProcesses, ProcessGroups
+from device_plugin.adapters.processes import CgroupProcesses, HostProcesses
 from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import PODS, Change, Where
+from device_plugin.node import ports
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import Agent, Inventory, why_not_ready
 from device_plugin.node.allocate import Allocator, Peers
@@ -32,14 +33,13 @@ from device_plugin.node.inject import Injector
 from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.pods import NodePods
-from device_plugin.node.ports import Plugin
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.vendors.hygon import Hygon
-from device_plugin.node.vendors.port import Vendor
+from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
@@ -52,10 +52,29 @@ COMPONENT = "vgpu-node"
 HTTP_THREADS = 16
 
 
+@dataclass(frozen=True)
+class Host:
+    """What the agent reads of its host; the laboratory puts simulated parts in place of these."""
+
+    machine: Machine
+    pods: ports.Processes
+    processes: ports.HostProcesses
+    # Why something of it cannot be read: one text each, or an empty one.
+    problems: Callable[[], Iterable[str]]
+
+
+def host(settings: NodeSettings) -> Host:
+    """The host below the folders that the settings name."""
+    cgroups, processes = CgroupProcesses(Path(settings.cgroup_root)), HostProcesses(Path(settings.proc_root))
+    return Host(
+        HostMachine(Path(settings.root)), cgroups, processes, lambda: (cgroups.problem(), processes.problem())
+    )
+
+
 class Service:
     """One agent. If one of its threads dies, the process ends."""
 
-    def __init__(self, settings: NodeSettings, stop: threading.Event) -> None:
+    def __init__(self, settings: NodeSettings, stop: threading.Event, host: Host) -> None:
         self._settings = settings
         self._stop = stop
         self._threads = Threads(stop)
@@ -63,7 +82,7 @@ class Service:
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         self._client = KubeClient(endpoint, COMPONENT)
         self._api = NodeApi(self._client, settings.node_name)
-        vendors = _vendors(settings)
+        vendors = Hygon(host.machine), Rocm(host.machine)
         self._records = Records(state, settings.node_name)
         self._inventory = Inventory(_discovery(settings, vendors), self._api, self._records.all)
         self._injector = Injector(
@@ -74,12 +93,7 @@ class Service:
             Path(settings.cdi_dir),
             Path(settings.library or LIBRARY),
         )
-        processes = (
-            ProcessGroups(Path(settings.process_groups))
-            if settings.process_groups
-            else CgroupProcesses(Path(settings.cgroup_root))
-        )
-        self._node_pods = NodePods(processes)
+        self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
         peers = Peers(self._api, self._pod_resources, self._node_pods)
         self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
@@ -94,11 +108,10 @@ class Service:
             self._plugin, self._plugins / server.KUBELET, self._records, self._allocator, self._others
         )
         reclaimer = Reclaimer(self._records, self._injector, self._node_pods, self._allocator, self._api)
-        host = HostProcesses(Path(settings.proc_root))
-        covered = CoveredSlices(self._records, self._injector.files, host, self._api)
+        covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         self._preflight = Preflight(
             self._api, Path(settings.cdi_dir), state, kubelet,
-            lambda: self._problems(processes.problem(), "" if settings.process_groups else host.problem()),
+            lambda: self._problems(host.problems()),
         )  # fmt: skip
         self._agent = Agent(
             self._inventory, advertiser, Publisher(self._api), reclaimer, covered,
@@ -141,7 +154,7 @@ class Service:
             if not any(self._server(resource.name).path.exists() for resource in ours):
                 self._others.expect(node.capacity or {}, ours)
 
-    def _problems(self, *found: str) -> Iterator[str]:
+    def _problems(self, found: Iterable[str]) -> Iterator[str]:
         yield from filter(None, found)
         yield from not_advertised(self._inventory.cards())
         yield from self._others.problems()
@@ -160,7 +173,7 @@ class Service:
     def _server(self, resource: str) -> PluginServer:
         return PluginServer(resource, self._plugins, self._allocator)
 
-    def _plugin(self, resource: str) -> Plugin:
+    def _plugin(self, resource: str) -> ports.Plugin:
         return self._server(resource)
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
@@ -169,14 +182,6 @@ class Service:
 
 def _capacity(node: Node | None) -> Mapping[str, str] | None:
     return None if node is None else node.capacity or {}
-
-
-def _vendors(settings: NodeSettings) -> Sequence[Vendor[Any]]:
-    """The families of cards that this agent knows, on the real machine or a simulated one."""
-    machine = (
-        SimulatedMachine(Path(settings.simulated)) if settings.simulated else HostMachine(Path(settings.root))
-    )
-    return Hygon(machine), Rocm(machine)
 
 
 def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discovery:
@@ -195,7 +200,14 @@ def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discov
         ) from error
 
 
-def run(settings: NodeSettings, stop: threading.Event) -> int:
-    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
+def run(settings: NodeSettings, stop: threading.Event, of: Callable[[NodeSettings], Host] = host) -> int:
+    """Serve until `stop` is set, on the host that `of` finds. Prints where it listens.
+
+    Raises SettingsError, EndpointError.
+    """
+    if not Path(settings.root).is_dir():
+        raise SettingsError(
+            f"root: no folder {settings.root}: write where the host's sys/ and dev/ are, such as /"
+        )
     os.umask(0o022)  # containers of any user read what we write
-    return Service(settings, stop).run()
+    return Service(settings, stop, of(settings)).run()

@@ -8,9 +8,14 @@ A flag beats an environment variable (VGPU_MEM_UNIT_MIB), which beats the file (
 
 import argparse
 import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from device_plugin.wiring import settings
 from device_plugin.wiring.commands import run_service
+
+if TYPE_CHECKING:
+    from device_plugin.wiring.node import Host
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_flags(parser, settings.NodeSettings)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop. Raises SettingsError before anything is started."""
+def run(args: argparse.Namespace, host: "Callable[[settings.NodeSettings], Host] | None" = None) -> int:
+    """Serve until told to stop, on the real host if no other is given.
+
+    Raises SettingsError before anything is started.
+    """
     loaded = settings.load(settings.NodeSettings, vars(args), os.environ)
     settings.require(loaded.node_name, "nodeName")
-    from device_plugin.wiring.node import run as serve
+    from device_plugin.wiring import node
 
-    return run_service(lambda stop: serve(loaded, stop))
+    return run_service(lambda stop: node.run(loaded, stop, host or node.host))

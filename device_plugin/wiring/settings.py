@@ -68,9 +68,6 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         "/sys/fs/cgroup"
     )
     proc_root: Annotated[str, Meta(description="where the host's /proc is mounted")] = "/proc"
-    process_groups: Annotated[
-        str, Meta(description="folder with the process groups of containers, in place of cgroups (demo)")
-    ] = ""
     prefixes: Annotated[
         dict[str, str],
         Meta(
@@ -86,7 +83,6 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         Meta(description="uuids or PCI addresses of cards to leave alone", examples=[["0000:03:00.0"]]),
     ] = []
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
-    simulated: Annotated[str, Meta(description="folder of simulated cards (demo, tests)")] = ""
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
     drain_seconds: Annotated[float, Meta(description="seconds to go on serving after SIGTERM", ge=0)] = 5.0
     kube: KubeSettings = KubeSettings()

@@ -3,7 +3,6 @@
 import ipaddress
 import re
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,9 +21,6 @@ def node(settings: "NodeSettings") -> Iterator[str]:
     yield from _prefixes(settings.prefixes.values(), '{"1d94": "hygon.com/dcu"}')
     yield from _address("httpListen", settings.http_listen)
     yield from _server(settings.kube.server)
-    # Simulated cards have a folder of their own.
-    if not settings.simulated and not Path(settings.root).is_dir():
-        yield f"root: no folder {settings.root}: write where the host's sys/ and dev/ are, such as /"
 
 
 def cluster(settings: "ClusterSettings") -> Iterator[str]:

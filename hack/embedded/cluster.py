@@ -125,7 +125,6 @@ class EmbeddedCluster:
         flags = {
             "--node-name": name,
             "--root": self.machine(name),
-            "--simulated": self.machine(name),
             "--kubelet-dir": kubelet.kubelet_dir,
             "--cdi-dir": kubelet.cdi_dir,
             "--process-groups": kubelet.process_groups,

@@ -23,7 +23,7 @@ class Service:
     def __init__(self, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
         self.name = name
         self.addresses: dict[str, str] = {}
-        service = [sys.executable, "-m", "device_plugin", *arguments]
+        service = [sys.executable, "-m", "hack.embedded", *arguments]
         self._arguments = [sys.executable, "-S", "-c", _TIED, *service]
         self._log = log
         self._env = {**os.environ, **env}

@@ -65,7 +65,7 @@ def main() -> int:
     except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
-    os.environ["VGPU_E2E_PREVIOUS"] = f"{earlier.source}:{earlier.archive}"
+    os.environ["VGPU_E2E_PREVIOUS"] = ":".join(map(str, (earlier.source, *earlier.archives)))
     if rest or arguments.keep:
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
         return run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep).status

@@ -1,30 +1,41 @@
-"""The commit before this one, as what a cluster would be upgraded from: its files, and its image."""
+"""The commit before this one, as what a cluster would be upgraded from: its files, and its images."""
 
 import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.testbed import images
 from hack.testbed.cluster import PROJECT
 from vgpu_runtime.sim.hip import default_cache
 
 TAG = "0.1.0-previous"
+# Those of its images that take a tag.
+OURS = {"vgpu", "simulated"}
 # What an upgrade needs of the earlier commit; where it was not there yet, there is nothing to upgrade from.
 NEEDED = "manifests/overlays/simulated/kustomization.yaml"
 
 
 @dataclass(frozen=True)
 class Previous:
-    """`source` is a checkout, `archive` its image under the tag TAG."""
+    """`source` is a checkout, `archives` are its own images under the tag TAG."""
 
     source: Path
-    archive: Path
+    archives: Sequence[Path]
 
 
 def prepare() -> Previous:
     """Unpack and build it; where there is no earlier commit (no history), this checkout stands in for it."""
     source = _unpacked() or PROJECT
-    return Previous(source, images.build("vgpu", source=source, tag=TAG))
+    listed = {line.split()[0] for line in _image(source, "list").splitlines()}
+    built = _image(source, "build", *sorted(OURS & listed), f"--tag={TAG}")
+    return Previous(source, [Path(line) for line in built.splitlines()])
+
+
+def _image(source: Path, *words: str) -> str:
+    """What `hack/image` of that checkout prints: only its own recipe knows what its manifests expect."""
+    command = [sys.executable, "-m", "hack.testbed.images.command", *words]
+    return subprocess.run(command, cwd=source, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def _unpacked() -> Path | None:

@@ -73,7 +73,7 @@ def start_agent(root: Path, url: str, kubelet: Kubelet) -> Service:
     (root / "token").write_text(AGENT)
     flags = {
         "kube-server": url, "kube-token-file": root / "token", "node-name": "n1", "root": root / "machine",
-        "simulated": root / "machine", "kubelet-dir": kubelet.kubelet_dir, "cdi-dir": kubelet.cdi_dir,
+        "kubelet-dir": kubelet.kubelet_dir, "cdi-dir": kubelet.cdi_dir,
         "process-groups": kubelet.process_groups, "state-dir": root / "state", "http-listen": "127.0.0.1:0",
     }  # fmt: skip
     words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]

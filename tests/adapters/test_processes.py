@@ -1,7 +1,5 @@
 """Whether a pod lives, read from every layout of cgroups and from the one-machine cluster's process groups."""
 
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from device_plugin.adapters.processes import (
     SETTLED_SECONDS,
     CgroupProcesses,
     HostProcesses,
-    ProcessGroups,
 )
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -65,28 +62,6 @@ def test_the_kernel_counts_processes_that_a_container_cannot_see(
     assert CgroupProcesses(tmp_path).live(UID)
     (tmp_path / path / file).write_text(empty)
     assert not CgroupProcesses(tmp_path).live(UID)
-
-
-def test_a_process_group_file_counts_only_while_its_group_exists(tmp_path: Path) -> None:
-    folder = tmp_path / f"pod{UID}"
-    folder.mkdir()
-    groups = ProcessGroups(tmp_path)
-    assert not groups.live(UID)
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True) as process:
-        (folder / "main").write_text(f"{process.pid}\n")
-        assert groups.live(UID)
-        assert not groups.live(OTHER)
-        process.communicate()
-    assert not groups.live(UID)
-
-
-def test_garbage_in_a_process_group_file_is_no_process(tmp_path: Path) -> None:
-    folder = tmp_path / f"pod{UID}"
-    folder.mkdir()
-    (folder / "main").write_text("what\n")
-    assert not ProcessGroups(tmp_path).live(UID)
-    (folder / "main").write_text(f"{os.getpgid(0)}\n")
-    assert ProcessGroups(tmp_path).live(UID)
 
 
 class Proc:

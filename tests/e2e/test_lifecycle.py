@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,10 +35,10 @@ IMPORT = (
 
 
 def apply(source: Path = PROJECT, tag: str = "") -> None:
-    """Install what is in a checkout, with another tag of our image if one is named; return once it serves."""
+    """Install what is in a checkout, with another tag of our images if one is named; return once it serves."""
     text = ANYWHERE("kustomize", str(source / OVERLAY))
     if tag:
-        text = text.replace("image: vgpu.io/vgpu:0.1.0", f"image: vgpu.io/vgpu:{tag}")
+        text = re.sub(r"(image: vgpu\.io/vgpu(-simulated)?):0\.1\.0", rf"\1:{tag}", text)
     ANYWHERE("apply", "--filename", "-", given=text)
     for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
         service.SYSTEM("rollout", "status", workload, "--timeout=180s")
@@ -46,13 +47,14 @@ def apply(source: Path = PROJECT, tag: str = "") -> None:
 
 @pytest.fixture
 def previous(machines: Machines) -> tuple[Path, str]:
-    """The checkout of the commit before this one, and the tag under which all nodes have its image."""
+    """The checkout of the commit before this one, and the tag under which all nodes have its images."""
     named = os.environ.get("VGPU_E2E_PREVIOUS")
-    require(named, "needs the image of the previous commit, which make e2e builds")
+    require(named, "needs the images of the previous commit, which make e2e builds")
     assert named
-    source, _, archive = named.partition(":")
+    source, *archives = named.split(":")
     for node in nodes.names():
-        machines.run(node, *IMPORT, archive)
+        for archive in archives:
+            machines.run(node, *IMPORT, archive)
     return Path(source), TAG
 
 

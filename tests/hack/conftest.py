@@ -25,7 +25,7 @@ def build(name: str, **options: Any) -> Path:
 def checkout(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What of this checkout goes into images, as it is now: builds during a test see no later edit."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("device_plugin", "vgpu_runtime", native.name):
+    for name in ("device_plugin", "hack", "vgpu_runtime", native.name):
         shutil.copytree(native.parent / name, folder / name)
     return folder
 
@@ -34,6 +34,12 @@ def checkout(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def vgpu(checkout: Path) -> Archive:
     """The image of both services."""
     return Archive(build("vgpu", source=checkout))
+
+
+@pytest.fixture(scope="session")
+def simulated(checkout: Path) -> Archive:
+    """The same on simulated cards."""
+    return Archive(build("simulated", source=checkout))
 
 
 @pytest.fixture(scope="session")

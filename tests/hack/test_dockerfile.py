@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -22,10 +23,15 @@ def test_settings_are_those_of_the_manifests(vgpu: Archive) -> None:
     assert "PYTHONPATH=/opt/vgpu:/opt/vgpu/packages" in vgpu.config["Env"]
 
 
-def test_every_setting_is_in_the_archive(vgpu: Archive) -> None:
+def test_every_setting_is_in_the_archives(vgpu: Archive, simulated: Archive) -> None:
     known = {"ARG", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "USER"}
-    assert {word for word, _ in dockerfile.instructions()} <= known
-    assert vgpu.config == dockerfile.config({})
+    assert {word for word, _ in dockerfile.instructions("product")} <= known
+    assert {word for word, _ in dockerfile.instructions("simulated")} == {"COPY", "FROM"}
+    assert vgpu.config == simulated.config == dockerfile.config({})
+
+
+def test_whoever_names_no_target_gets_the_product() -> None:
+    assert TEXT.rstrip().splitlines()[-1] == "FROM product"
 
 
 def test_labels_tell_what_the_project_says_of_itself(vgpu: Archive) -> None:
@@ -38,28 +44,38 @@ def test_labels_tell_what_the_project_says_of_itself(vgpu: Archive) -> None:
     }
 
 
-def test_the_same_files_of_ours(vgpu: Archive, checkout: Path) -> None:
+@pytest.mark.parametrize(
+    ("stage", "wanted"), [("product", ours.product_files), ("simulated", ours.simulated_files)]
+)
+def test_the_same_files_of_ours(
+    stage: str,
+    wanted: Callable[[Path], Mapping[str, Path]],
+    vgpu: Archive,
+    simulated: Archive,
+    checkout: Path,
+) -> None:
     places = set()
-    for word, rest in dockerfile.instructions():
+    for word, rest in dockerfile.instructions(stage):
         if word == "COPY":
             *sources, target = [part for part in rest.split() if not part.startswith("--")]
             places |= {
                 target + PurePosixPath(file).name if target.endswith("/") else target for file in sources
             }
-    places.remove(f"/{python.PACKAGES}")
-    with vgpu.ours() as layer:
+    places.discard(f"/{python.PACKAGES}")
+    with (vgpu if stage == "product" else simulated).ours() as layer:
         files = [f"/{entry.name}" for entry in layer if entry.isreg()]
     assert all(any(PurePosixPath(file).is_relative_to(place) for place in places) for file in files)
     assert all(any(PurePosixPath(file).is_relative_to(place) for file in files) for place in places)
     written = {file for file in files if not file.endswith(".pyc")}
-    assert written == {f"/{place}" for place in ours.files_of(checkout)}
+    assert written == {f"/{place}" for place in wanted(checkout)}
     (kept,) = re.findall(r"^RUN find .*", TEXT, re.MULTILINE)
     assert tuple(re.findall(r"! -name '\*(\.\w+)'", kept)) == ours.SUFFIXES
 
 
 def test_the_same_packages_and_the_same_lock() -> None:
-    stage = TEXT[TEXT.index("AS python") :]
-    assert f"install --yes --no-install-recommends {' '.join(python.DEBIAN)} &&" in stage
+    stage = TEXT[TEXT.index("AS files") :]
+    assert f"install --yes --no-install-recommends {' '.join(python.DEBIAN)} python3-pip" in stage
+    assert "distroless/python3-debian12 AS product" in stage, "of the same Debian"
     assert "COPY requirements/run.lock /\n" in TEXT
     (install,) = re.findall(r"pip install .*", TEXT)
     wanted = {option for option in python.PIP if option.startswith("--")} - {

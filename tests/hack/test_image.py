@@ -13,6 +13,8 @@ from tests.hack.archives import Archive
 from tests.hack.conftest import COLD_SECONDS, build
 
 pytestmark = pytest.mark.timeout(COLD_SECONDS)
+# Of the product, on a disk that keeps files in blocks.
+MOST_MEGABYTES, MOST_PACKAGES, BLOCK = 180, 12, 4096
 
 
 def valid(archive: Archive, name: str) -> None:
@@ -41,6 +43,36 @@ def test_vgpu_is_a_valid_image(vgpu: Archive) -> None:
     valid(vgpu, "vgpu.io/vgpu:0.1.0")
 
 
+def test_simulated_is_the_product_with_one_more_layer(vgpu: Archive, simulated: Archive) -> None:
+    valid(simulated, "vgpu.io/vgpu-simulated:0.1.0")
+    assert simulated.manifest["layers"][:-1] == vgpu.manifest["layers"]
+
+
+def test_the_product_is_small_and_holds_nothing_of_the_laboratory(
+    vgpu: Archive, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = list(entries(vgpu))
+    packages = [entry.name for entry in found if entry.name.endswith(".dist-info")]
+    size = sum(-(-entry.size // BLOCK) * BLOCK for entry in found if entry.isreg()) / 1e6
+    with capsys.disabled():
+        print(f"\nproduct image: {size:.0f} MB unpacked, {len(packages)} packages")
+    assert size <= MOST_MEGABYTES
+    assert len(packages) <= MOST_PACKAGES
+    laboratory = re.compile(
+        r"opt/vgpu/(hack|vgpu_runtime/sim|build/libsimkfd|device_plugin/.*(embedded|bench|demo))"
+    )
+    assert not [entry.name for entry in found if laboratory.search(entry.name)]
+
+
+def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> None:
+    vgpu.unpack(tmp_path)
+    done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
+    assert re.findall(r"^    ([a-z-]+)", done.stdout, re.MULTILINE) == ["node", "cluster", "scheduler-config"]
+    for command in ("cordon", "drain", "defrag"):
+        done = vgpu.run(tmp_path, "vgpu", command, *(["n1/0"] if command != "defrag" else []))
+        assert (done.returncode, "install vgpu[cli]" in done.stderr) == (2, True), done.stderr
+
+
 def test_pause_is_a_valid_image() -> None:
     valid(Archive(build("pause")), "registry.k8s.io/pause:3.10")
 
@@ -65,10 +97,24 @@ def test_both_services_load_as_the_images_user_and_find_their_libraries(
     assert "run the node agent" in done.stdout
     code = (
         "import device_plugin.wiring.cluster, device_plugin.wiring.node, vgpu_runtime.paths as paths;"
-        "print(all((paths.BUILD / name).exists() for name in ('libvgpu.so', 'libsimkfd.so')))"
+        "print(paths.LIBRARY.exists())"
     )
     done = vgpu.run(tmp_path, "python3.11", "-c", code, user=vgpu.config["User"])
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_the_simulated_image_makes_cards_and_reads_them(simulated: Archive, tmp_path: Path) -> None:
+    simulated.unpack(tmp_path)
+    (tmp_path / "cards.yaml").write_text("version: v1\ncards: [{preset: hygon-60cu-16gib}]")
+    made = ("build", "--cards=/cards.yaml", "--folder=/machine", "--machine=n1")
+    done = simulated.run(tmp_path, "vgpu", "simulate", *made)
+    assert "16368 MiB, 60 compute units" in done.stdout, done.stderr
+    code = (
+        "import pathlib, hack.simulated.node; from device_plugin.wiring.settings import NodeSettings;"
+        "print(len(hack.simulated.node.host(NodeSettings(root='/machine')).machine.matching('dev/dri/*')))"
+    )
+    done = simulated.run(tmp_path, "python3.11", "-c", code)
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
 def test_library_in_the_image_needs_no_newer_glibc_than_2_17(vgpu: Archive) -> None:

@@ -2,7 +2,7 @@
 
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
-from hack.testbed.images.ours import NAME, TAG
+from hack.testbed.images.ours import NAME, SIMULATED, TAG
 from tests.manifests.conftest import Installation, rendered, written
 
 AGENT_FOLDERS = {
@@ -63,9 +63,9 @@ def test_the_agent_ends_before_kubernetes_ends_it(each: Installation) -> None:
 
 def test_every_image_of_ours_is_the_one_that_is_built(each: Installation) -> None:
     images = {container["image"] for container in each.containers()}
-    assert {image for image in images if not image.startswith("registry.k8s.io/kube-scheduler:")} == {
-        f"{NAME}:{TAG}"
-    }
+    ours = {image for image in images if not image.startswith("registry.k8s.io/kube-scheduler:")}
+    simulated = any(volume["name"] == "simulated" for volume in each.pods()["vgpu-node"]["volumes"])
+    assert ours == {f"{NAME}:{TAG}"} | ({f"{SIMULATED}:{TAG}"} if simulated else set())
 
 
 def test_two_agents_never_share_a_node(each: Installation) -> None:

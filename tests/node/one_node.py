@@ -50,7 +50,7 @@ class OneNode:
         token.write_text(AGENT)
         arguments = {
             "--kube-server": self.api.url, "--kube-token-file": token, "--node-name": "n1", "--root": self.machine,
-            "--simulated": self.machine, "--kubelet-dir": self.kubelet.kubelet_dir, "--cdi-dir": self.kubelet.cdi_dir,
+            "--kubelet-dir": self.kubelet.kubelet_dir, "--cdi-dir": self.kubelet.cdi_dir,
             "--process-groups": self.kubelet.process_groups, "--state-dir": self.state,
             "--http-listen": "127.0.0.1:0", "--drain-seconds": "0",
         }  # fmt: skip

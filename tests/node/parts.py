@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.adapters.cards.host import HostMachine
-from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.core import annotations
 from device_plugin.core.cards import Card
 from device_plugin.core.events import Event
@@ -26,6 +25,7 @@ from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
 from hack.embedded.runtime.cdi import Edits, read_spec
+from hack.simulated.cards import SimulatedMachine
 from vgpu_runtime import sim
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}

@@ -19,11 +19,10 @@ def settings(tmp_path: Path) -> dict[str, object]:
     library.write_text("the library\n")
     return {
         "node_name": "n1",
-        "simulated": str(machine),
+        "root": str(machine),
         "kubelet_dir": str(tmp_path / "kubelet"),
         "cdi_dir": str(tmp_path / "cdi"),
         "state_dir": str(tmp_path / "state"),
-        "process_groups": str(tmp_path / "groups"),
         "library": str(library),
         "http_listen": "127.0.0.1:0",
         "drain_seconds": 0,
@@ -47,6 +46,7 @@ def test_an_agent_that_is_told_to_stop_at_once_ends_well(
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
+        ({"root": "/nonexistent"}, "root: no folder /nonexistent: write where"),
         ({"http_listen": "nonsense"}, "cannot listen on nonsense"),
         ({"http_listen": "127.0.0.1:99999"}, "cannot listen on 127.0.0.1:99999"),
         ({"library": "/nowhere/libvgpu.so"}, "cannot use /nowhere/libvgpu.so"),

@@ -88,7 +88,6 @@ def test_a_bad_variable_is_named() -> None:
             "prefixes: 'foo' has no domain: write domain/name, such as hygon.com/dcu",
         ),
         ("node --exclude-cards GPU-1", "--exclude-cards: 'GPU-1': write it as JSON"),
-        ("node --root /nonexistent", "root: no folder /nonexistent"),
         ("node --http-listen 0.0.0.0:65536", "httpListen: port 65536 is out of range: write 0 to 65535"),
         ("node --http-listen 9400", "httpListen: '9400' is no address: write host:port"),
         ("cluster --prefixes foo", "--prefixes: 'foo': write it as JSON, such as [\"hygon.com/dcu\"]"),
@@ -148,10 +147,6 @@ def test_weights_of_the_file_reach_the_policy(tmp_path: Path) -> None:
     scoring = settings.load(ClusterSettings, {"config": str(path)}, {}).node_score.scoring()
     assert scoring.weights == {**DEFAULT_WEIGHTS, "cpu": Weights(0, 0.5, 0.3, 0.2)}
     assert (scoring.most_memory, scoring.most_load, scoring.counts) == (0.9, 0.8, True)
-
-
-def test_simulated_cards_need_no_folder_of_real_ones() -> None:
-    assert load(["--root=/nonexistent", "--simulated=/nonexistent"], {}).root == "/nonexistent"
 
 
 def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:

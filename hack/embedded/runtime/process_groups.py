@@ -1,5 +1,6 @@
 """Which pods have live processes, told in files: what the tree of cgroups tells on a real node."""
 
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -61,3 +62,27 @@ class ProcessGroups:
     def sandboxes(self) -> set[str]:
         """The UIDs of pods that have one."""
         return {path.parent.name.removeprefix("pod") for path in self._folder.glob(f"pod*/{SANDBOX}")}
+
+
+class LiveGroups:
+    """Reads the same folder for an agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def live(self, pod: str) -> bool:
+        """True while any process of one of the groups of the pod of this UID exists."""
+        try:
+            files = list((self._folder / f"pod{pod}").iterdir())
+        except OSError:
+            return False
+        return any(_exists(file) for file in files)
+
+
+def _exists(file: Path) -> bool:
+    try:
+        group = int(file.read_text(encoding="ascii"))
+        os.killpg(group, 0)
+    except (OSError, ValueError) as error:
+        return isinstance(error, PermissionError)
+    return True

@@ -7,6 +7,7 @@ from vgpu_runtime.paths import SOURCES
 
 NAMES = {
     "vgpu": "both services",
+    "simulated": "the same on simulated cards",
     "scheduler": "kube-scheduler, for the pods of vgpu-cluster",
     "workload": "what the tests' pods run: busybox, the real HIP, the probes",
     "pause": "the sandbox of every pod",
@@ -29,6 +30,8 @@ def build(
     match name:
         case "vgpu":
             return ours.build(source, tag, revision)
+        case "simulated":
+            return ours.build_simulated(source, tag, revision)
         case "scheduler":
             return scheduler.build(kube)
         case "workload":

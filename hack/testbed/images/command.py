@@ -64,8 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--source", type=Path, default=images.PROJECT, help="checkout whose files go in (default: this)"
     )
-    build.add_argument("--tag", default=ours.TAG, help="of the image vgpu (default: %(default)s)")
-    build.add_argument("--revision", default="unknown", help="commit that the image vgpu's label names")
+    build.add_argument(
+        "--tag", default=ours.TAG, help="of the images vgpu and simulated (default: %(default)s)"
+    )
+    build.add_argument("--revision", default="unknown", help="commit that their label names")
     build.add_argument("--kube", type=Path, help="Kubernetes' binary (default: the one in the cache)")
     return parser
 

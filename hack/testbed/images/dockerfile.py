@@ -1,4 +1,4 @@
-"""What the project's Dockerfile says of the final image: the only place where its settings stand."""
+"""What the project's Dockerfile says of its images: the only place where their settings stand."""
 
 import json
 import re
@@ -10,22 +10,23 @@ from vgpu_runtime.paths import SOURCES
 FILE = SOURCES.parent / "Dockerfile"
 
 
-def instructions(file: Path = FILE) -> list[tuple[str, str]]:
-    """The last stage: instructions and what follows them, continued lines joined."""
+def instructions(stage: str, file: Path = FILE) -> list[tuple[str, str]]:
+    """The instructions of a stage and what follows them, continued lines joined."""
     lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
     text = re.sub(r"\\\n\s*", "", "\n".join(lines))
     found = [(word, rest) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)]
-    last = max(index for index, (word, _) in enumerate(found) if word == "FROM")
-    return found[last:]
+    starts = [index for index, (word, _) in enumerate(found) if word == "FROM"]
+    (first,) = (index for index in starts if found[index][1].endswith(f" AS {stage}"))
+    return found[first : min((index for index in starts if index > first), default=None)]
 
 
 def config(arguments: dict[str, str]) -> dict[str, object]:
-    """The same settings for an OCI image's config; `arguments` beat the defaults of ARG."""
+    """Both images' settings, for an OCI image's config; `arguments` beat the defaults of ARG."""
     values: dict[str, str] = {}
     environment: list[str] = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
     labels: dict[str, str] = {}
     settings: dict[str, object] = {"Env": environment, "Labels": labels}
-    for word, rest in instructions():
+    for word, rest in instructions("product"):
         text = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], rest)
         match word:
             case "ARG":

@@ -1,4 +1,4 @@
-"""The image of both services: see the Dockerfile. Debian and the locked packages are one layer, our files another."""
+"""The images of the Dockerfile, one layer each for Debian and the locked packages, the product, the simulated cards."""
 
 import shutil
 import subprocess
@@ -9,26 +9,26 @@ from pathlib import Path
 from hack.testbed.images import dockerfile, oci, python
 from hack.testbed.images.layers import archive, layer
 
-NAME = "vgpu.io/vgpu"
+NAME, SIMULATED = "vgpu.io/vgpu", "vgpu.io/vgpu-simulated"
 TAG = "0.1.0"
-LIBRARIES = ("libvgpu.so", "libsimkfd.so")
 SUFFIXES = (".py", ".yaml")
-ENTRY = Path(__file__).parent / "vgpu"
+# Below vgpu_runtime, but of the other image.
+SIMULATION = Path("vgpu_runtime/sim")
+_HERE = Path(__file__).parent
 
 
 def build(source: Path, tag: str = TAG, revision: str = "unknown") -> Path:
-    """The archive of the image with the files of the checkout `source`."""
+    """The archive of the image with the product of the checkout `source`."""
     native(source)
-    root = python.tree()
-    files = files_of(source)
+    return archive("vgpu", _product(source, tag, revision))
 
-    def fill(folder: Path) -> None:
-        copy(files, folder)
-        python.compile_all(root, folder, "opt/vgpu/device_plugin", "opt/vgpu/vgpu_runtime")
 
-    own = layer("ours", fill, root.name, *(part for item in files.items() for part in item))
-    config = dockerfile.config({"REVISION": revision, "VERSION": tag})
-    return archive("vgpu", oci.Image(f"{NAME}:{tag}", (python.layer(root), own), config))
+def build_simulated(source: Path, tag: str = TAG, revision: str = "unknown") -> Path:
+    """The archive of the same image with the simulated cards of the checkout in one more layer."""
+    native(source)
+    product = _product(source, tag, revision)
+    layers = (*product.layers, _layer("simulated", simulated_files(source)))
+    return archive("simulated", oci.Image(f"{SIMULATED}:{tag}", layers, product.config))
 
 
 def native(source: Path) -> None:
@@ -37,14 +37,24 @@ def native(source: Path) -> None:
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
-def files_of(source: Path) -> Mapping[str, Path]:
-    """Where in the image which files go, compiled Python left out."""
-    files = {f"opt/vgpu/build/{name}": source / "build" / name for name in LIBRARIES}
-    for package in ("device_plugin", "vgpu_runtime"):
-        for path in sorted((source / package).rglob("*")):
-            if path.suffix in SUFFIXES:
-                files[f"opt/vgpu/{path.relative_to(source)}"] = path
-    return files | {"usr/local/bin/vgpu": ENTRY}
+def product_files(source: Path) -> Mapping[str, Path]:
+    """Where in the image which files of the product go, compiled Python left out."""
+    packages = (*_files(source, "device_plugin"), *_files(source, "vgpu_runtime"))
+    return {
+        "opt/vgpu/build/libvgpu.so": source / "build/libvgpu.so",
+        **{f"opt/vgpu/{file}": source / file for file in packages if not file.is_relative_to(SIMULATION)},
+        "usr/local/bin/vgpu": _HERE / "vgpu",
+    }
+
+
+def simulated_files(source: Path) -> Mapping[str, Path]:
+    """What the image with simulated cards has beside them, or in place of them."""
+    files = (Path("hack/__init__.py"), *_files(source, "hack/simulated"), *_files(source, str(SIMULATION)))
+    return {
+        "opt/vgpu/build/libsimkfd.so": source / "build/libsimkfd.so",
+        **{f"opt/vgpu/{file}": source / file for file in files},
+        "usr/local/bin/vgpu": _HERE / "vgpu-simulated",
+    }
 
 
 def copy(files: Mapping[str, Path], folder: Path) -> None:
@@ -52,3 +62,23 @@ def copy(files: Mapping[str, Path], folder: Path) -> None:
     for place, file in files.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / place)
+
+
+def _product(source: Path, tag: str, revision: str) -> oci.Image:
+    layers = (python.layer(python.tree()), _layer("ours", product_files(source)))
+    return oci.Image(f"{NAME}:{tag}", layers, dockerfile.config({"REVISION": revision, "VERSION": tag}))
+
+
+def _layer(name: str, files: Mapping[str, Path]) -> Path:
+    root = python.tree()
+
+    def fill(folder: Path) -> None:
+        copy(files, folder)
+        python.compile_all(root, folder, "opt/vgpu")
+
+    return layer(name, fill, root.name, *(part for item in files.items() for part in item))
+
+
+def _files(source: Path, folder: str) -> list[Path]:
+    found = (path for path in sorted((source / folder).rglob("*")) if path.suffix in SUFFIXES)
+    return [path.relative_to(source) for path in found]

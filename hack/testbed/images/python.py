@@ -33,14 +33,16 @@ def tree() -> Path:
             raise ModuleNotFoundError(f"pip, for {sys.executable}")
         pip = specification.submodule_search_locations[0]
         run(root, pip, *PIP, "--target", str(root / PACKAGES), "--requirement", str(LOCK))
-        _drop_commands(root / PACKAGES)
+        _drop_unused(root / PACKAGES)
         compile_all(root, root, _STANDARD_LIBRARY, str(PACKAGES))
 
     return cache.keep(final, make)
 
 
-def _drop_commands(packages: Path) -> None:
-    """Remove the commands that came with packages: they name the Python that installed them, by its path here."""
+def _drop_unused(packages: Path) -> None:
+    """Remove packages' own tests, and their commands, which name the Python that installed them by its path here."""
+    for folder in [path for path in packages.rglob("tests") if path.is_dir()]:
+        shutil.rmtree(folder)
     shutil.rmtree(packages / "bin")
     for record in packages.glob("*.dist-info/RECORD"):
         lines = record.read_text().splitlines(keepends=True)

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.cards.simulated import SimulatedMachine
 from device_plugin.node.discover import Discovery, LocalCard
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import CardSlice
 from device_plugin.wiring.commands import main
+from hack.simulated.cards import SimulatedMachine
 
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
 

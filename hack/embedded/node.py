@@ -1,0 +1,32 @@
+"""`vgpu node` of the one-machine cluster: simulated cards, and process groups in place of cgroups."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from device_plugin.wiring import node_command
+from hack.simulated import node as simulated
+
+if TYPE_CHECKING:
+    from device_plugin.wiring.node import Host
+    from device_plugin.wiring.settings import NodeSettings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag for each setting, and where the stand-in of the kubelet keeps its process groups."""
+    node_command.add_arguments(parser)
+    parser.add_argument("--process-groups", type=Path, required=True, metavar="DIR")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop. Raises SettingsError before anything is started."""
+    return node_command.run(args, lambda settings: host(settings, args.process_groups))
+
+
+def host(settings: "NodeSettings", process_groups: Path) -> "Host":
+    """The host of an agent beside the stand-in of a kubelet."""
+    from hack.embedded.runtime.process_groups import LiveGroups
+
+    # The stand-in's containers show no cgroup of a pod, so nothing is missed where the host's /proc cannot be read.
+    return replace(simulated.host(settings), pods=LiveGroups(process_groups), problems=list)

@@ -1,0 +1,30 @@
+"""`vgpu node` on simulated cards: `root` is a folder that `vgpu simulate build` made."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from device_plugin.wiring import node_command
+
+if TYPE_CHECKING:
+    from device_plugin.wiring.node import Host
+    from device_plugin.wiring.settings import NodeSettings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag for each setting."""
+    node_command.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop. Raises SettingsError before anything is started."""
+    return node_command.run(args, host)
+
+
+def host(settings: "NodeSettings") -> "Host":
+    """What the product would read of its host, with the simulated cards below `root`."""
+    from device_plugin.wiring.node import host as real
+    from hack.simulated.cards import SimulatedMachine
+
+    return replace(real(settings), machine=SimulatedMachine(Path(settings.root)))
