@@ -50,9 +50,9 @@ docs: setup
 lock:
 	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		-o requirements/run.lock pyproject.toml
+		--extra agent --extra cluster -o requirements/run.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra cli --extra dev --extra plot -c requirements/run.lock -o requirements/dev.lock \
+		--all-extras -c requirements/run.lock -o requirements/dev.lock \
 		pyproject.toml hack/pyproject.toml
 
 clean:
