@@ -34,7 +34,7 @@ class RegionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RegionUsage:
-    """What live processes hold. `used_bytes[i]` and `denied[i]` belong to the i-th card of the config.
+    """The use of live processes. `used_bytes[i]` and `denied[i]` belong to the i-th card of the config.
 
     `denied` counts refused allocations since the region was made; `live_slots` counts processes that use a
     card through the library now.

@@ -88,7 +88,7 @@ def _holds(pod: Pod, target: Target) -> bool:
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
-    """Evict the pods, asking those again that a budget protects, and say what is waited for."""
+    """Evict the pods, try those again that a budget protects, and print what is waited for."""
     asked = {pod.uid for pod in pods if pod.deleting}
     told: set[str] = set()
     while left := [pod for pod in pods if still_there(client, pod)]:

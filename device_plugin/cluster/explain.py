@@ -83,7 +83,7 @@ class Explainer:
         return found
 
     def _moves(self, wanted: str) -> list[str]:
-        """What would make room for one pod: it takes too long to be said of all."""
+        """The moves that would make room for one pod: it takes too long to be said of all."""
         named = [pod for pod in self._unbound() if f"{pod.namespace}/{pod.name}" == wanted]
         with self._state.lock:
             waiting = [pod for pod in named if self._is_unplaced(pod)]
@@ -222,7 +222,7 @@ class Explainer:
 
 
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
-    """Pods of one shape wait for the same; with node-score those of one group do, whatever their rank."""
+    """A key of all that decides whether a pod fits; with node-score those of one group do, whatever their rank."""
     group = (pod.namespace, pod.label(GROUP)) if request.policy == NODE_SCORE else ()
     return (
         request.containers, request.models, request.uuids, request.policy, request.host, request.app_type, group,
@@ -230,7 +230,7 @@ def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
 
 
 def _only(view: View, wanted: str) -> View:
-    """What of a view concerns one pod: its slices, why it waits, what is wrong with its grant."""
+    """The part of a view about one pod: its slices, why it waits, what is wrong with its grant."""
     nodes = []
     for node in view["nodes"]:
         cards = []

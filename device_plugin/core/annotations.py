@@ -33,7 +33,10 @@ REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of the contract as people read of it: `object` and `kind` say where it stands, `writer` who may set it."""
+    """A key and its description for people.
+
+    `object` and `kind` say where it stands, `writer` by which program or person.
+    """
 
     name: str
     object: str

@@ -1,17 +1,17 @@
-"""Application types: what a pod says it needs most, and how `node-score` weighs a node's resources for it."""
+"""Application types: the kind of resource that a pod needs most, and its weights in the policy `node-score`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 
 TYPES = ("gpu", "cpu", "memory")
 DEFAULT_TYPE = "gpu"
-# What is added up of each resource of a node: its free share, or its free amount.
+# The score adds up, for each resource of a node, its free share or its free amount.
 FREE = SHARE, COUNT = ("share", "count")
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each resource counts; together 1."""
+    """The weight of each resource, 0 to 1; the sum is 1."""
 
     gpu: float
     cpu: float
@@ -58,7 +58,7 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
 
 
 def problem(app_type: str, weights: Weights) -> str:
-    """Which rule the weights of an application type break, in words; empty if none."""
+    """The rule that the weights of an application type break, as text; empty if they break none."""
     rules: tuple[Rule, ...] = (
         ("each from 0 to 1", lambda w: all(0 <= weight <= 1 for weight in astuple(w))),
         ("a sum of 1", lambda w: abs(sum(astuple(w)) - 1) < 1e-6),

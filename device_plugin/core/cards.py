@@ -30,8 +30,8 @@ class Card:
 
     `family` is the resource prefix that asks for it (`hygon.com/dcu`). `units` are its memory units, of about
     `unit_mib` MiB by its node's setting, `core_groups` its core groups of `group_units` compute units each;
-    `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices: a
-    person's word, not its node's. `known_as` is what its agent calls it where that is not `uuid`: see card_names.
+    `max_slices` is how many slices the vendor's driver can keep apart. A `cordoned` card gets no new slices; an
+    operator sets this, not the node. `known_as` is the name that an agent uses if it is not `uuid`: see card_names.
     """
 
     uuid: str
@@ -74,17 +74,17 @@ class Card:
 
 
 class SliceState(Enum):
-    """What the agent reports of a container's slices."""
+    """The state of a container's slices that an agent reports."""
 
     OUTLIVING = "outliving"
-    """Its pod is gone, replaced or ended, and its processes still run: the slices are not free."""
+    """The pod is gone, replaced or ended, but processes of it still run: the slices are not free."""
     COVERED = "covered"
-    """Something covers the files that the agent mounted into it: its limits may not hold."""
+    """A mount hides files that the agent mounted into the container: its limits may not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedSlice:
-    """The slices of one container that is in a state which the cluster must know.
+    """The slices of one container whose state the cluster must know.
 
     `pod` is the pod's UID, `namespace` and `pod_name` are for people: the object may be gone.
     """
@@ -99,11 +99,11 @@ class ReportedSlice:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The cards of one node, whether its agent serves Allocate now, and the containers that it reports.
+    """The inventory of one node: its cards, whether its agent serves Allocate, and the containers it reports.
 
-    How the allocator learns that a pod which vanished has left its slices: the agent never says "free", it writes only
-    when something is to be held. It sees a pod go as soon as the allocator does, gives the pod's processes
-    AGENT_SECONDS to end, and then reports those that still run as OUTLIVING. So the allocator holds the slices of a
+    The allocator learns from it when a vanished pod has left its slices. The agent never reports "free": it writes only
+    slices that must be held. It sees a pod vanish at about the time the allocator does, waits AGENT_SECONDS for the
+    pod's processes to end, and then reports those that still run as OUTLIVING. So the allocator holds the slices of a
     bound pod that vanished without a terminal phase for REPORT_SECONDS, and after that exactly as long as a report
     names them. If agent or API server are down in these seconds, the slices become free in the ledger; the agent's
     PreStartContainer, which asks the kernel, still keeps a successor from starting, and the report comes late.
@@ -131,7 +131,7 @@ class Inventory:
         return replace(self, cards=tuple(cards))
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
-        """The same, with the cards of these uuids cordoned and no others."""
+        """Returns a copy in which exactly the cards with these uuids are cordoned."""
         cards = [
             card if card.cordoned == (card.uuid in uuids) else replace(card, cordoned=not card.cordoned)
             for card in self.cards
@@ -167,9 +167,9 @@ class Inventory:
 
 
 def memory_units(inventories: Mapping[str, Inventory]) -> Mapping[str, Mapping[int, Sequence[str]]]:
-    """For each card family the MiB of a memory unit on its nodes: unit to names of nodes, both in order.
+    """By card family, the sizes in MiB of a memory unit, each with the names of its nodes; sorted.
 
-    A unit is a setting of each node; where a family has two, the same request gets another amount by node.
+    The unit is a setting of each node. If nodes of a family differ, a request means different amounts on them.
     """
     found: dict[str, dict[int, list[str]]] = {}
     for name, inventory in sorted(inventories.items()):

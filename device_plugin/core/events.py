@@ -6,7 +6,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What people read of a kind of event: the service that writes it, its object, its cause and what to do."""
+    """A kind of event for people: the service that writes it, the kind of its object, its cause and what to do."""
 
     service: str
     kind: str
@@ -32,7 +32,7 @@ class Event(StrEnum):
 
     @property
     def about(self) -> About:
-        """What people read of it."""
+        """Its description for people."""
         return _ABOUT[self]
 
 

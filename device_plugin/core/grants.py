@@ -22,7 +22,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class CardSize:
-    """What a card had to give when some of it was granted: its memory, and how many slices."""
+    """The memory of a card and its largest number of slices, at the time of a grant."""
 
     mem_mib: int
     max_slices: int
@@ -36,11 +36,11 @@ def largest(sizes: Iterable[CardSize | None]) -> CardSize:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a pod was given: for each container that asks, its slices.
+    """The slices that a pod was given, by container.
 
     `pod` is the pod's UID. A container holds one slice, or several when it asked for several whole cards. `cards` are
-    the sizes, by uuid, that the cards had at that moment: a card may report less later, and a grant that fitted before
-    is no conflict. Grants that were written by earlier versions do not say.
+    the sizes, by uuid, of its cards at the time of the grant: a card may report less later, and then the grant is not a
+    conflict. Grants written by earlier versions have no sizes.
     """
 
     pod: str
@@ -83,8 +83,7 @@ class Grant:
     def decode(cls, text: str) -> "Grant":
         """Read an annotation; unknown keys are ignored. Raises AnnotationError on anything malformed.
 
-        What the text alone cannot show (is this the pod's own UID, does the card exist, is the slice free)
-        is the caller's to check.
+        The caller checks the rest: that the UID is the pod's, that the card exists, that the slice is free.
         """
         fields = annotations.read_object(text, "grant")
         entries = fields.mapping("containers", most=MAX_CONTAINERS)

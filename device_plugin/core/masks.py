@@ -50,7 +50,7 @@ def words(mask: int, compute_units: int) -> tuple[int, ...]:
 
 
 def fault(mask: int, *, compute_units: int, xcc: int = 1, paired: bool = False) -> str:
-    """Which hardware rule the mask breaks, in words; empty if none."""
+    """The hardware rule that the mask breaks, as text; empty if it breaks none."""
     if not mask:
         return "no unit at all: the hardware would run unmasked"
     if mask.bit_length() > compute_units:

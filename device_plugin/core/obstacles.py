@@ -1,13 +1,13 @@
-"""What besides cards keeps a pod from a node: scheduling gates, selectors, volumes.
+"""Obstacles: scheduling gates, selectors and volumes that keep a pod from a node although a card is free.
 
-It is for people only, nothing is decided by it: these are kube-scheduler's to judge. Its own last words are kept too,
-because it alone knows the labels of nodes and the state of volumes.
+They are shown to people, and no decision depends on them: kube-scheduler judges them. Its last message is kept too,
+because only kube-scheduler knows the labels of nodes and the state of volumes.
 """
 
 import re
 from dataclasses import dataclass
 
-# What kube-scheduler's plugins say of nodes and volumes, and what no refusal of ours says.
+# Words in messages of kube-scheduler's plugins about nodes and volumes, which no refusal of ours contains.
 _ITS_OWN = re.compile(
     r"affinity|persistent ?volume|\bpvc|taint|unschedulable|topology spread|free ports", re.I
 )
@@ -17,9 +17,9 @@ _VOLUME = re.compile(r"persistent ?volume|\bpvc|volume node affinity", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """What a pod that has no node says: scheduling gates, node selector and affinity, and claims; all shortened.
+    """The scheduling gates, node selector, affinity and volume claims of a pod without a node; all shortened.
 
-    `said` is what kube-scheduler last wrote of it.
+    `said` is kube-scheduler's last message about the pod.
     """
 
     gates: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Obstacles:
 
     @property
     def text(self) -> str:
-        """What keeps the pod from a node where a card is free; empty if nothing is known to."""
+        """The obstacle that keeps the pod from a free card, as text; empty if none is known."""
         if self.gates:
             return self.gated
         if not _ITS_OWN.search(self.said):

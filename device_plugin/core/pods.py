@@ -1,4 +1,4 @@
-"""What this project needs to know of a pod and of a node, free of any client library's types."""
+"""Pods, nodes and agents, with only the fields that this project uses, independent of any client library."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,12 +34,13 @@ class Container:
 class Pod:
     """A pod as the API server shows it. `node` and `bound`, the time of binding, are empty until it is bound.
 
-    `host` is what it requests of its node beside cards. `priority` is that of its PriorityClass; it `preempts` unless
-    its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nobody would make it
-    again. Pods with equal `constraints`, a fingerprint of node selector, affinity and tolerations, may go to the same
-    nodes. `nominated` is the node that kube-scheduler means it for, and `refused` a fingerprint of why it last took the
-    pod back, 0 if it never did; `obstacles` tell people what it waits for beside cards. Of `labels`, `annotations` and
-    `containers` only those are kept that may concern us.
+    `host` is the CPU, memory and disk that the pod requests. `priority` is that of its PriorityClass; `preempts` is
+    false if its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nothing
+    creates it again. `constraints` is a fingerprint of node selector, affinity and tolerations: pods with equal ones
+    may go to the same nodes. `nominated` is the node of kube-scheduler's nomination. `refused` is a fingerprint of
+    the condition that kube-scheduler last wrote when it refused the pod, 0 without one. `obstacles` is for people:
+    what the pod waits for beside cards. Of `labels`, `annotations` and `containers` only those that this project
+    reads are kept.
     """
 
     namespace: str
@@ -103,9 +104,8 @@ class Pod:
 class Node:
     """A node as the API server shows it; `inventory` and `cordoned` are the raw texts of annotations, empty if absent.
 
-    `room` is what it can give to pods beside cards.
-
-    `kubelet` and `runtime` are their versions (`v1.36.3`, `containerd://2.2.0`), `capacity` its extended resources.
+    `room` is its allocatable CPU, memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`,
+    `containerd://2.2.0`), `capacity` its extended resources.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Node:
     cordoned: str = ""
 
     def shared(self) -> Inventory | None:
-        """The node's cards by their names in the cluster, with those cordoned that people have cordoned.
+        """The node's cards, by their names in the cluster and with the operators' cordons.
 
         None if its agent has published none. Raises AnnotationError.
         """
@@ -127,7 +127,7 @@ class Node:
         return Inventory.decode(self.inventory).named(self.name).cordon(self.cordons())
 
     def cordons(self) -> frozenset[str]:
-        """The cards that people have cordoned, by their names in the cluster; the node may not show them any more."""
+        """The names in the cluster of cordoned cards; the node may not show them any more."""
         return frozenset(unique(card, self.name) for card in card_list(self.cordoned))
 
 

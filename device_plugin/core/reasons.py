@@ -34,7 +34,7 @@ class Reason(Enum):
 
     @property
     def advice(self) -> str:
-        """What the pod's author or the cluster's operator can do."""
+        """The action that helps, for the pod's author or the cluster's operator."""
         return _TEXT[self][1]
 
 

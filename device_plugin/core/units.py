@@ -1,4 +1,4 @@
-"""Memory units of a card: how many there are, and how many MiB each handful of them grants.
+"""Memory units of a card: how many it has, and how many MiB a number of them grants.
 
 A card of M MiB has U = round(M / unit) units and u units grant floor(u * M / U) MiB, so that four quarters
 of a card always fit although real cards report a little less than a round number (16,368 MiB, not 16,384).
@@ -15,7 +15,7 @@ def unit_count(mem_mib: int, unit_mib: int = DEFAULT_UNIT_MIB) -> int:
 
 
 def unit_mib(mem_mib: int, unit_total: int) -> int:
-    """MiB of one unit of a card of which only memory and number of units are known: the default where that fits."""
+    """MiB of one unit, from the memory and the number of units of a card; the default if it gives that number."""
     if unit_count(mem_mib) == unit_total:
         return DEFAULT_UNIT_MIB
     return max(1, (2 * mem_mib + unit_total) // (2 * unit_total))

@@ -39,7 +39,7 @@ from device_plugin.cluster.victims import Victims
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
 from device_plugin.wiring import fitting
-from device_plugin.wiring.one_cpu import OneCpu
+from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 
@@ -48,19 +48,19 @@ log = logging.getLogger(__name__)
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
 TOUCH_SECONDS = 0.25
-# A thread that computes keeps a /filter waiting for so long at most; Python's own 5 ms are more than a decision takes.
+# Seconds that a thread that computes can keep a /filter waiting; Python's default of 5 ms is longer than a decision.
 SWITCH_SECONDS = 0.0005
-# Between two pieces of work that nobody waits for, so that others get the lock.
+# Pause between two pieces of background work, so that other threads get the lock.
 PAUSE_SECONDS = 0.002
-# A full garbage collection looks at all that lives while every thread waits: 150 ms with 16,000 pods. What is known of
-# the cluster is in no cycles, so it is put out of reach, and so often what came since.
+# A full garbage collection stops every thread: 150 ms with 16,000 pods. Objects of the cluster are in no reference
+# cycles, so every FREEZE_SECONDS all objects of that moment are excluded from collection.
 FREEZE_SECONDS = 300.0
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
 
 class Service:
-    """One replica: `start`, then `close`. If one of its threads dies, the process ends."""
+    """One replica of the cluster service: `start`, then `close`. If one of its threads dies, the process ends."""
 
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
         self._settings = settings
@@ -164,7 +164,7 @@ class Service:
             self._survey.see(agent)
 
     def _pause(self) -> bool:
-        """Let others have the lock; true if the service ends."""
+        """Wait PAUSE_SECONDS so that other threads get the lock; true if the service ends."""
         return self._stop.wait(PAUSE_SECONDS)
 
     def _turn(self, name: str, step: Callable[[], None]) -> None:
@@ -174,19 +174,20 @@ class Service:
             self._stop.wait(TURN_SECONDS)
 
     def _at_leisure(self, step: Callable[[], None]) -> None:
-        # No heartbeat: to list, learn from or look at all there is may take minutes, and no placing depends on it; a
-        # replica that does not get to list does not lead.
+        # No heartbeat: a step over all pods may take minutes, and no placement depends on it. A replica that has not
+        # listed does not lead.
         while not self._stop.wait(TURN_SECONDS):
             step()
 
     def _stay_together(self) -> None:
-        # The process that makes tables, a child of that thread, is to use the other CPUs. The main thread only waits.
-        one_cpu = OneCpu(self._stop.wait, free=["refit", threading.main_thread().name])
+        # The thread `refit` starts the process that makes tables, which uses the other CPUs. The main thread only
+        # waits.
+        pinning = CpuPinning(self._stop.wait, free=["refit", threading.main_thread().name])
         try:
             while not self._stop.is_set():
-                one_cpu.step()
+                pinning.step()
         finally:
-            one_cpu.leave()
+            pinning.leave()
 
     def _freeze(self) -> None:
         while self._state.why_not_synced():
@@ -203,7 +204,7 @@ class Service:
             self._touch.step()
 
     def _ask_agents(self) -> None:
-        # No heartbeat: where it hangs, loads become stale, and the ledger tells.
+        # No heartbeat: if it hangs, loads become stale and only the ledger counts.
         pause = 0.0
         while not self._stop.wait(pause):
             pause = self._survey.step()

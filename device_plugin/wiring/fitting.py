@@ -1,7 +1,7 @@
-"""Make the tables of placement policies in a process of its own, which is there only as long as that takes.
+"""Makes the tables of placement policies in a child process, which ends when they are made.
 
-`python -m device_plugin.wiring.fitting` is that process. It is no multiprocessing worker, for those run the main
-program again, and ours serves.
+`python -m device_plugin.wiring.fitting` is that process. It is not a multiprocessing worker, because such a
+worker runs the main program again, which would serve.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from device_plugin.core.placement.table import Kind
 from device_plugin.core.placement.workload import Weighted
 
 POLITENESS = 10
-# A thousand pods that all ask for something else take minutes; what takes longer is not worth it.
+# A thousand distinct requests take minutes; tables that take longer are given up.
 MOST_SECONDS = 900.0
 LOOK_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
@@ -31,10 +31,10 @@ def tables(
     shapes: Sequence[Weighted],
     ending: Callable[[], bool] = lambda: False,
 ) -> WorkloadTables:
-    """As WorkloadTables itself makes them. Raises FitError if the process fails, is killed, or takes MOST_SECONDS.
+    """Returns WorkloadTables(...) of these arguments, made in a child process.
 
-    And once `ending` is true. What tables are made of is what people write into their pods: whatever goes wrong over
-    it, the service stays.
+    Raises FitError if the process fails, is killed or takes MOST_SECONDS, and once `ending` is true. Pods decide what
+    tables are made of, so no failure here may end the service.
     """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "device_plugin.wiring.fitting", str(os.getpid())]
@@ -55,21 +55,21 @@ def tables(
 def _talk(
     process: "subprocess.Popen[bytes]", lesson: bytes, ending: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
-    """What it wrote to standard output and error. Raises FitError, and ends it, if it is waited for in vain."""
+    """The output and error output of the process. Raises FitError, after killing it, if the time is up."""
     deadline = time.monotonic() + MOST_SECONDS
     given: bytes | None = lesson
     while True:
         try:
             return process.communicate(given, timeout=LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            given = None  # it is on its way
+            given = None  # written already
             if ending() or time.monotonic() > deadline:
                 process.kill()
                 raise FitError("the service ends" if ending() else "the tables took too long") from None
 
 
 def main() -> None:
-    """Be polite, and end with the service, however it ends: prctl(2). Else this process would wait forever."""
+    """Make the tables at low priority. prctl(2) ends this process when the service ends, however that ends."""
     os.nice(POLITENESS)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):

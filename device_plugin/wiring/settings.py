@@ -206,7 +206,7 @@ class Setting:
 
     @property
     def description(self) -> str:
-        """What the setting is for."""
+        """The purpose of the setting."""
         return f"{self._meta.description}"
 
     @property

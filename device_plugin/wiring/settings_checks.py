@@ -1,4 +1,4 @@
-"""What the type of a setting does not say: each problem is one line that says what to write, before anything starts."""
+"""Checks of settings beyond their types. Each problem is one line that says what to write; nothing has started yet."""
 
 import ipaddress
 import re
@@ -17,14 +17,14 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]
 
 
 def node(settings: "NodeSettings") -> Iterator[str]:
-    """What is wrong with the settings of `vgpu node`."""
+    """The problems of the settings of `vgpu node`."""
     yield from _prefixes(settings.prefixes.values(), '{"1d94": "hygon.com/dcu"}')
     yield from _address("httpListen", settings.http_listen)
     yield from _server(settings.kube.server)
 
 
 def cluster(settings: "ClusterSettings") -> Iterator[str]:
-    """What is wrong with the settings of `vgpu cluster`."""
+    """The problems of the settings of `vgpu cluster`."""
     yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
     yield from _address("extenderListen", settings.extender_listen)
     yield from _address("httpListen", settings.http_listen)

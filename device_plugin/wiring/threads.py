@@ -1,4 +1,4 @@
-"""Threads of a service: one that dies unheard would leave a service that lies, so it takes the service with it."""
+"""Threads of a service. If one of them dies, the service ends: else it would serve with a part missing."""
 
 import logging
 import threading
@@ -16,12 +16,12 @@ class Threads:
         self.failed = False
 
     def spawn(self, name: str, run: Callable[[], None]) -> None:
-        """Run in a thread of this name."""
+        """Run `run` in a thread of this name."""
 
         def guarded() -> None:
             try:
                 run()
-            except Exception:  # whatever it is, it must not go unheard
+            except Exception:  # of whatever kind
                 log.exception("%s failed; the service ends", name)
                 self.failed = True
                 self._stop.set()
@@ -31,6 +31,6 @@ class Threads:
         thread.start()
 
     def join(self) -> None:
-        """Wait for all of them."""
+        """Wait until all threads have ended."""
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""What our services asked of the API server, from its audit log (see control_plane.AUDIT_POLICY)."""
+"""The requests of our services to the API server, read from its audit log (see control_plane.AUDIT_POLICY)."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ READS = ("get", "list", "watch")
 
 @dataclass(frozen=True)
 class Call:
-    """One request. `resource` has its subresource, as in RBAC: pods/binding. `client` is the program that asked."""
+    """One request. `resource` includes the subresource, as in RBAC: pods/binding. `client` is the calling program."""
 
     service: str
     verb: str

@@ -109,7 +109,7 @@ def await_clearance(containers: Callable[[], int], lasting: int) -> None:
 
 
 def _containers() -> int:
-    """How many containers the node's runtime knows, with sandboxes and those that have ended."""
+    """The number of containers that the node's runtime knows, sandboxes and ended ones included."""
     (name,) = layout.node_names(1)
     listed = order(layout.here().control(name), "run", command=[*node.CTR, "containers", "list", "--quiet"])
     if listed["status"]:

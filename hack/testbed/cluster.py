@@ -94,7 +94,7 @@ class Cluster:
         ).returncode
 
     def output(self, command: Sequence[str], **variables: str) -> tuple[int, str]:
-        """The same, with what it prints."""
+        """Like `run`, but returns the output."""
         done = subprocess.run(
             [*self._enter(), *command], env=self._environment() | variables, check=False, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -154,7 +154,7 @@ class Cluster:
             time.sleep(0.2)
 
     def _ready(self, nodes: int) -> bool:
-        """All nodes are Ready, and pods can be created."""
+        """Return once all nodes are Ready and pods can be created."""
         try:
             account, _ = self.output(["kubectl", "get", "serviceaccount", "default"])
             status, asked = self.output(["kubectl", "get", "nodes", "--output=json"])

@@ -37,7 +37,7 @@ def prepare(layout: Layout, authority: Authority) -> None:
 
 
 def programs(layout: Layout, authority: Authority) -> list[Program]:
-    """In the order in which they start."""
+    """The programs, in the order in which they start."""
     folder = layout.machine("control-plane")
     etcd = ["etcd", "--data-dir=etcd", "--unsafe-no-fsync", "--logger=zap", "--log-level=warn"]
     return [

@@ -85,7 +85,7 @@ class Plane:
     backoff: str
 
     def call(self, method: str, path: str, body: object = None, content: str = "application/json") -> Any:
-        """The decoded answer. Raises SystemExit for one that is no success."""
+        """Send a request and return the decoded answer. Raises SystemExit for one that is no success."""
         headers = {**_headers(), "Content-Type": content}
         text = None if body is None else json.dumps(body)
         answer = self.http.request(method, self.url + path, body=text, headers=headers)

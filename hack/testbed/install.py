@@ -1,4 +1,4 @@
-"""What the README tells a platform engineer to do, done on the test cluster."""
+"""Installs the product on the test cluster as docs/install.md says."""
 
 import json
 from pathlib import Path

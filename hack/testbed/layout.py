@@ -31,7 +31,7 @@ class Layout:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The kubeconfig file of the administrator."""
         return self.root / "kubeconfig"
 
     @property
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def audit(self) -> Path:
-        """What our services asked of the API server: one JSON event for each line."""
+        """The audit log: the requests of our services to the API server, one JSON event in each line."""
         return self.root / CONTROL_PLANE / "audit.log"
 
     @property
@@ -65,12 +65,12 @@ def here() -> Layout:
 
 
 def node_names(count: int) -> list[str]:
-    """n1, n2, ..."""
+    """The names of this many nodes: n1, n2, ..."""
     return [f"n{number}" for number in range(1, count + 1)]
 
 
 def number(node: str) -> int:
-    """1 for n1."""
+    """The number of a node: 1 for n1."""
     return int(node.removeprefix("n"))
 
 

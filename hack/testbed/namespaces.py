@@ -1,4 +1,4 @@
-"""What makes a node of a process: namespaces, mounts, a cable to the bridge, and cgroups that look like a root."""
+"""Makes a process a node: namespaces, mounts, a virtual cable to the bridge, and cgroups of its own."""
 
 import ctypes
 import os
@@ -58,7 +58,7 @@ def fresh_run() -> None:
 
 
 def forget_run() -> None:
-    """Drop all that is mounted at /run and below."""
+    """Unmount everything at /run and below."""
     subprocess.run(["umount", "--lazy", "--recursive", "/run"], capture_output=True, check=False)
 
 

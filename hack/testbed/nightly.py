@@ -66,7 +66,7 @@ def overlay(where: Layout) -> Path:
 
 
 def summary(result: Result) -> str:
-    """How pytest ended: `5 passed, 1 skipped`."""
+    """The result of pytest in a line: `5 passed, 1 skipped`."""
     ends = re.findall(r"^=+ (.*) in [0-9.]+s.*=+$", result.output, re.MULTILINE)
     return str(ends[-1]) if ends else "did not run"
 

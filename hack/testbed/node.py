@@ -33,7 +33,7 @@ def prepare(layout_: Layout, authority: Authority, node: str, gates: Mapping[str
 
 
 def programs(layout_: Layout, node: str) -> list[Program]:
-    """In the order in which they start."""
+    """The programs, in the order in which they start."""
     folder = layout_.machine(node)
     return [
         Program("containerd", ["containerd", "--config", "containerd.toml"]),

@@ -97,7 +97,7 @@ def check() -> None:
 
 
 def installed() -> Programs:
-    """Where the programs are, or will be once `ensure` returns."""
+    """The folders of the programs; they exist once `ensure` has returned."""
     cache = default_cache() / "programs"
     return Programs(
         cache / f"kubernetes-{version('k8s.io/kubernetes')}",
@@ -106,7 +106,7 @@ def installed() -> Programs:
 
 
 def ensure() -> Programs:
-    """Build what is not there yet: 7 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
+    """Build the missing programs: 7 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
     check()
     programs = installed()
     if not programs.kube.exists():

@@ -45,7 +45,7 @@ class Permission:
 
 
 def granted(objects: list[dict[str, Any]]) -> set[Permission]:
-    """What the roles among these objects allow to the service accounts that they are bound to."""
+    """The permissions that the roles among these objects give to service accounts."""
     roles = {
         (role["kind"], role["metadata"]["name"]): role["rules"]
         for role in objects
@@ -96,7 +96,7 @@ def _asked(call: Call) -> tuple[str, str, str, str]:
 
 
 def check(logs: Sequence[Path]) -> list[str]:
-    """The differences between manifests/ and what is in these audit logs together."""
+    """The differences between the permissions in manifests/ and the calls in these audit logs."""
     calls = [call for log in logs if log.exists() for call in audit.calls(log)]
     if not calls:
         where = ", ".join(map(str, logs)) or layout.here().root

@@ -68,7 +68,10 @@ class Supervisor:
             self._ensure(name)
 
     def keep(self) -> None:
-        """For ever: start again what ended by itself, as an init system does. Programs wait for each other so."""
+        """Start programs again that ended by themselves, for ever, as an init system does.
+
+        A program may need one that is not up yet.
+        """
         while True:
             time.sleep(KEEP_SECONDS)
             with self._lock:
@@ -99,7 +102,7 @@ class Supervisor:
                 process.wait()
 
     def status(self) -> dict[str, bool]:
-        """Which programs run."""
+        """The names of the running programs."""
         with self._lock:
             return {name: self._process(name) is not None for name in self._programs}
 

@@ -35,7 +35,7 @@ class Apt:
             self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
 
     def needs(self, *packages: str, bare: bool = False) -> dict[str, str]:
-        """What apt would install for these packages, with versions: all of it (`bare`), or what the machine lacks."""
+        """The packages that apt would install for these, with versions: all (`bare`), or only those missing here."""
         options = [*self._options, *(["-o", "Dir::State::status=/dev/null"] if bare else [])]
         command = ["apt-get", *options, "--simulate", "--no-install-recommends", "install", *packages]
         plan = self._run(command, f"asking apt what {' and '.join(packages)} need")

@@ -48,7 +48,7 @@ class SaveArea:
 
 
 def save_area(card: SimCard) -> SaveArea:
-    """What the kernel expects of a queue on this card."""
+    """The save area that the kernel expects of a queue on this card."""
     return sizes(card.gfx_version, card.compute_units, card.engines, card.save_area_xccs)
 
 

@@ -38,7 +38,7 @@ def used(folder: Path) -> list[int]:
 
 
 def refresh(folder: Path) -> None:
-    """Write what is in use now where sysfs shows it: the driver does so only while it is called, not at a death."""
+    """Write the used memory into the simulated sysfs: the driver does so only while it is called, not at a death."""
     for card, amount in enumerate(used(folder)):
         with account(folder, card).open("r+b") as file:
             file.write(b"%-20d\n" % amount)

@@ -1,4 +1,4 @@
-"""The kubelet's PodResources API: who holds which tickets.
+"""The kubelet's PodResources API: which containers hold which tickets.
 
 The kubelet allows 100 calls a second with a burst of 10, so one call serves everybody who waits for one.
 """
@@ -39,7 +39,7 @@ class KubeletPodResources:
         self._channel.close()
 
     def list(self) -> Sequence[Holder]:
-        """What a call shows that started after this one came. Raises KubeletError."""
+        """The answer of a List call that began after this call; one call serves all that wait. Raises KubeletError."""
         with self._changed:
             wanted = self._started + 1
             while self._running and self._finished < wanted:
@@ -53,7 +53,7 @@ class KubeletPodResources:
             answer = self._ask()
         except KubeletError as error:
             answer = error
-        finally:  # whatever happened, nobody may wait for ever
+        finally:  # whatever happened, no caller may wait for ever
             with self._changed:
                 self._running = False
                 self._finished = self._started

@@ -76,7 +76,7 @@ def _answers(path: Path) -> bool:
 
 
 class Handler(Protocol):
-    """What answers the kubelet."""
+    """The calls of the kubelet that a device plugin answers."""
 
     def allocate(self, resource: str, tickets: Collection[str]) -> str:
         """The CDI device for these tickets."""
@@ -112,7 +112,7 @@ class PluginServer(rpc.DevicePluginServicer):
         return self._server is not None and self.path.is_socket()
 
     def start(self) -> None:
-        """Serve, anew if we did before. Raises KubeletError if the socket cannot be made."""
+        """Serve on a new socket. Raises KubeletError if the socket cannot be made."""
         self.stop()
         server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix=self.endpoint))
         rpc.add_DevicePluginServicer_to_server(self, server)
@@ -125,7 +125,7 @@ class PluginServer(rpc.DevicePluginServicer):
         self._server = server
 
     def register(self) -> None:
-        """Tell the kubelet that we are here. Raises KubeletError."""
+        """Register with the kubelet. Raises KubeletError."""
         options = pb.DevicePluginOptions(pre_start_required=True)
         _register(self._folder, self.endpoint, self.resource, options)
 
@@ -149,13 +149,13 @@ class PluginServer(rpc.DevicePluginServicer):
     def GetDevicePluginOptions(
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
-        """Ask for PreStartContainer."""
+        """Announce that this plugin wants PreStartContainer."""
         return pb.DevicePluginOptions(pre_start_required=True)
 
     def ListAndWatch(
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """All tickets now, and again at each change."""
+        """Stream all tickets: at once, and after each change."""
         ended = threading.Event()
         server = self._server
 

@@ -14,7 +14,7 @@ _UNUSED_SECONDS = 24 * 3600
 
 
 def folder() -> Path:
-    """Where archives of images and the parts they are made of are kept."""
+    """The folder in which archives of images and their parts are kept."""
     return default_cache() / "images"
 
 

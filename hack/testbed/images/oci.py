@@ -1,4 +1,4 @@
-"""Images as OCI archives, the same bytes for the same files: `ctr images import` and `docker load` read them."""
+"""Images as OCI archives, with equal bytes for equal files: `ctr images import` and `docker load` read them."""
 
 import hashlib
 import io
@@ -96,7 +96,7 @@ class _File:
 
 
 def _mode(entry: tarfile.TarInfo) -> int:
-    """Whatever the umask of whoever unpacked the files was."""
+    """The mode of a file in the layer, independent of the umask under which it was unpacked."""
     if entry.issym():
         return 0o777
     if entry.isdir():

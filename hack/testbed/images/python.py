@@ -50,7 +50,7 @@ def _drop_unused(packages: Path) -> None:
 
 
 def layer(root: Path) -> Path:
-    """The same as a layer."""
+    """The folder as a layer."""
     return cache.keep(
         cache.folder() / "layers" / f"{root.name}.tar", lambda target: oci.write_layer(root, target)
     )

@@ -8,7 +8,10 @@ from hack.testbed.images.layers import archive, layer
 
 
 def build(kube: Path | None = None) -> Path:
-    """The archive; `kube` is the binary, or else the one in the cache, built if it is not there yet."""
+    """The archive of the image.
+
+    `kube` is the binary; without it the one in the cache is used, and built if it is missing.
+    """
     binary = kube or programs.installed().kube
     if not binary.exists() and not kube:
         binary = (

@@ -3,7 +3,7 @@
 import os
 import threading
 
-from device_plugin.wiring.one_cpu import CHOOSE_SECONDS, STAY_SECONDS, OneCpu
+from device_plugin.wiring.cpu_pinning import CHOOSE_SECONDS, STAY_SECONDS, CpuPinning
 from tests.requirement import require
 
 
@@ -25,10 +25,10 @@ def test_all_but_the_free_threads_stay_where_the_kernel_put_us() -> None:
     for thread in threads:
         thread.start()
     try:
-        one_cpu = OneCpu(wait, free=["free"])
-        one_cpu.step()
-        one_cpu.step()
-        one_cpu.leave()
+        pinning = CpuPinning(wait, free=["free"])
+        pinning.step()
+        pinning.step()
+        pinning.leave()
         after = {t.name: os.sched_getaffinity(t.native_id or 0) for t in threads}
         last = manners()
     finally:
