@@ -1,0 +1,128 @@
+"""Our own port to the API server on objects of a kind that no controller touches: what services to come build on."""
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint, from_kubeconfig
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.kube.api import Change, Metadata, Ref, Where
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError
+from device_plugin.kube.leases import LEASES, Candidate, Election
+from tests.contract.cluster import Cluster
+
+KUBECONFIG = os.environ.get("VGPU_CONTRACT_KUBECONFIG", "")
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Iterator[KubeClient]:
+    token = cluster.identities["admin"].get("Authorization")
+    endpoint = (
+        from_kubeconfig(KUBECONFIG) if KUBECONFIG else Endpoint(f"http://{cluster.address}", lambda: token)
+    )
+    client = KubeClient(endpoint, "contract", timeout=30.0)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def lease(api: KubeClient, name: str) -> Iterator[Ref]:
+    meta = {
+        "name": name,
+        "labels": {"vgpu.io/queue": name, "other": "x"},
+        "annotations": {"vgpu.io/resize": "{}"},
+    }
+    api.create(LEASES, {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": meta}, "default")
+    made = api.get(LEASES.metadata, Ref(name, "default"))
+    yield Ref(name, "default", made.uid)
+    api.delete(LEASES, Ref(name, "default"))
+
+
+def test_metadata_are_read_alone_by_label_and_by_field(api: KubeClient, lease: Ref) -> None:
+    for where in (
+        Where("default", labels=f"vgpu.io/queue={lease.name}"),
+        Where(fields=f"metadata.name={lease.name}"),
+    ):
+        (found,) = api.list(LEASES.metadata, where).items
+        assert (found.namespace, found.name, found.uid) == ("default", lease.name, lease.uid)
+        assert (found.labels, found.annotations) == ({"vgpu.io/queue": lease.name}, {"vgpu.io/resize": "{}"})
+        assert found.version
+        assert not found.deleting
+
+
+def test_metadata_are_watched(api: KubeClient, lease: Ref) -> None:
+    changed, stop, listed = threading.Event(), threading.Event(), threading.Event()
+    seen: list[tuple[Change, Metadata]] = []
+
+    def on_sync(items: Sequence[Metadata]) -> None:
+        assert [item.name for item in items] == [lease.name]
+        listed.set()
+
+    def on_change(change: Change, item: Metadata) -> None:
+        seen.append((change, item))
+        changed.set()
+
+    watch = ListWatch(api, LEASES.metadata, Where("default", labels=f"vgpu.io/queue={lease.name}"))
+    thread = threading.Thread(target=watch.run, args=(on_sync, on_change, stop))
+    thread.start()
+    assert listed.wait(30)
+    api.patch(LEASES, lease, {"metadata": {"annotations": {"vgpu.io/resize": "{1}"}}})
+    assert changed.wait(30)
+    stop.set()
+    watch.interrupt()
+    thread.join(30)
+    ((change, item),) = seen
+    assert (change, item.annotations) == (Change.MODIFIED, {"vgpu.io/resize": "{1}"})
+
+
+def test_a_patch_holds_to_the_version_and_the_uid_that_it_names(api: KubeClient, lease: Ref) -> None:
+    before = api.get(LEASES.metadata, lease).version
+    change = {"metadata": {"resourceVersion": before, "annotations": {"vgpu.io/resize": "a"}}}
+    assert api.patch(LEASES.metadata, lease, change).annotations == {"vgpu.io/resize": "a"}
+    with pytest.raises(ConflictError):
+        api.patch(LEASES, lease, change)
+    with pytest.raises(ApiError):
+        api.patch(LEASES, Ref(lease.name, "default", "another"), {"metadata": {"annotations": {"a": "b"}}})
+    assert api.get(LEASES.metadata, lease).annotations == {"vgpu.io/resize": "a"}
+
+
+@pytest.mark.skipif(
+    not KUBECONFIG, reason="no program of ours applies yet, so the stand-in does not know how"
+)
+def test_an_apply_takes_fields_over(api: KubeClient, lease: Ref) -> None:
+    applied = {"spec": {"holderIdentity": "applied"}}
+    assert api.patch(LEASES, lease, applied, applied_by="one").holder == "applied"
+    assert api.patch(LEASES, lease, {"spec": {"holderIdentity": "b"}}, applied_by="two").holder == "b"
+
+
+def test_only_the_object_of_this_uid_is_deleted(api: KubeClient, lease: Ref) -> None:
+    with pytest.raises(GoneError):
+        api.delete(LEASES, Ref(lease.name, "default", "another"))
+    assert api.get(LEASES.metadata, lease).uid == lease.uid
+    with pytest.raises(ConflictError):
+        api.create(LEASES, {"metadata": {"name": lease.name}}, "default")
+
+
+def test_one_of_two_candidates_holds_a_lease(api: KubeClient, name: str) -> None:
+    of, times = Ref(name, "default"), (f"2026-11-21T08:00:00.{turn:06}Z" for turn in itertools.count())
+    now = [0.0]
+    one, two = (
+        Candidate(api, of, Election(identity), lambda: now[0], lambda: next(times))
+        for identity in ("one", "two")
+    )
+    assert (one.attempt(), two.attempt(), one.attempt()) == (True, False, True)
+    assert (one.leads(), two.leads()) == (True, False)
+    assert not two.attempt()
+    now[0] = 15.1
+    assert not one.leads(), "it was not renewed"
+    assert two.attempt()
+    assert (two.leads(), one.attempt()) == (True, False)
+    two.release()
+    assert one.attempt()
+    found = api.get(LEASES, of)
+    assert (found.holder, found.transitions) == ("one", 2)
+    api.delete(LEASES, of)
