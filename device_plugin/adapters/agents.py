@@ -1,20 +1,34 @@
-"""The loads of a node's cards, from its agent's /metrics.
+"""The loads of cards, asked of the node agents: each at its turn, at a bounded rate.
 
-Whoever answers is not trusted: the whole exchange ends at a deadline, however the bytes are spread, and only so many of
-them are read. HTTP/1.0 has no chunks: what follows the headers is the text.
+Nothing waits for it. An agent that is slow or lies harms only what is known of its own node: the whole exchange ends at
+a deadline, however the bytes are spread, only so many of them are read, and an agent that fails is asked more and more
+rarely.
 """
 
+import heapq
+import logging
 import re
 import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 
+import httptools
+
+from device_plugin.adapters.http.client import Connection
 from device_plugin.core.annotations import MAX_CARDS
 from device_plugin.core.loads import Load
+from device_plugin.core.pods import Agent
+
+log = logging.getLogger(__name__)
 
 SECONDS = 1.0
 MOST_BYTES = 1 << 20
-PIECE = 1 << 16
+IDLE_SECONDS = 1.0
+# The pause of an agent that fails doubles each time, up to this.
+LONGEST_PAUSE = 300.0
 _TOTAL, _USED, _BUSY = "vgpu_card_memory_bytes", "vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio"
 _SAMPLE = re.compile(
     rf'^({_TOTAL}|{_USED}|{_BUSY})\{{(?:[a-z]+="[^"\\\n]*",){{0,8}}card="([^"\\\n]+)"[^}}\n]*\}} ([0-9.e+-]{{1,30}})$',
@@ -22,34 +36,128 @@ _SAMPLE = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Each agent is asked every `seconds`, and no more than `per_second` agents in a second."""
+
+    seconds: float = 15.0
+    per_second: float = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    agent: Agent
+    due: float
+    pause: float
+
+
+class LoadPoller:
+    """Asks node agents for the loads of their cards, and hands them to `on_loads` with the node's name.
+
+    Call `step` again and again from one thread; agents come and go from another. While `wanted` returns false, no agent
+    is asked.
+    """
+
+    def __init__(
+        self, on_loads: Callable[[str, Mapping[str, Load]], None], wanted: Callable[[], bool], pace: Pace,
+        clock: Callable[[], float], read: Callable[[str], Mapping[str, Load]] | None = None,
+    ) -> None:  # fmt: skip
+        self._on_loads = on_loads
+        self._wanted = wanted
+        self._read = read or read_loads
+        self._pace = pace
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._turns: dict[str, _Turn] = {}
+        # When agents are due, by the names of their pods; what does not agree with their turns is void.
+        self._queue: list[tuple[float, str]] = []
+
+    def sync(self, agents: Iterable[Agent]) -> None:
+        """Take a list of all agents."""
+        listed = {agent.pod: agent for agent in agents}
+        with self._lock:
+            gone = self._turns.keys() - listed.keys()
+        for pod in gone:
+            self.forget(pod)
+        for agent in listed.values():
+            self.see(agent)
+
+    def see(self, agent: Agent) -> None:
+        """Take news of an agent; without an address it cannot be asked."""
+        if not agent.address:
+            self.forget(agent.pod)
+            return
+        with self._lock:
+            known = self._turns.get(agent.pod)
+            if known is None or known.agent != agent:
+                self._await(_Turn(agent, self._clock(), self._pace.seconds))
+
+    def forget(self, pod: str) -> None:
+        """The agent's pod is gone."""
+        with self._lock:
+            self._turns.pop(pod, None)
+
+    def step(self) -> float:
+        """Ask the agent that has waited longest, if one is due; returns after how many seconds to call again."""
+        if not self._wanted():
+            return IDLE_SECONDS
+        turn = self._next()
+        if turn is None:
+            return IDLE_SECONDS
+        pause = self._ask(turn)
+        with self._lock:
+            if self._turns.get(turn.agent.pod) == turn:
+                self._await(replace(turn, due=self._clock() + pause, pause=pause))
+        return 1 / self._pace.per_second
+
+    def _ask(self, turn: _Turn) -> float:
+        """Ask one agent; returns the seconds until it is asked again."""
+        agent = turn.agent
+        try:
+            loads = self._read(agent.address)
+        except (OSError, ValueError) as error:
+            if turn.pause == self._pace.seconds:
+                log.info("no loads from the agent of node %s at %s: %s", agent.node, agent.address, error)
+            return max(self._pace.seconds, min(LONGEST_PAUSE, 2 * turn.pause))
+        self._on_loads(agent.node, loads)
+        return self._pace.seconds
+
+    def _next(self) -> _Turn | None:
+        with self._lock:
+            while self._queue:
+                due, pod = self._queue[0]
+                turn = self._turns.get(pod)
+                if turn is not None and turn.due == due:
+                    return turn if due <= self._clock() else None
+                heapq.heappop(self._queue)
+            return None
+
+    def _await(self, turn: _Turn) -> None:
+        self._turns[turn.agent.pod] = turn
+        heapq.heappush(self._queue, (turn.due, turn.agent.pod))
+
+
 def read_loads(address: str) -> Mapping[str, Load]:
     """By card uuid, of those whose driver says how much memory is in use; `address` is host:port.
 
-    Raises OSError if the agent cannot be reached in time, ValueError for an answer that is none.
+    Raises OSError if the agent does not answer in time, ValueError for an answer that is none.
     """
-    head, gap, body = _exchange(address).partition(b"\r\n\r\n")
-    status = head.split(b"\r\n", 1)[0].split(b" ")
-    if not gap or not status[0].startswith(b"HTTP/1.") or status[1:2] != [b"200"]:
-        raise ValueError(f"the answer begins {head[:40]!r}")
-    return _loads(body.decode(errors="replace"))
-
-
-def _exchange(address: str) -> bytes:
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + SECONDS
-    with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as connection:
-        connection.sendall(f"GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
-        found = bytearray()
-        while len(found) <= MOST_BYTES:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"no whole answer within {SECONDS:g} s")
-            connection.settimeout(left)
-            piece = connection.recv(PIECE)
-            if not piece:
-                return bytes(found)
-            found += piece
-    raise ValueError(f"the answer is longer than {MOST_BYTES} bytes")
+    request = f"GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode()
+    body = bytearray()
+    with closing(Connection(socket.create_connection((host.strip("[]"), int(port)), SECONDS))) as connection:
+        try:
+            connection.ask(request, SECONDS, deadline)
+            if connection.status != 200:
+                raise ValueError(f"the answer has status {connection.status}")
+            for part in connection.body():
+                body += part
+                if len(body) > MOST_BYTES:
+                    raise ValueError(f"the answer is longer than {MOST_BYTES} bytes")
+        except httptools.HttpParserError as error:
+            raise ValueError(f"the answer is not HTTP: {error}") from error
+    return _loads(body.decode(errors="replace"))
 
 
 def _loads(text: str) -> Mapping[str, Load]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.loads import Load
 from device_plugin.core.pods import Pod
 
 
@@ -21,10 +20,6 @@ class Counts(Protocol):
 
     def bound(self, outcome: str) -> None:
         """A /bind ended as `outcome`."""
-
-
-ReadLoads = Callable[[str], Mapping[str, Load]]
-"""The loads of the cards of the agent at host:port, by uuid; takes a second or two. Raises OSError or ValueError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,17 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from device_plugin.adapters import agents, extender, http
+from device_plugin.adapters import extender
+from device_plugin.adapters.agents import LoadPoller, Pace
 from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
@@ -21,21 +23,21 @@ from device_plugin.adapters.metrics import ClusterMetrics
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.health import Health
 from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.measures import Measures
+from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.state import State
-from device_plugin.cluster.survey import Pace, Survey
-from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.victims import Victims
+from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
 from device_plugin.wiring import fitting
@@ -77,10 +79,12 @@ class Service:
         )
         leader = Leader(settings.pod_name, clock)
         explainer = Explainer(state, leader, settings.scheduler_name, self._pause)
-        measures = Measures(state, leader, explainer, self._pause)
-        scrapes = Exposition(measures, partial(generate_latest, registry), leads=lambda: not leader.why_not())
+        gauges = ClusterGauges(state, leader, explainer, self._pause)
+        scrapes = Exposition(gauges, partial(generate_latest, registry), leads=lambda: not leader.why_not())
         binder = Binder(api, state, leader, counts, clock)
-        self._terms = Terms(api, leader, state, clock, Ref(settings.lease_name, settings.lease_namespace))
+        self._leadership = Leadership(
+            api, leader, state, clock, Ref(settings.lease_name, settings.lease_namespace)
+        )
         victims = Victims(state, leader, clock, self._pause)
         deletions = Deletions(api, state)
         overlaps = OverlapJudge(api, state, leader, deletions)
@@ -90,7 +94,7 @@ class Service:
         self._touch = Touch(api, state, leader, clock, settings.scheduler_name)
         self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
-        self._survey = Survey(state, leader, agents.read_loads, pace, clock)
+        self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
         self._health = Health(state, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
         advice = Advice(state, leader, victims)
@@ -116,11 +120,11 @@ class Service:
                 "nodes", lambda: self._nodes.run(self._state.sync_nodes, self._on_node, self._stop)
             )
             self._threads.spawn(
-                "agents", lambda: self._agents.run(self._survey.sync, self._on_agent, self._stop)
+                "agents", lambda: self._agents.run(self._poller.sync, self._on_agent, self._stop)
             )
-            self._threads.spawn("survey", self._ask_agents)
-            self._threads.spawn("terms", lambda: self._turn("terms", self._terms.step))
-            self._threads.spawn("beginnings", lambda: self._at_leisure(self._terms.begin))
+            self._threads.spawn("loads", self._ask_agents)
+            self._threads.spawn("leadership", lambda: self._turn("leadership", self._leadership.step))
+            self._threads.spawn("beginnings", lambda: self._at_leisure(self._leadership.begin))
             self._threads.spawn("housekeeping", lambda: self._turn("housekeeping", self._housekeeping.step))
             self._threads.spawn("preemption", lambda: self._at_leisure(self._preemption.step))
             self._threads.spawn("touch", self._touch_refused)
@@ -159,9 +163,13 @@ class Service:
 
     def _on_agent(self, change: Change, agent: Agent) -> None:
         if change is Change.DELETED:
-            self._survey.forget(agent.pod)
+            self._poller.forget(agent.pod)
         else:
-            self._survey.see(agent)
+            self._poller.see(agent)
+
+    def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
+        with self._state.lock:
+            self._state.measured.put(node, loads)
 
     def _pause(self) -> bool:
         """Wait PAUSE_SECONDS so that other threads get the lock; true if the service ends."""
@@ -207,7 +215,7 @@ class Service:
         # No heartbeat: if it hangs, loads become stale and only the ledger counts.
         pause = 0.0
         while not self._stop.wait(pause):
-            pause = self._survey.step()
+            pause = self._poller.step()
 
     def _join(self) -> None:
         self._stop.set()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from device_plugin.adapters import http
 from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch

@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from device_plugin.adapters import agents, http
+from device_plugin.adapters import agents
 from device_plugin.adapters.agents import read_loads
 from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.http import server as http
 from device_plugin.adapters.probes import probes
 from device_plugin.core.loads import Load
 from device_plugin.core.metrics import CARD, SLICE, Reading
@@ -60,6 +61,10 @@ def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
     assert not thread.is_alive()
 
 
+def framed(text: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
 def silent(connection: socket.socket) -> None:
     connection.recv(1)
 
@@ -99,10 +104,9 @@ def test_an_endless_answer_is_cut_off() -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"", "the answer begins"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer begins"),
-        (b"HTTP/1.0 503 Service Unavailable\r\n\r\nno", "503 Service Unavailable"),
-        (b'HTTP/1.0 200 OK\r\n\r\nvgpu_card_memory_bytes{card="a"} 1e\n', "could not convert"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"),
+        (b"HTTP/1.0 503 Service Unavailable\r\n\r\nno", "status 503"),
+        (framed('vgpu_card_memory_bytes{card="a"} 1e\n'), "could not convert"),
     ],
 )
 def test_what_is_no_answer_is_said(answer: bytes, says: str) -> None:
@@ -124,7 +128,7 @@ def test_what_is_no_answer_is_said(answer: bytes, says: str) -> None:
     ],
 )
 def test_a_hostile_text_costs_little_and_gives_nothing_wrong(line: str) -> None:
-    text = f"HTTP/1.0 200 OK\r\n\r\n{line}".encode()[: agents.MOST_BYTES]
+    text = framed(line[: agents.MOST_BYTES])
     with answering(lambda connection: connection.sendall(text)) as address:
         begin = time.process_time()
         found = read_loads(address)
@@ -137,10 +141,14 @@ def test_of_more_cards_than_a_node_can_have_the_first_are_read() -> None:
         f'vgpu_card_memory_bytes{{card="{i}"}} 4\nvgpu_card_memory_used_bytes{{card="{i}"}} 1\n'
         for i in range(500)
     )
-    with answering(
-        lambda connection: connection.sendall(f"HTTP/1.0 200 OK\r\n\r\n{lines}".encode())
-    ) as address:
+    with answering(lambda connection: connection.sendall(framed(lines))) as address:
         assert set(read_loads(address)) == {str(i) for i in range(64)}
+
+
+def test_an_answer_that_is_cut_short_is_an_oserror() -> None:
+    for answer in (b"", framed("text")[:-1]):
+        with answering(lambda connection, a=answer: connection.sendall(a)) as address, pytest.raises(OSError):  # type: ignore[misc]  # noqa: PT011
+            read_loads(address)
 
 
 def test_nobody_there_is_an_oserror() -> None:

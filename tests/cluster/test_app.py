@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.http import MOST_BYTES, serve
+from device_plugin.adapters.http.server import MOST_BYTES, serve
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
 from tests.cluster.world import Replica, World

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.cluster import learning, refusals, wishes
-from device_plugin.cluster.measures import KEPT, KEPT_LEFT_OUT, KEPT_MOST
+from device_plugin.cluster.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
@@ -128,7 +128,7 @@ def test_what_is_no_quantity_is_not_remembered() -> None:
 
 def test_a_metric_says_of_each_bound_how_full_it_is(world: World, one: Replica) -> None:
     one.ask(world.pod("p", 17))
-    readings = {reading.metric: dict(reading.samples) for reading in one.measures()}
+    readings = {reading.metric: dict(reading.samples) for reading in one.gauges()}
     assert readings[KEPT].keys() == readings[KEPT_MOST].keys() == readings[KEPT_LEFT_OUT].keys()
     assert readings[KEPT]["refusals",] == 1
     assert readings[KEPT_MOST]["refusals",] == refusals.MOST

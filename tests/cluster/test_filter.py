@@ -136,7 +136,7 @@ def test_malformed_requests_are_hopeless_and_told_how_to_be_written(
 def test_a_replica_that_does_not_lead_says_who_does(world: World) -> None:
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
-    two.terms.step()
+    two.leadership.step()
     verdict = two.filter(world.pod("p"), ["n1"])
     assert verdict.error == "not the leader: the Lease is held by vgpu-0_x"
     assert two.free() == [16368, 16368]

@@ -31,7 +31,7 @@ class InFlight:
 def two(world: World) -> Replica:
     made = Replica(world.api, world.clock, "vgpu-1")
     made.follow()
-    made.terms.step()
+    made.leadership.step()
     return made
 
 
@@ -55,7 +55,7 @@ def test_a_released_lease_is_not_used_before_the_last_binding_landed(
     # kube-scheduler gives the Lease up on SIGTERM, and the next takes it at once: no fence has run out by then.
     world.api.held = Lease("", world.api.time())
     two.renew()
-    one.terms.step()
+    one.leadership.step()
     rival = world.pod("rival", mem=16, cores=60)
     for _ in range(4):
         assert two.ask(rival) == ""
@@ -96,7 +96,7 @@ def test_the_very_first_leader_waits_for_nobody() -> None:
     api, clock = FakeApi(), Clock()
     first = Replica(api, clock)
     first.follow()
-    first.terms.step()
+    first.leadership.step()
     clock.now += 1.0
     first.renew()
     assert first.leader.why_not() == ""
@@ -106,7 +106,7 @@ def test_losing_the_lease_frees_what_was_only_reserved(
     one: Replica, two: Replica, in_flight: InFlight
 ) -> None:
     two.renew()
-    one.terms.step()
+    one.leadership.step()
     # What is on its way stays held until it is known.
     assert [r.pod.name for r in one.state.ledger.reservations()] == ["held"]
     in_flight.land()
@@ -149,7 +149,7 @@ def test_a_lease_is_read_while_pods_are_listed(
         for _ in range(20):
             world.clock.now += 1.0
             world.api.held = Lease("vgpu-1_x", world.api.time())
-            two.terms.step()
+            two.leadership.step()
         return found
 
     monkeypatch.setattr(world.api, "pods", slowly)
@@ -170,7 +170,7 @@ def test_a_list_from_before_the_fence_fell_begins_no_term(
             world.clock.now += 60.0
             for holder in ("vgpu-0_x", "vgpu-1_x", "vgpu-1_x"):
                 world.api.held = Lease(holder, world.api.time())
-                two.terms.step()
+                two.leadership.step()
             assert two.leader.fenced()
         return found
 

@@ -84,7 +84,7 @@ def test_losing_the_lease_drops_what_waits(world: World, one: Replica) -> None:
     made = world.pod("p")
     assert one.ask(made) == "n1"
     Replica(world.api, world.clock, "vgpu-1").renew()
-    one.terms.step()
+    one.leadership.step()
     assert one.free() == [16368, 16368]
     assert "vgpu-1" in one.filter(made, ["n1"]).error
     assert "vgpu-1" in one.bind(made)
@@ -133,8 +133,8 @@ def test_no_api_error_ends_the_loop(world: World, one: Replica) -> None:
     for _ in range(20):
         world.clock.now += 1
         try:
-            one.terms.step()
-            one.terms.begin()
+            one.leadership.step()
+            one.leadership.begin()
             one.housekeeping.step()
         except ApiError as error:
             pytest.fail(f"the loop would end: {error}")

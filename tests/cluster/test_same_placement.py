@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.http import serve
+from device_plugin.adapters.http.server import serve
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
 from device_plugin.core.grants import Grant

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from device_plugin.cluster.bind import Binder
+from device_plugin.cluster.cluster_gauges import ClusterGauges
 from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
 from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.measures import Measures
+from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.state import State
-from device_plugin.cluster.terms import Terms
 from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
@@ -220,7 +220,7 @@ class Replica:
         self.leader = Leader(name, clock)
         self.filter = Filter(self.state, self.leader, self.counts, clock)
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
-        self.terms = Terms(api, self.leader, self.state, clock, LEASE)
+        self.leadership = Leadership(api, self.leader, self.state, clock, LEASE)
         victims = Victims(self.state, self.leader, clock, lambda: self.pause())
         self.advice = Advice(self.state, self.leader, victims)
         deletions = Deletions(api, self.state)
@@ -230,7 +230,7 @@ class Replica:
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
-        self.measures = Measures(self.state, self.leader, self.explainer, lambda: None)
+        self.gauges = ClusterGauges(self.state, self.leader, self.explainer, lambda: None)
 
     def pause(self) -> bool:
         """Victims were looked for on some nodes, and will be on others."""
@@ -258,8 +258,8 @@ class Replica:
     def renew(self, scheduler: str = "x") -> None:
         """The scheduler beside it renews the Lease, and the replica reads it."""
         self.api.held = Lease(f"{self.name}_{scheduler}", self.api.time())
-        self.terms.step()
-        self.terms.begin()
+        self.leadership.step()
+        self.leadership.begin()
 
     def lead(self) -> None:
         """Take the Lease; returns once the replica places."""

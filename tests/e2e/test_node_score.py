@@ -55,7 +55,7 @@ def check_that_the_idle_is_taken(kubectl: Kubectl, busy: str, idle: str) -> None
     turns = itertools.count()
     try:
         say_busy(busy, "--percent", "85")
-        # The allocator hears of it with its next survey.
+        # The allocator hears of it when it asks next.
         assert eventually(lambda: placed(kubectl, f"{busy}-{next(turns)}", (busy, idle)) == idle, 60)
     finally:
         say_busy(busy)

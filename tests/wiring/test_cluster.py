@@ -14,8 +14,8 @@ from wsgiref.types import WSGIApplication
 import pytest
 import urllib3
 
-from device_plugin.adapters import http
 from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes

@@ -9,8 +9,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from device_plugin.adapters.http.client import LOST, Connection
 from device_plugin.adapters.kube import decode
-from device_plugin.adapters.kube.connections import LOST, Connection, Connections
+from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.decode import DecodeError
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.kube.api import (

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Generic, TypeVar
 
+from device_plugin.adapters.http.client import LOST, Connection
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient, read
-from device_plugin.adapters.kube.connections import LOST, Connection
 from device_plugin.adapters.kube.decode import DecodeError
 from device_plugin.kube.api import EVERYWHERE, Change, Kind, Where
 from device_plugin.kube.errors import ApiError, ExpiredError, from_status

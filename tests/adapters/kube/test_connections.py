@@ -7,7 +7,8 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from device_plugin.adapters.kube.connections import LOST, Connections
+from device_plugin.adapters.http.client import LOST
+from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

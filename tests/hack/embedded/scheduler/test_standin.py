@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from device_plugin.adapters import http
+from device_plugin.adapters.http import server as http
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.kubelet.api import Api
 from hack.embedded.scheduler import SchedulerStandIn, Timing

@@ -9,8 +9,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from device_plugin.adapters.http_clients import Client, Guests
-from device_plugin.adapters.http_requests import BadRequestError, Reader, Request, answer, refusal
+from device_plugin.adapters.http.connection_limit import Client, ConnectionLimit
+from device_plugin.adapters.http.requests import BadRequestError, Reader, Request, answer, refusal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -47,7 +47,9 @@ class Server:
         if per_address is None and not ipaddress.ip_address(bound).is_loopback:
             per_address = max(threads // 4, 2)
         ours = per_address is None
-        self._guests = Guests(math.inf if per_address is None else per_address, math.inf if ours else threads)
+        self._limit = ConnectionLimit(
+            math.inf if per_address is None else per_address, math.inf if ours else threads
+        )
         self._most_bytes = MOST_BYTES if ours else STRANGERS_BYTES
         self._app = app
         self._silence = silence
@@ -71,7 +73,7 @@ class Server:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join()
         self._listener.close()
-        self._guests.dismiss()
+        self._limit.close_idle()
         for thread in list(self._threads):
             thread.join(CLOSE_SECONDS)
 
@@ -88,7 +90,7 @@ class Server:
 
     def _take(self, client: Client) -> None:
         """Give it a thread, unless it is one too many. Raises RuntimeError if there is none to be had."""
-        if not self._guests.admit(client):
+        if not self._limit.admit(client):
             client.close()
             return
         thread = threading.Thread(target=self._serve, args=(client,), name=self._acceptor.name, daemon=True)
@@ -108,7 +110,7 @@ class Server:
             self._leave(client, threading.current_thread())
 
     def _leave(self, client: Client, thread: threading.Thread) -> None:
-        self._guests.leave(client)
+        self._limit.leave(client)
         client.close()
         self._threads.discard(thread)
 

@@ -1,12 +1,12 @@
-"""The survey: loads reach decisions while they are fresh, at a bounded rate, whatever agents do."""
+"""Loads reach decisions while they are fresh, at a bounded rate, whatever agents do."""
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import pytest
 
+from device_plugin.adapters.agents import IDLE_SECONDS, LONGEST_PAUSE, LoadPoller, Pace
 from device_plugin.cluster.explain import as_text
-from device_plugin.cluster.survey import IDLE_SECONDS, LONGEST_PAUSE, Pace, Survey
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent
 from tests.cluster.world import Replica, World
@@ -41,19 +41,25 @@ def agents(world: World) -> Agents:
 
 
 @pytest.fixture
-def survey(world: World, agents: Agents) -> Survey:
+def poller(world: World, agents: Agents) -> LoadPoller:
     for name in ("n1", "n2", "n3"):
         world.node(name, inventory(name))
     world.one.state.sync_nodes(world.api.nodes())
-    return Survey(world.one.state, world.one.leader, agents, PACE, world.clock)
+    state, leader = world.one.state, world.one.leader
+
+    def on_loads(node: str, loads: Mapping[str, Load]) -> None:
+        with state.lock:
+            state.measured.put(node, loads)
+
+    return LoadPoller(on_loads, lambda: not leader.why_not(), PACE, world.clock, agents)
 
 
-def run(world: World, survey: Survey, seconds: float) -> None:
-    """The survey's own thread, for so long."""
+def run(world: World, poller: LoadPoller, seconds: float) -> None:
+    """The poller's own thread, for some seconds."""
     end = world.clock.now + seconds
     world.one.renew()
     while world.clock.now < end:
-        world.clock.now += survey.step()
+        world.clock.now += poller.step()
         world.one.renew()
 
 
@@ -62,13 +68,13 @@ def loads(one: Replica) -> list[str]:
 
 
 def test_what_agents_measure_decides_until_it_is_stale_and_explain_says_which(
-    world: World, one: Replica, survey: Survey, agents: Agents
+    world: World, one: Replica, poller: LoadPoller, agents: Agents
 ) -> None:
-    survey.sync([agents.add("n1", 0.95), agents.add("n2", 0.5)])
+    poller.sync([agents.add("n1", 0.95), agents.add("n2", 0.5)])
     asked = world.pod("p", 1, 1, annotations={"vgpu.io/policy": "node-score"})
     assert one.ask(asked) == "n1"
     assert loads(one) == ["from the ledger"] * 3
-    run(world, survey, 1.0)
+    run(world, poller, 1.0)
     assert one.ask(asked) == "n3", "the cards of n1 and n2 are in use, though nobody holds them"
     assert loads(one) == ["measured 1 s ago", "measured 1 s ago", "from the ledger"]
     assert "n2 (loads: measured 1 s ago)" in as_text(one.explainer.view())
@@ -78,11 +84,11 @@ def test_what_agents_measure_decides_until_it_is_stale_and_explain_says_which(
 
 
 def test_each_is_asked_in_its_turn_and_not_more_than_so_many_in_a_second(
-    world: World, survey: Survey, agents: Agents
+    world: World, poller: LoadPoller, agents: Agents
 ) -> None:
-    survey.sync([agents.add(f"n{i}", 0.1) for i in range(1, 101)])
+    poller.sync([agents.add(f"n{i}", 0.1) for i in range(1, 101)])
     begin = world.clock.now
-    run(world, survey, 60.0)
+    run(world, poller, 60.0)
     for second in range(60):
         within = [at for at, _ in agents.asked if begin + second <= at < begin + second + 1]
         assert len(within) <= PACE.per_second + 1
@@ -91,16 +97,16 @@ def test_each_is_asked_in_its_turn_and_not_more_than_so_many_in_a_second(
 
 
 def test_one_that_fails_is_asked_more_and_more_rarely_and_the_others_as_before(
-    world: World, survey: Survey, agents: Agents
+    world: World, poller: LoadPoller, agents: Agents
 ) -> None:
-    survey.sync([agents.add("n1", 0.1), agents.add("n2", 0.1)])
+    poller.sync([agents.add("n1", 0.1), agents.add("n2", 0.1)])
 
     def slow() -> Mapping[str, Load]:
         world.clock.now += 1.0
         raise TimeoutError("no whole answer within 1 s")
 
     agents.answers["n1:9400"] = slow
-    run(world, survey, 1800.0)
+    run(world, poller, 1800.0)
     failing = [at for at, address in agents.asked if address == "n1:9400"]
     pauses = [after - before for before, after in pairwise(failing)]
     assert pauses == sorted(pauses)
@@ -108,48 +114,50 @@ def test_one_that_fails_is_asked_more_and_more_rarely_and_the_others_as_before(
     assert pauses[-1] >= LONGEST_PAUSE
     assert sum(1 for _, address in agents.asked if address == "n2:9400") > 100
     agents.answers["n1:9400"] = dict
-    run(world, survey, 400.0)
+    run(world, poller, 400.0)
     latest = [at for at, address in agents.asked if address == "n1:9400"][-2:]
     assert latest[1] - latest[0] < 2 * PACE.seconds, "it is well again"
 
 
 def test_an_agent_that_is_gone_or_has_no_address_is_not_asked(
-    world: World, survey: Survey, agents: Agents
+    world: World, poller: LoadPoller, agents: Agents
 ) -> None:
     first, second = agents.add("n1", 0.1), agents.add("n2", 0.1)
-    survey.sync([first, Agent("starting", "n3")])
-    survey.sync([second])
-    run(world, survey, 20.0)
+    poller.sync([first, Agent("starting", "n3")])
+    poller.sync([second])
+    run(world, poller, 20.0)
     assert {address for _, address in agents.asked} == {"n2:9400"}
-    survey.see(Agent(second.pod, "n2"))
+    poller.see(Agent(second.pod, "n2"))
     agents.asked.clear()
-    run(world, survey, 20.0)
+    run(world, poller, 20.0)
     assert agents.asked == []
 
 
-def test_a_restarted_agent_is_asked_at_its_new_address(world: World, survey: Survey, agents: Agents) -> None:
-    survey.see(agents.add("n1", 0.1))
-    run(world, survey, 1.0)
+def test_a_restarted_agent_is_asked_at_its_new_address(
+    world: World, poller: LoadPoller, agents: Agents
+) -> None:
+    poller.see(agents.add("n1", 0.1))
+    run(world, poller, 1.0)
     agents.answers["moved:9400"] = lambda: {"n1-0": Load(0.5)}
-    survey.see(Agent("agent-n1", "n1", "moved:9400"))
-    run(world, survey, 1.0)
+    poller.see(Agent("agent-n1", "n1", "moved:9400"))
+    run(world, poller, 1.0)
     assert [address for _, address in agents.asked] == ["n1:9400", "moved:9400"]
 
 
 def test_cards_that_the_node_does_not_have_change_nothing(
-    world: World, survey: Survey, agents: Agents
+    world: World, poller: LoadPoller, agents: Agents
 ) -> None:
     agent = agents.add("n1", 0.1)
     agents.answers["n1:9400"] = lambda: {"n2-0": Load(1.0, 1.0), "ghost": Load(1.0)}
-    survey.sync([agent, Agent("stray", "no-such-node", "n1:9400")])
-    run(world, survey, 2.0)
+    poller.sync([agent, Agent("stray", "no-such-node", "n1:9400")])
+    run(world, poller, 2.0)
     state = world.one.state
     assert state.measured.loads.used("n1") == state.measured.loads.used("n2") == {}
     assert state.measured.age("no-such-node") is None
 
 
-def test_a_replica_that_does_not_lead_asks_nobody(world: World, survey: Survey, agents: Agents) -> None:
-    survey.sync([agents.add("n1", 0.1)])
+def test_a_replica_that_does_not_lead_asks_nobody(world: World, poller: LoadPoller, agents: Agents) -> None:
+    poller.sync([agents.add("n1", 0.1)])
     world.clock.now += 60.0
-    assert survey.step() == IDLE_SECONDS
+    assert poller.step() == IDLE_SECONDS
     assert agents.asked == []

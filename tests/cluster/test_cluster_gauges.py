@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster.measures import GRANTED_MEMORY, MIB, NODES, Measures
+from device_plugin.cluster.cluster_gauges import GRANTED_MEMORY, MIB, NODES, ClusterGauges
 from device_plugin.core.cards import Inventory
 from device_plugin.core.ledger import Ledger
 from tests.cluster.world import HALF, Apart, Replica, World
@@ -17,7 +17,7 @@ from tests.exposed import values
 def read(
     replica: Replica, pause: Callable[[], object] = bool
 ) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-    return values(Measures(replica.state, replica.leader, replica.explainer, pause)())
+    return values(ClusterGauges(replica.state, replica.leader, replica.explainer, pause)())
 
 
 def test_cards_and_who_waits(world: World, one: Replica) -> None:
@@ -44,7 +44,7 @@ def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: Worl
     own = {"vgpu_kept_entries", "vgpu_kept_entries_max", "vgpu_kept_entries_left_out_total"}
     assert read(standby).keys() == {"vgpu_synced"} | own, "the Lease was not read yet"
     standby.follow()
-    standby.terms.step()
+    standby.leadership.step()
     world.placed("p")
     found = read(standby)
     assert found.keys() == {"vgpu_synced", "vgpu_leader"} | own
@@ -88,7 +88,7 @@ def test_a_node_that_goes_meanwhile_is_left_out(world: World, one: Replica) -> N
     name = "late"
     world.node(name, inventory(name, 1))
     one.state.sync_nodes(world.api.nodes())
-    found = Measures(one.state, one.leader, one.explainer, lambda: None)()
+    found = ClusterGauges(one.state, one.leader, one.explainer, lambda: None)()
     cards = next(each for each in found if each.metric is GRANTED_MEMORY)
     one.state.forget_node(name)
     assert {labels[0] for labels, _ in cards.samples} == {"n1"}

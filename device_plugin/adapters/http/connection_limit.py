@@ -1,4 +1,4 @@
-"""HTTP clients that may mean ill: a slow one ends at its deadline, and together they cannot take every thread."""
+"""Bounds on clients of our server: a slow one ends at its deadline, and together they cannot take every thread."""
 
 import contextlib
 import select
@@ -47,8 +47,8 @@ class Client:
                 self.awaited = True
                 self._wait(select.POLLOUT)
 
-    def show_out(self) -> None:
-        """End it from another thread: whoever reads from it or writes to it finds its end, and closes it."""
+    def interrupt(self) -> None:
+        """End the connection from another thread: the thread that reads or writes it finds its end, and closes it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -63,11 +63,11 @@ class Client:
             raise TimeoutError("timed out")
 
 
-class Guests:
-    """The open connections, and who must go for another. Safe from any thread.
+class ConnectionLimit:
+    """At most `most` open connections, and at most `per_address` of one address. Safe from any thread.
 
-    At most `most` are open, and of one address at most `per_address`. The one with the earliest deadline goes, but only
-    one that we wait for: whoever has sent a whole request is answered.
+    At the limit the idle connection with the earliest deadline is closed for the new one. Idle is one whose whole
+    request has not come yet: a client that has sent a whole request is answered.
     """
 
     def __init__(self, per_address: float, most: float) -> None:
@@ -77,27 +77,27 @@ class Guests:
         self._open: set[Client] = set()
 
     def admit(self, new: Client) -> bool:
-        """Take in a new connection; False if it must be closed instead."""
+        """Count a new connection in; False if it is one too many and none is idle."""
         with self._lock:
             same = [client for client in self._open if client.address == new.address]
-            if not self._room(same, self._per_address) or not self._room(self._open, self._most):
+            if not self._make_way(same, self._per_address) or not self._make_way(self._open, self._most):
                 return False
             self._open.add(new)
             return True
 
     def leave(self, client: Client) -> None:
-        """It closes. Until this returns, its file descriptor is its own."""
+        """Count a connection out, before it is closed: until then no other can have its file descriptor."""
         with self._lock:
             self._open.discard(client)
 
-    def dismiss(self) -> None:
-        """Show out all that we wait for."""
+    def close_idle(self) -> None:
+        """Close the connections that have not sent a whole request."""
         with self._lock:
             for client in self._open:
                 if client.awaited:
-                    client.show_out()
+                    client.interrupt()
 
-    def _room(self, some: Iterable[Client], most: float) -> bool:
+    def _make_way(self, some: Iterable[Client], most: float) -> bool:
         if len(clients := list(some)) < most:
             return True
         awaited = [client for client in clients if client.awaited]
@@ -105,5 +105,5 @@ class Guests:
             return False
         one = min(awaited, key=lambda client: client.deadline)
         self._open.discard(one)
-        one.show_out()
+        one.interrupt()
         return True

@@ -8,8 +8,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
-from device_plugin.adapters.http import serve
-from device_plugin.adapters.http_requests import MOST_HEAD, BadRequestError, Reader, Request, answer
+from device_plugin.adapters.http.requests import MOST_HEAD, BadRequestError, Reader, Request, answer
+from device_plugin.adapters.http.server import serve
 
 POST = b"POST /filter?a=b HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"

@@ -11,7 +11,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
-from device_plugin.adapters.http import STRANGERS_BYTES, Server, serve
+from device_plugin.adapters.http.server import STRANGERS_BYTES, Server, serve
 from tests.deadline import eventually
 
 PROMPTLY = 1.0  # a kubelet's probe waits so long

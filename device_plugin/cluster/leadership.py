@@ -30,7 +30,7 @@ BATCH = 100
 Item = TypeVar("Item")
 
 
-class Terms:
+class Leadership:
     """Call `step` about once a second, and `begin` in another thread; both only read from the API server."""
 
     def __init__(

@@ -70,7 +70,7 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 )
 
 
-class Measures:
+class ClusterGauges:
     """Call it for all metrics. A few nodes are read at a time, and `pause` lets others have the lock in between."""
 
     def __init__(

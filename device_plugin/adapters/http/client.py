@@ -1,0 +1,104 @@
+"""HTTP/1.1 as a client: one connection, whose answers are read by llhttp.
+
+A general client of HTTP costs several times as much for each Binding as the decision itself.
+"""
+
+import math
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import httptools
+
+PIECE = 1 << 16
+# Where there was no answer, or not a whole one: what was asked may have happened, or may not.
+LOST = (OSError, httptools.HttpParserError)
+
+
+class Connection:
+    """One connection, for one request at a time. Any call may raise one of LOST."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.status = 0
+        self.complete = self.keeps = False
+        self._socket = connected
+        self._deadline = math.inf
+        self._poll = select.poll()
+        self._poll.register(connected, select.POLLIN)
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._unasked = False
+
+    @property
+    def dropped(self) -> bool:
+        """True if the server has closed it, or said what nobody asked for."""
+        return bool(self._poll.poll(0))
+
+    def ask(self, request: bytes, silence: float, deadline: float = math.inf) -> None:
+        """Send a request and read the answer's head.
+
+        The server may be silent for `silence` seconds at a time, and must have sent all before `deadline` on the
+        monotonic clock, however it spreads its bytes.
+        """
+        self.complete = self.keeps = False
+        self.status = 0
+        self._deadline = deadline
+        self._socket.settimeout(silence)
+        self._socket.sendall(request)
+        while not self.status:
+            self._receive()
+
+    def body(self) -> Iterator[bytes]:
+        """The answer's body, as it comes."""
+        while self._parts or not self.complete:
+            if self._parts:
+                parts, self._parts = self._parts, []
+                yield b"".join(parts)
+            else:
+                self._receive()
+
+    def interrupt(self) -> None:
+        """End it from another thread: whoever reads from it finds its end."""
+        # Not the method of a TLS socket, which is for the thread that reads.
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+    def _receive(self) -> None:
+        if self._deadline < math.inf:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("no whole answer in time")
+            self._socket.settimeout(left)
+        data = self._socket.recv(PIECE)
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        self._parser.feed_data(data)
+        if self._unasked:
+            raise ConnectionResetError("the server said more than one answer")
+
+    # llhttp calls these.
+
+    def on_message_begin(self) -> None:
+        """An answer begins, or a second one where there should be none."""
+        self._unasked = self.complete
+
+    def on_headers_complete(self) -> None:
+        """The body follows; 100 Continue and the like are no answers."""
+        if self._parser.get_status_code() >= 200:
+            self.status = self._parser.get_status_code()
+
+    def on_body(self, part: bytes) -> None:
+        """A part of it."""
+        self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        """That was all."""
+        self.complete = self.status > 0
+        self.keeps = self._parser.should_keep_alive()
