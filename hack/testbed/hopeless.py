@@ -4,6 +4,9 @@ Each round has two parts, in the same kube-scheduler. In the first, thousands of
 nodeSelector refuses: the allocator never hears of them. In the second as many wait that the allocator refuses, and each
 pod that is bound wakes all of them. In both a few good pods are always on their way: each that is bound is deleted, and
 the next is created. Attempts are kube-scheduler's, decisions the allocator's answers to /filter.
+Beside this load, one after another, pods wait for a card that another pod has reserved and, waiting for a volume, does
+not bind; then that reservation ends. Printed is the time from that to the binding, and from a touch where one was
+needed.
 The last line is the median of the rounds' ratios, second part to first: `ratio 0.93`.
 
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
@@ -25,13 +28,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import urllib3
 import yaml
 
+from device_plugin.core.cards import Inventory
 from hack.bench.extender.cluster_model import Workload
 from hack.testbed import programs
 from hack.testbed.certificates import Authority
@@ -47,6 +51,11 @@ BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
 ATTEMPTS = re.compile(r"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
 DECISIONS = re.compile(r"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
 GOOD = "/api/v1/namespaces/good/pods"
+# Where pods are touched: a node with one card of a model of its own, and a volume that never comes.
+PROBES, PROBE_NODE, PROBE_MODEL = "probes", "probe-node", "Probe"
+VOLUMES = "no-volumes"
+SELECTED_NODE, MODEL, TOUCHED = "volume.kubernetes.io/selected-node", "vgpu.io/card-model", "vgpu.io/touched"
+PROBE_SECONDS = 120.0
 
 
 def main() -> int:
@@ -70,6 +79,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vgpu-hopeless-")))
         plane = stack.enter_context(_running(folder, found, arguments.backoff))
         _make_nodes(plane, arguments.nodes)
+        plane.call("POST", "/apis/storage.k8s.io/v1/storageclasses", _storage_class())
         _measure(plane, arguments)
     return 0
 
@@ -105,31 +115,39 @@ class Plane:
         return sum(int(float(count)) for count in line.findall(text))
 
     @contextmanager
-    def bindings(self) -> Iterator[Iterator[str]]:
-        """The names of good pods, each as soon as it is bound."""
-        version = self.call("GET", f"{GOOD}?limit=1")["metadata"]["resourceVersion"]
+    def watch(self, path: str, selector: str = "") -> Iterator[Iterator[dict[str, Any]]]:
+        """The objects of a collection, each as soon as it changes."""
+        version = self.call("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
+        query = f"watch=1&resourceVersion={version}&fieldSelector={selector}"
         answer = self.http.request(
             "GET",
-            f"{self.url}{GOOD}?watch=1&resourceVersion={version}",
+            f"{self.url}{path}?{query}",
             headers=_headers(),
             preload_content=False,
+            timeout=PROBE_SECONDS,
         )
         try:
-            yield _bound(answer)
+            yield _objects(answer)
         finally:
             answer.close()
 
 
-def _bound(lines: Iterable[bytes]) -> Iterator[str]:
-    seen, rest = set[str](), b""
+def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    rest = b""
     for piece in lines:
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            pod = json.loads(line)["object"]
-            name = pod["metadata"]["name"]
-            if pod.get("spec", {}).get("nodeName") and name not in seen:
-                seen.add(name)
-                yield name
+            yield json.loads(line)["object"]
+
+
+def _bound(pods: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """The names of pods, each as soon as it is bound."""
+    seen = set[str]()
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        if pod["spec"].get("nodeName") and name not in seen:
+            seen.add(name)
+            yield name
 
 
 def _headers() -> dict[str, str]:
@@ -267,7 +285,7 @@ def _await(plane: Plane, url: str) -> None:
 
 
 def _make_namespaces(plane: Plane) -> None:
-    for name in ("vgpu-system", "good", *_namespaces()):
+    for name in ("vgpu-system", "good", PROBES, *_namespaces()):
         plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
 
 
@@ -278,25 +296,31 @@ def _namespaces() -> list[str]:
 def _make_nodes(plane: Plane, count: int) -> None:
     workload = Workload(count, CARDS, 0.0, seconds=1)
     for name in workload.names():
-        inventory = workload.inventory(name)
-        units = sum(card.units for card in inventory.cards)
-        groups = sum(card.core_groups for card in inventory.cards)
-        amounts = {
-            "cpu": "1000", "memory": "1000Gi", "pods": "10000",
-            f"{FAMILY}-mem": str(units), f"{FAMILY}-cores": str(groups),
-        }  # fmt: skip
-        node = {
-            "metadata": {"name": name, "annotations": {"vgpu.io/cards": inventory.encode()}},
-            "status": {
-                "capacity": amounts, "allocatable": amounts,
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        }  # fmt: skip
-        plane.call("POST", "/api/v1/nodes", node)
+        _make_node(plane, name, workload.inventory(name))
+    probe = replace(workload.inventory(PROBE_NODE).cards[0], model=PROBE_MODEL)
+    _make_node(plane, PROBE_NODE, Inventory((probe,)))
 
 
-def _pod(name: str, mem: int, **spec: object) -> dict[str, Any]:
-    limits = {f"{FAMILY}-mem": str(mem)}
+def _make_node(plane: Plane, name: str, inventory: Inventory) -> None:
+    units = sum(card.units for card in inventory.cards)
+    groups = sum(card.core_groups for card in inventory.cards)
+    amounts = {
+        "cpu": "1000", "memory": "1000Gi", "pods": "10000", FAMILY: str(len(inventory.cards)),
+        f"{FAMILY}-mem": str(units), f"{FAMILY}-cores": str(groups),
+    }  # fmt: skip
+    node = {
+        "metadata": {"name": name, "annotations": {"vgpu.io/cards": inventory.encode()}},
+        "status": {
+            "capacity": amounts, "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }  # fmt: skip
+    plane.call("POST", "/api/v1/nodes", node)
+
+
+def _pod(name: str, mem: int = 0, **spec: object) -> dict[str, Any]:
+    """A pod that asks for a slice of `mem` units, or for a whole card."""
+    limits = {f"{FAMILY}-mem": str(mem)} if mem else {FAMILY: "1"}
     container = {"name": "main", "image": "none", "resources": {"limits": limits}}
     return {
         "metadata": {"name": name},
@@ -316,12 +340,8 @@ def _measure(plane: Plane, arguments: argparse.Namespace) -> None:
             _fill(plane, arguments.pods, selector)
             told.append(_part(plane, arguments))
             _empty(plane)
-            print(
-                f"round {number}: beside pods that the {kind} refuses {told[-1][0]:.1f} good pods/s,"
-                f" {told[-1][1]:.1f} attempts of kube-scheduler and {told[-1][2]:.1f} decisions of /filter for each",
-                flush=True,
-            )
-        ratios.append(told[1][0] / told[0][0])
+            print(f"round {number}: beside pods that the {kind} refuses {told[-1]}", flush=True)
+        ratios.append(told[1].good / told[0].good)
     print(f"ratio {statistics.median(ratios):.2f}")
 
 
@@ -346,17 +366,48 @@ def _fill(plane: Plane, count: int, selector: object) -> None:
 
 def _refused(plane: Plane) -> int:
     pods = plane.call("GET", f"/api/v1/pods?fieldSelector=spec.schedulerName={SCHEDULER}")["items"]
-    return sum(
-        any(
-            c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable"
-            for c in pod["status"].get("conditions", ())
+    return sum(map(_is_refused, pods))
+
+
+def _is_refused(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Seconds until a pod was bound: since there is room for it, and since its touch if it needed one."""
+
+    room: float
+    touch: float | None
+
+    def __str__(self) -> str:
+        """As it is printed."""
+        return (
+            f"{self.room:.2f}"
+            if self.touch is None
+            else f"{self.room:.2f} ({self.touch:.2f} after its touch)"
         )
-        for pod in pods
-    )
 
 
-def _part(plane: Plane, arguments: argparse.Namespace) -> tuple[float, float, float]:
-    """Good pods bound in a second, and for each the attempts of kube-scheduler and the decisions of /filter."""
+@dataclass(frozen=True)
+class Part:
+    """Good pods bound in a second, what each took, and pods that room appeared for."""
+
+    good: float
+    attempts: float
+    decisions: float
+    probes: Sequence[Probe]
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.good:.1f} good pods/s, {self.attempts:.1f} attempts of kube-scheduler and {self.decisions:.1f}"
+            f" decisions of /filter for each; seconds from room to binding: {', '.join(map(str, self.probes))}"
+        )
+
+
+def _part(plane: Plane, arguments: argparse.Namespace) -> Part:
     bound: list[float] = []
     stop = threading.Event()
     numbers = itertools.count(time.monotonic_ns())
@@ -364,32 +415,92 @@ def _part(plane: Plane, arguments: argparse.Namespace) -> tuple[float, float, fl
     def create() -> None:
         plane.call("POST", GOOD, _pod(f"good-{next(numbers)}", 1))
 
-    def replace(name: str) -> None:
+    def replace_pod(name: str) -> None:
         plane.call("DELETE", f"{GOOD}/{name}?gracePeriodSeconds=0")
         if not stop.is_set():
             create()
 
-    with ThreadPoolExecutor(WRITERS) as pool, plane.bindings() as names:
+    with ThreadPoolExecutor(WRITERS + 1) as pool, plane.watch(GOOD) as pods:
         for _ in range(arguments.good):
             pool.submit(create)
         begin = time.monotonic() + arguments.seconds / 3
+        end = begin + arguments.seconds
+        probes = pool.submit(_probes, plane, end)
         before = None
-        for name in names:
+        for name in _bound(pods):
             now = time.monotonic()
             if before is None and now >= begin:
                 before = plane.tries()
             bound.append(now)
-            pool.submit(replace, name)
-            if now >= begin + arguments.seconds:
+            pool.submit(replace_pod, name)
+            if now >= end and probes.done():
                 break
         stop.set()
     count = sum(each >= begin for each in bound)
     attempts, decisions = (now - then for now, then in zip(plane.tries(), before or (0, 0), strict=True))
-    return count / (bound[-1] - begin), attempts / max(1, count), decisions / max(1, count)
+    good = count / (bound[-1] - begin)
+    return Part(good, attempts / max(1, count), decisions / max(1, count), probes.result())
+
+
+def _probes(plane: Plane, end: float) -> list[Probe]:
+    """Pods that room appears for, one after another, the last begun before `end`."""
+    found = []
+    while time.monotonic() < end:
+        name = f"probe-{time.monotonic_ns()}"
+        plane.call("POST", f"/api/v1/namespaces/{PROBES}/persistentvolumeclaims", _claim(name))
+        try:
+            found.append(_probe(plane, name))
+        finally:
+            for path in (f"pods/{name}", f"pods/{name}-holder", f"persistentvolumeclaims/{name}"):
+                plane.call("DELETE", f"/api/v1/namespaces/{PROBES}/{path}?gracePeriodSeconds=0")
+    return found
+
+
+def _probe(plane: Plane, name: str) -> Probe:
+    pods, claims = (f"/api/v1/namespaces/{PROBES}/{kind}" for kind in ("pods", "persistentvolumeclaims"))
+    # By units alone, which kube-scheduler counts, there is room for both.
+    holder, waiting = _pod(f"{name}-holder"), _pod(name, 16)
+    for pod in (holder, waiting):
+        pod["metadata"]["annotations"] = {MODEL: PROBE_MODEL}
+    holder["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    with plane.watch(claims, f"metadata.name={name}") as seen:
+        plane.call("POST", pods, holder)
+        # kube-scheduler assumes the holder on its node, and waits for the volume before it binds it.
+        next(claim for claim in seen if SELECTED_NODE in claim["metadata"].get("annotations", {}))
+    with plane.watch(pods, f"metadata.name={name}") as seen:
+        plane.call("POST", pods, waiting)
+        next(pod for pod in seen if _is_refused(pod))
+        # It asks for something else now, so its reservation ends, and no event of this wakes anybody.
+        changed = {"metadata": {"annotations": {MODEL: "none"}}}
+        room, touched = time.monotonic(), None
+        plane.call("PATCH", f"{pods}/{name}-holder", changed, "application/merge-patch+json")
+        for pod in seen:
+            now = time.monotonic()
+            if touched is None and TOUCHED in pod["metadata"]["annotations"]:
+                touched = now
+            if pod["spec"].get("nodeName"):
+                return Probe(now - room, now - touched if touched is not None else None)
+    raise SystemExit(f"{name} was not bound within {PROBE_SECONDS:g} s")
+
+
+def _storage_class() -> dict[str, Any]:
+    return {
+        "metadata": {"name": VOLUMES},
+        "provisioner": "example.com/nobody",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def _claim(name: str) -> dict[str, Any]:
+    amount = {"requests": {"storage": "1Mi"}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": VOLUMES, "resources": amount},
+    }
 
 
 def _empty(plane: Plane) -> None:
-    for name in ("good", *_namespaces()):
+    for name in ("good", PROBES, *_namespaces()):
         plane.call("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
     while plane.call("GET", "/api/v1/pods?limit=1")["items"]:
         time.sleep(LOOK_SECONDS)
