@@ -1,6 +1,6 @@
 """vgpu.conf: what the library in a container holds its processes to.
 
-A line-oriented text that two parsers read, this one and src/config.c; the same texts are accepted and refused
+A line-oriented text that two parsers read, this one and native/common/config.c; the same texts are accepted and refused
 by both (tests/runtime/test_config.py runs one table of texts through each)::
 
     version = 2

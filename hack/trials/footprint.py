@@ -28,7 +28,7 @@ from vgpu_runtime import sim
 
 CARDS, SLICES = 8, 32
 AGENT = f"{AGENT_USER}@n1"
-MOST_MIB, MOST_CPU, MOST_WRITES = 60.0, 1.0, 0
+MOST_MIB, MOST_CPU, MOST_WRITES = 50.0, 1.0, 0
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/default/pods"
 

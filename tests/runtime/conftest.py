@@ -14,6 +14,7 @@ from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.rocm import RocmLimit
 
 HERE = Path(__file__).parent
+NATIVE = SOURCES / "native"
 REPOSITORY = HERE.parent.parent
 GPU = 13261
 MIB = 1 << 20
@@ -103,8 +104,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source, target, flags in (
         ("stubkfd.c", "libstubkfd.so", ["-shared", "-fPIC", "-lpthread"]),
         ("churn.c", "churn", []),
-        ("parse.c", "parse", [*SANITIZE, *own("config.c")]),
-        ("mask.c", "mask", [*SANITIZE, *own("mask.c", "config.c")]),
+        ("parse.c", "parse", [*SANITIZE, *own("common/config.c")]),
+        ("mask.c", "mask", [*SANITIZE, *own("rocm/mask.c", "common/config.c")]),
     ):
         command = ["cc", *STRICT, f"-I{SOURCES / 'include'}", str(HERE / source), *flags]
         subprocess.run([*command, "-o", str(folder / target)], check=True)
@@ -112,8 +113,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def own(*sources: str) -> list[str]:
-    """What builds these sources of the library."""
-    return [f"-I{SOURCES / 'src'}", *(str(SOURCES / "src" / source) for source in sources)]
+    """What builds these sources of the library, given below native/."""
+    includes = (f"-I{NATIVE / folder}" for folder in ("common", "rocm"))
+    return [*includes, *(str(NATIVE / source) for source in sources)]
 
 
 @pytest.fixture(scope="session")
@@ -128,9 +130,9 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Pat
         all(path.is_file() for path in runtimes), "needs gcc's sanitizers: apt-get install libasan8 libubsan1"
     )
     target = tmp_path_factory.mktemp("sanitized") / "libvgpu.so"
-    sources = [path.name for path in (SOURCES / "src").glob("*.c")]
+    sources = [str(path.relative_to(NATIVE)) for path in NATIVE.glob("*/*.c")]
     flags = ["-DVGPU_TEST_BUILD", "-U_FORTIFY_SOURCE", "-fvisibility=hidden", "-fPIC", "-shared", "-pthread"]
-    script = f"-Wl,--version-script={SOURCES / 'src' / 'vgpu.map'}"
+    script = f"-Wl,--version-script={NATIVE / 'vgpu.map'}"
     command = ["cc", *STRICT, *SANITIZE, *flags, f"-I{SOURCES / 'include'}", *own(*sources), script]
     subprocess.run([*command, "-ldl", "-o", target], check=True)
     return target, runtimes
