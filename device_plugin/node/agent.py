@@ -3,16 +3,13 @@
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from device_plugin.core.cards import Card, ReportedSlice, SliceState
-from device_plugin.core.events import Event
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
-from device_plugin.node.discover import Discovery, LocalCard
+from device_plugin.node.discover import SharedCards
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
@@ -22,55 +19,10 @@ from device_plugin.node.records import Record
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
-# Most pods on a sick card that are named: an event has room for about as many of the longest names.
-NAMED = 3
 SCAN_SECONDS = 3.0
 PREFLIGHT_SECONDS = 60.0
 # A loop that has not turned for so long hangs: /healthz says so and Kubernetes restarts us.
 HANG_SECONDS = 60.0
-
-
-class Inventory:
-    """The shared cards as they are now, for every thread."""
-
-    def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
-        self._discovery = discovery
-        self._api = api
-        self._records = records
-        self._now: Mapping[str, LocalCard] = {}
-
-    def __call__(self) -> Mapping[str, LocalCard]:
-        """Shared cards by uuid."""
-        return self._now
-
-    def cards(self) -> list[Card]:
-        """The shared cards, by uuid."""
-        return [local.card for local in self._now.values()]
-
-    def look(self) -> None:
-        """Scan the machine; changes of health are logged and told as events.
-
-        A card that has vanished stays, unhealthy: containers may still be on it.
-        """
-        before = self._now
-        now = {local.card.uuid: local for local in self._discovery.scan()}
-        for uuid, local in before.items():
-            now.setdefault(uuid, local.sick())
-        self._now = dict(sorted(now.items()))
-        for uuid, local in self._now.items():
-            was = before[uuid].card.healthy if uuid in before else True
-            if local.card.healthy != was:
-                self._tell(local.card)
-
-    def _tell(self, card: Card) -> None:
-        if card.healthy:
-            text = f"card {card.uuid} at {card.pci} is healthy again"
-            log.info("%s", text)
-            self._api.node_event(Event.CARD_HEALTHY, text)
-            return
-        text = f"card {card.uuid} at {card.pci} is unhealthy; {_slices_on(card, self._records())}"
-        log.warning("%s", text)
-        self._api.node_event(Event.CARD_UNHEALTHY, text)
 
 
 class Agent:
@@ -78,7 +30,7 @@ class Agent:
 
     def __init__(
         self,
-        inventory: Inventory,
+        cards: SharedCards,
         advertiser: Advertiser,
         publisher: Publisher,
         reclaimer: Reclaimer,
@@ -88,7 +40,7 @@ class Agent:
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._inventory = inventory
+        self._cards = cards
         self._advertiser = advertiser
         self._publisher = publisher
         self._reclaimer = reclaimer
@@ -116,9 +68,9 @@ class Agent:
         """Everything that is due now. Whatever a stage meets, the others go on."""
         self._beat = self._clock()
         if self._is_due("scan", SCAN_SECONDS):
-            self._do("discover", self._inventory.look)
+            self._do("discover", self._cards.look)
             self._do("trim", self._reclaimer.trim)
-        self._do("advertise", lambda: self._advertiser.step(self._inventory.cards()))
+        self._do("advertise", lambda: self._advertiser.step(self._cards.cards()))
         if self._known_others != (known := self._others.problems()):
             self._known_others = known
             self._due["preflight"] = 0.0  # which says so
@@ -159,14 +111,14 @@ class Agent:
         """Why /readyz says no."""
         if self._draining:
             yield "shutting down"
-        if not self._inventory():
+        if not self._cards():
             yield "no card to share on this node"
         yield from (why for why in (self._advertiser.why_not, self._publisher.why_not) if why)
         yield from tuple(self._failures.values())
 
     def _offered(self) -> list[Card]:
         """The cards as the cluster may use them: those of a withdrawn family, and those closed, get no new slices."""
-        cards = self._inventory.cards()
+        cards = self._cards.cards()
         closed = self._reclaimer.closed([card.uuid for card in cards])
         return [
             replace(
@@ -202,22 +154,6 @@ class Agent:
         if due:
             self._due[name] = now + period
         return due
-
-
-def _slices_on(card: Card, records: Iterable[Record]) -> str:
-    """The pods with slices on a card, and how to move them."""
-    held = Counter(
-        f"{record.namespace}/{record.pod_name}"
-        for record in records
-        for slice_ in record.slices
-        if slice_.card == card.uuid
-    )
-    if not held:
-        return "no slice is on it"
-    named = [f"{pod} ({count})" if count > 1 else pod for pod, count in sorted(held.items())]
-    more = f" and {len(named) - NAMED} more pods" if len(named) > NAMED else ""
-    slices = "1 slice" if held.total() == 1 else f"{held.total()} slices"
-    return f"{slices} on it: {', '.join(named[:NAMED])}{more}. vgpu drain {card.uuid} moves them"
 
 
 def _report(record: Record, state: SliceState) -> ReportedSlice:

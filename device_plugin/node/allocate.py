@@ -17,10 +17,8 @@ from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.node import claims
 from device_plugin.node.api import NodeApi
-from device_plugin.node.arbiter import rival
-from device_plugin.node.claims import Claim, NotNowError
+from device_plugin.node.claims import Claim, Holders, NotNowError, blocking_record
 from device_plugin.node.discover import LocalCard
-from device_plugin.node.holders import Holders
 from device_plugin.node.inject import KIND, Injector, cdi_name
 from device_plugin.node.pods import NodePods
 from device_plugin.node.ports import PodResources
@@ -193,11 +191,11 @@ class Allocator:
         sizes = self._sizes(claim)
         self._wait_for_damaged(claim)
         pods = self._peers.pods
-        standing = rival(claim.pod, claim.pod_slices, sizes, self._records.all(), pods.holding)
-        if standing is not None:
-            gone = "" if pods.active(standing.pod) else ", which is deleted or has ended,"
+        blocking = blocking_record(claim.pod, claim.pod_slices, sizes, self._records.all(), pods.holding)
+        if blocking is not None:
+            gone = "" if pods.active(blocking.pod) else ", which is deleted or has ended,"
             raise NotNowError(
-                f"{_who(standing)}{gone} still runs on this slice: waiting until its processes have ended",
+                f"{_who(blocking)}{gone} still runs on this slice: waiting until its processes have ended",
                 waiting=True,
             )
         tickets = claims.of_family(carrier, holder.tickets)

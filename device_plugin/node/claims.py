@@ -1,14 +1,23 @@
-"""Claims: what the holder of some tickets may have, from its pod's grant, or from our own record of it."""
+"""Claims: which container holds some tickets, what it may have, and which other container is in its way.
 
-from collections.abc import Container, Iterable, Mapping
+What it may have is in its pod's grant, or in our own record of it.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.grants import CardSize, Slice
 from device_plugin.core.machine import Holder
+from device_plugin.core.masks import core_mask
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import family_of, resource_names
+from device_plugin.node.ports import PodResources
 from device_plugin.node.records import Record
+
+_Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
 
 
 class NotNowError(VgpuError):
@@ -17,6 +26,54 @@ class NotNowError(VgpuError):
     def __init__(self, text: str, *, waiting: bool = False) -> None:
         super().__init__(text)
         self.waiting = waiting
+
+
+class Holders:
+    """The containers that hold tickets, as the kubelet last showed them. Safe from any thread.
+
+    The kubelet shows all containers at once, so one look answers for many that start together. What it has shown of
+    some tickets stays true until Allocate gives one of them out again: nothing else moves tickets between containers.
+    """
+
+    def __init__(self, kubelet: PodResources) -> None:
+        self._kubelet = kubelet
+        self._lock = threading.Lock()
+        self._allocated = 0
+        self._last: dict[tuple[str, str], int] = {}
+        self._looked = -1
+        self._seen: _Seen = {}
+
+    def allocate(self, resource: str, tickets: Collection[str]) -> None:
+        """From now on another container may hold these tickets."""
+        with self._lock:
+            self._allocated += 1
+            self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))
+
+    def of(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Sequence[Holder]:
+        """The containers that hold exactly these tickets; `anew` asks the kubelet whatever is known.
+
+        A container may be shown before all of its resources are. Raises KubeletError.
+        """
+        with self._lock:
+            begin = self._allocated
+            known = self._seen.get((resource, tickets), ())
+            stale = any(self._last.get((resource, ticket), 0) > self._looked for ticket in tickets)
+        # That nobody holds them, or two do, may have changed without an Allocate.
+        if len(known) == 1 and not (stale or anew):
+            return known
+        seen = _by_tickets(self._kubelet.list())
+        with self._lock:
+            if begin >= self._looked:
+                self._looked, self._seen = begin, seen
+        return seen.get((resource, tickets), ())
+
+
+def _by_tickets(holders: Sequence[Holder]) -> _Seen:
+    found: defaultdict[tuple[str, frozenset[str]], list[Holder]] = defaultdict(list)
+    for holder in holders:
+        for resource, tickets in holder.tickets.items():
+            found[resource, tickets].append(holder)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +175,41 @@ def _family(resource: str) -> Iterable[str]:
 def _on_cards_of(slices: Iterable[Slice], candidates: Iterable[Slice]) -> tuple[Slice, ...]:
     cards = {slice_.card for slice_ in slices}
     return tuple(slice_ for slice_ in candidates if slice_.card in cards)
+
+
+def blocking_record(
+    pod: str,
+    wanted: Sequence[Slice],
+    sizes: Mapping[str, CardSize],
+    records: Iterable[Record],
+    alive: Callable[[str], bool],
+) -> Record | None:
+    """A record of another pod that is still `alive` and cannot be beside the `wanted` slices; None if there is none.
+
+    A slice is free when its container is gone, whatever the ledger says: the containers of a force-deleted pod can
+    outlive its object, and a successor that the allocator has already placed there must wait for them.
+
+    `wanted` are the slices of all containers of the pod: each alone may fit where together they do not. Two slices
+    clash if they share a core group, or if all slices of a card exceed its memory or its slice count. `sizes` are what
+    the cards may hold, by uuid; of a card without one only core groups are compared.
+    """
+    others = [record for record in records if record.pod != pod]
+    for uuid in sorted({s.card for s in wanted}):
+        own = [s for s in wanted if s.card == uuid]
+        beside = [(r, s) for r in others for s in r.slices if s.card == uuid]
+        cores = core_mask(core for s in own for core in s.cores)
+        for record, held in beside:
+            if core_mask(held.cores) & cores and alive(record.pod):
+                return record
+        # To ask who lives is to look through cgroups: only where it makes a difference.
+        size = sizes.get(uuid)
+        if size is not None and _exceeds(size, own, beside):
+            beside = [(r, s) for r, s in beside if alive(r.pod)]
+            if beside and _exceeds(size, own, beside):
+                return beside[-1][0]
+    return None
+
+
+def _exceeds(size: CardSize, own: Sequence[Slice], beside: Sequence[tuple[Record, Slice]]) -> bool:
+    memory = sum(s.mem_mib for s in own) + sum(held.mem_mib for _, held in beside)
+    return memory > size.mem_mib or len(own) + len(beside) > size.max_slices

@@ -1,7 +1,8 @@
 """Discover: from what the vendors' drivers say of the machine's cards to the cards that we share."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +11,17 @@ from device_plugin.core.annotations import MAX_BYTES, MAX_CARDS
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.errors import AnnotationError
+from device_plugin.core.events import Event
+from device_plugin.node.api import NodeApi
+from device_plugin.node.records import Record
 from device_plugin.node.vendors.port import FoundCard, Vendor
 from vgpu_runtime.config import MAX_MEM_BYTES
 
 log = logging.getLogger(__name__)
 
 MIB = 1 << 20
+# Most pods on a sick card that are named: an event has room for about as many of the longest names.
+NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,49 @@ class Discovery:
             log.log(level, "%s", text)
 
 
+class SharedCards:
+    """The shared cards as they are now, for every thread."""
+
+    def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
+        self._discovery = discovery
+        self._api = api
+        self._records = records
+        self._now: Mapping[str, LocalCard] = {}
+
+    def __call__(self) -> Mapping[str, LocalCard]:
+        """Shared cards by uuid."""
+        return self._now
+
+    def cards(self) -> list[Card]:
+        """The shared cards, by uuid."""
+        return [local.card for local in self._now.values()]
+
+    def look(self) -> None:
+        """Scan the machine; changes of health are logged and told as events.
+
+        A card that has vanished stays, unhealthy: containers may still be on it.
+        """
+        before = self._now
+        now = {local.card.uuid: local for local in self._discovery.scan()}
+        for uuid, local in before.items():
+            now.setdefault(uuid, local.sick())
+        self._now = dict(sorted(now.items()))
+        for uuid, local in self._now.items():
+            was = before[uuid].card.healthy if uuid in before else True
+            if local.card.healthy != was:
+                self._tell(local.card)
+
+    def _tell(self, card: Card) -> None:
+        if card.healthy:
+            text = f"card {card.uuid} at {card.pci} is healthy again"
+            log.info("%s", text)
+            self._api.node_event(Event.CARD_HEALTHY, text)
+            return
+        text = f"card {card.uuid} at {card.pci} is unhealthy; {_slices_on(card, self._records())}"
+        log.warning("%s", text)
+        self._api.node_event(Event.CARD_UNHEALTHY, text)
+
+
 def _unfit(found: FoundCard[Any]) -> str:
     """Why a card cannot be cut; empty if it can."""
     if found.mem_mib * MIB > MAX_MEM_BYTES:
@@ -144,3 +193,19 @@ def _unspeakable(card: Card) -> str:
     except AnnotationError as error:
         return str(error)
     return ""
+
+
+def _slices_on(card: Card, records: Iterable[Record]) -> str:
+    """The pods with slices on a card, and how to move them."""
+    held = Counter(
+        f"{record.namespace}/{record.pod_name}"
+        for record in records
+        for slice_ in record.slices
+        if slice_.card == card.uuid
+    )
+    if not held:
+        return "no slice is on it"
+    named = [f"{pod} ({count})" if count > 1 else pod for pod, count in sorted(held.items())]
+    more = f" and {len(named) - NAMED} more pods" if len(named) > NAMED else ""
+    slices = "1 slice" if held.total() == 1 else f"{held.total()} slices"
+    return f"{slices} on it: {', '.join(named[:NAMED])}{more}. vgpu drain {card.uuid} moves them"

@@ -2,7 +2,7 @@
 
 CDI: github.com/cncf-tags/container-device-interface, SPEC.md 0.6.0. One spec file for each container, with a device for
 each of its names (two files with one device cancel each other), moved in whole from a folder beside; `announce` then
-makes runtimes read it (see bell.py). Every mount source lies in the folder of the container that it is for, so a stale
+makes runtimes read it (CdiReload). Every mount source lies in the folder of the container that it is for, so a stale
 spec of a reused name points at nothing. Each device names a device node there as well: the runtime looks for that one
 before there is a container, and the kubelet tries again. A mount that fails counts as a failed start, after which a pod
 that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
@@ -13,13 +13,14 @@ import hashlib
 import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from device_plugin.core.grants import Slice
-from device_plugin.node.bell import Bell
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import CONFIG, Record, Records, write_file
 from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
@@ -42,12 +43,62 @@ READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 # A FIFO that nobody opens: the one kind of device node that needs no privilege to make.
 PRESENT = "present"
 MIB = 1 << 20
+# So a runtime reads for a fiftieth of its time. A container that comes alone does not wait.
+SECONDS_A_SPEC = 0.01
+MOST_SECONDS = 0.5
 
 
 def cdi_name(resource: str, tickets: Collection[str]) -> str:
     """The CDI device of a set of tickets: `dcu-mem-` and a hash. Any order of the same tickets gives the same name."""
     digest = hashlib.sha256(",".join(sorted(tickets)).encode()).hexdigest()[:16]
     return f"{resource.rpartition('/')[2]}-{digest}"
+
+
+class CdiReload:
+    """Makes runtimes read a folder of CDI specs again, once for all containers that wait for it. Safe from any thread.
+
+    A runtime with CDI's own Go library (containerd, CRI-O) reads every spec of the folder whenever a file there is
+    renamed or removed, at some 0.2 ms of CPU each, and does not notice one that is moved in from another folder. So
+    specs are moved in, and only then the runtimes are told: when many containers start, several share one reading.
+    `clock` is monotonic, in seconds, as `sleep` takes them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._sleep = sleep
+        self._count = threading.Lock()
+        self._changes = 0
+        self._turn = threading.Lock()
+        self._told = 0
+        self._told_at = float("-inf")
+
+    def changed(self) -> None:
+        """A spec has been moved in."""
+        with self._count:
+            self._changes += 1
+
+    def tell(self) -> None:
+        """Return when runtimes have been told of all changes so far. Raises OSError."""
+        wanted = self._changes
+        with self._turn:
+            if self._told >= wanted:
+                return  # another thread has told them of ours as well
+            specs = sum(1 for _ in self._folder.iterdir())
+            wait = self._told_at + min(SECONDS_A_SPEC * specs, MOST_SECONDS) - self._clock()
+            if wait > 0:
+                self._sleep(wait)
+            told = self._changes
+            # That it is removed is what runtimes notice.
+            notice = self._folder / ".vgpu-reload"
+            notice.touch()
+            notice.unlink()
+            self._told, self._told_at = told, self._clock()
 
 
 class Injector:
@@ -67,7 +118,7 @@ class Injector:
         self._cards = cards
         self._cdi = cdi
         self._aside = cdi / ".vgpu"
-        self._bell = Bell(cdi)
+        self._reload = CdiReload(cdi)
         self._library = library
         self._copy = state / "lib" / library.name
 
@@ -79,8 +130,8 @@ class Injector:
         self._aside.mkdir(parents=True, exist_ok=True)
         for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
             leftover.unlink(missing_ok=True)
-        self._bell.changed()  # if it was killed before it could say so
-        self._bell.ring()
+        self._reload.changed()  # if it was killed before it could say so
+        self._reload.tell()
         self._copy.parent.mkdir(parents=True, exist_ok=True)
         if not self._copy.exists() or not filecmp.cmp(self._library, self._copy, shallow=False):
             fresh = self._copy.with_name(f".{self._copy.name}.tmp")
@@ -150,7 +201,7 @@ class Injector:
 
     def announce(self) -> None:
         """Return when runtimes have been told to read all that was carried; hold no lock meanwhile. Raises OSError."""
-        self._bell.ring()
+        self._reload.tell()
 
     def carried(self, key: tuple[str, str]) -> bool:
         """True if the files of the container of this key were written before."""
@@ -234,7 +285,7 @@ class Injector:
         self.withdraw(edits.keys() - {name})
         if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
             write_file(self._spec(name), text, self._aside)
-            self._bell.changed()
+            self._reload.changed()
 
 
 def _environment(parts: Iterable[ContainerFiles]) -> Mapping[str, str]:

@@ -24,11 +24,11 @@ from device_plugin.core.pods import Node, Pod
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import Agent, Inventory, why_not_ready
+from device_plugin.node.agent import Agent, why_not_ready
 from device_plugin.node.allocate import Allocator, Peers
 from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
-from device_plugin.node.discover import Discovery
+from device_plugin.node.discover import Discovery, SharedCards
 from device_plugin.node.inject import Injector
 from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
@@ -84,11 +84,11 @@ class Service:
         self._api = NodeApi(self._client, settings.node_name)
         vendors = Hygon(host.machine), Rocm(host.machine)
         self._records = Records(state, settings.node_name)
-        self._inventory = Inventory(_discovery(settings, vendors), self._api, self._records.all)
+        self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
         self._injector = Injector(
             self._records,
             vendors,
-            self._inventory,
+            self._cards,
             state,
             Path(settings.cdi_dir),
             Path(settings.library or LIBRARY),
@@ -96,7 +96,7 @@ class Service:
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
         peers = Peers(self._api, self._pod_resources, self._node_pods)
-        self._allocator = Allocator(peers, self._records, self._injector, self._inventory)
+        self._allocator = Allocator(peers, self._records, self._injector, self._cards)
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
             self._pod_resources,
@@ -114,11 +114,11 @@ class Service:
             lambda: self._problems(host.problems()),
         )  # fmt: skip
         self._agent = Agent(
-            self._inventory, advertiser, Publisher(self._api), reclaimer, covered,
+            self._cards, advertiser, Publisher(self._api), reclaimer, covered,
             lambda: self._preflight.check(self._api.node()), self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
-            settings.node_name, self._records, self._inventory, self._agent.reports
+            settings.node_name, self._records, self._cards, self._agent.reports
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
@@ -147,16 +147,16 @@ class Service:
             raise SettingsError(
                 f"cannot use {error.filename}: {error.strerror} (stateDir, cdiDir, library)"
             ) from error
-        self._inventory.look()
+        self._cards.look()
         node = self._api.node()
         if node is not None:
-            ours = resources(self._inventory.cards())
+            ours = resources(self._cards.cards())
             if not any(self._server(resource.name).path.exists() for resource in ours):
                 self._others.expect(node.capacity or {}, ours)
 
     def _problems(self, found: Iterable[str]) -> Iterator[str]:
         yield from filter(None, found)
-        yield from not_advertised(self._inventory.cards())
+        yield from not_advertised(self._cards.cards())
         yield from self._others.problems()
 
     def _listen(self, stack: ExitStack) -> None:

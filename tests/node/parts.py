@@ -13,10 +13,9 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.kube.errors import GoneError
-from device_plugin.node.agent import Inventory
 from device_plugin.node.allocate import Allocator, Peers
 from device_plugin.node.api import NodeApi
-from device_plugin.node.discover import Discovery, LocalCard
+from device_plugin.node.discover import Discovery, LocalCard, SharedCards
 from device_plugin.node.inject import Injector, cdi_name
 from device_plugin.node.pods import NodePods
 from device_plugin.node.reclaim import Reclaimer
@@ -100,8 +99,8 @@ class Parts:
         self.less: Mapping[str, Any] = {}
         families = vendors(SimulatedMachine(self.machine))
         self.records = Records(self.state, "n1")
-        self.inventory = Inventory(Discovery("n1", families, PREFIXES, 1024, ()), peer, self.records.all)
-        self.inventory.look()
+        self.shared = SharedCards(Discovery("n1", families, PREFIXES, 1024, ()), peer, self.records.all)
+        self.shared.look()
         self.injector = Injector(self.records, families, self.cards, self.state, self.cdi, library)
         self.active = NodePods(peer)
         self.allocator = Allocator(Peers(peer, peer, self.active), self.records, self.injector, self.cards)
@@ -112,7 +111,7 @@ class Parts:
 
     def cards(self) -> Mapping[str, LocalCard]:
         """The cards as they report themselves now."""
-        found = self.inventory().items()
+        found = self.shared().items()
         return {uuid: replace(local, card=replace(local.card, **self.less)) for uuid, local in found}
 
     def start(self) -> None:
@@ -124,7 +123,7 @@ class Parts:
 
     @property
     def uuids(self) -> list[str]:
-        return list(self.inventory())
+        return list(self.shared())
 
     def bind(self, name: str, slices: Sequence[Slice], limits: Mapping[str, str]) -> Pod:
         """A pod that the allocator has placed here."""

@@ -75,7 +75,7 @@ class Node:
 
     def turn(self, seconds: float = 0.5) -> None:
         self.now += seconds
-        self.advertiser.step(self.parts.inventory.cards())
+        self.advertiser.step(self.parts.shared.cards())
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_health_reaches_the_kubelet_both_ways(node: Node) -> None:
     node.kubelet()
     node.turn()
     assert all(node.made[MEM].devices.values())
-    now = node.parts.inventory()
+    now = node.parts.shared()
     first, *others = now.values()
     node.advertiser.step([first.sick().card, *(local.card for local in others)])
     assert list(node.made[MEM].devices.values()).count(False) == first.card.units

@@ -9,8 +9,9 @@ from device_plugin.core.cards import Inventory, ReportedSlice
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Node
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import Agent, _slices_on
+from device_plugin.node.agent import Agent
 from device_plugin.node.covered import CoveredSlices
+from device_plugin.node.discover import _slices_on
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.publish import Publisher
 from device_plugin.node.records import Record
@@ -53,7 +54,7 @@ class Looping:
             self.api, Folder(), lambda: None, folder / "other-plugins.json", self.clock
         )
         self.agent = Agent(
-            self.parts.inventory,
+            self.parts.shared,
             Advertiser(
                 lambda _: Plugin(), socket, self.parts.records, self.parts.allocator, self.others, self.clock
             ),
@@ -137,7 +138,7 @@ def fail() -> None:
 @pytest.mark.parametrize(
     ("stage", "part"),
     [
-        ("discover", lambda node: (node.parts.inventory, "look")),
+        ("discover", lambda node: (node.parts.shared, "look")),
         ("reclaim", lambda node: (node.parts.reclaimer, "sweep")),
         ("restore", lambda node: (node.parts.reclaimer, "restore")),
         ("look for covers", lambda node: (node.covered, "step")),
@@ -193,7 +194,7 @@ def test_cards_of_a_damaged_record_are_not_offered_while_its_processes_run(
 
 
 def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Looping) -> None:
-    card = node.parts.inventory.cards()[0]
+    card = node.parts.shared.cards()[0]
     held = (Slice(card.uuid, 1, (0,)),)
     records = [Record(f"uid-{i // 2}", "ns", f"pod-{i // 2}", f"c{i}", held) for i in range(16)]
     assert _slices_on(card, records) == (

@@ -53,7 +53,7 @@ def test_memory_carries_the_slice_whichever_resource_comes_first(
     (card,) = rocm.parse(config_of(parts.spec(MEM, T4))).cards
     assert (card.uuid, card.mem_bytes >> 20, card.family.mask) == (parts.uuids[1], 4092, 0b111)
     assert all(mount.target != "/etc/vgpu/vgpu.conf" for mount in parts.spec(CORES, C3).mounts)
-    minor = parts.inventory()[parts.uuids[1]].payload.render_minor
+    minor = parts.shared()[parts.uuids[1]].payload.render_minor
     *cards, (_, guard) = parts.spec(MEM, T4).devices
     assert [target for _, target in cards] == ["/dev/kfd", f"/dev/dri/renderD{minor}"]
     assert guard.startswith("/dev/vgpu/")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core.machine import Holder, KubeletError
-from device_plugin.node.holders import Holders
+from device_plugin.node.claims import Holders
 
 MEM, CORES = "hygon.com/dcu-mem", "hygon.com/dcu-cores"
 

@@ -25,14 +25,14 @@ def parts(tmp_path: Path) -> Parts:
 
 
 def samples(parts: Parts) -> dict[tuple[str, ...], float]:
-    meter = Meter("n1", parts.records, parts.inventory, tuple)
+    meter = Meter("n1", parts.records, parts.shared, tuple)
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }
 
 
 def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
-    first, _ = parts.inventory().values()
+    first, _ = parts.shared().values()
     (parts.machine / f"sys/bus/pci/devices/{first.card.pci}/mem_info_vram_used").unlink()
     found = samples(parts)
     labels = ("n1", parts.uuids[0], "default", "a", "main")
@@ -40,14 +40,14 @@ def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
     assert found[("vgpu_slice_core_groups", *labels)] == 3
     assert found[(USED, *labels)] == 0
     assert found[("vgpu_card_memory_bytes", "n1", parts.uuids[1])] == 16368 << 20
-    card = parts.inventory()[parts.uuids[0]].card
+    card = parts.shared()[parts.uuids[0]].card
     info = ("vgpu_card_info", "n1", card.uuid, "hygon.com/dcu", "Z100", card.pci, str(card.numa))
     assert found[info] == 1
     assert ("vgpu_card_memory_used_bytes", "n1", card.uuid) not in found, "the driver says nothing"
 
 
 def test_how_busy_a_card_is_is_told_where_its_driver_says(parts: Parts) -> None:
-    first, second = parts.inventory().values()
+    first, second = parts.shared().values()
     sim.set_busy(parts.machine, first.card.uuid, 25)
     found = samples(parts)
     assert found["vgpu_card_busy_ratio", "n1", first.card.uuid] == 0.25

@@ -10,7 +10,7 @@ import pytest
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Node
-from device_plugin.node.arbiter import rival
+from device_plugin.node.claims import blocking_record
 from device_plugin.node.discover import Discovery
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import LAST_DELAY, Publisher
@@ -180,8 +180,8 @@ def test_what_cannot_be_side_by_side_waits_for_the_living(
 ) -> None:
     cards = {name: card().size for name in ("GPU-1", "GPU-2")}
     records = [record(f"p{i}", slice_) for i, slice_ in enumerate(others)]
-    assert (rival("me", [wanted], cards, records, lambda _: True) is not None) == blocked
-    assert rival("me", [wanted], cards, records, lambda _: False) is None
+    assert (blocking_record("me", [wanted], cards, records, lambda _: True) is not None) == blocked
+    assert blocking_record("me", [wanted], cards, records, lambda _: False) is None
 
 
 def test_a_folder_without_a_record_was_never_mounted_and_goes(tmp_path: Path) -> None:

@@ -1,16 +1,16 @@
-"""The bell: nobody returns before runtimes were told of his spec, and many are told of at once."""
+"""Runtimes are told of every spec before its container goes on, and of many specs at once."""
 
 import threading
 from pathlib import Path
 
 import pytest
 
-from device_plugin.node.bell import MOST_SECONDS, SECONDS_A_SPEC, Bell
+from device_plugin.node.inject import MOST_SECONDS, SECONDS_A_SPEC, CdiReload
 from hack.embedded.runtime.inotify import FolderWatch
 
 
 class World:
-    """A folder with a bell, and a clock that only sleeping moves on."""
+    """A folder of specs, and a clock that only sleeping moves on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -19,7 +19,7 @@ class World:
         self.let_sleep = threading.Event()
         self.let_sleep.set()
         self.asleep = threading.Event()
-        self.bell = Bell(folder, lambda: self.now, self._sleep)
+        self.reload = CdiReload(folder, lambda: self.now, self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.asleep.set()
@@ -29,7 +29,7 @@ class World:
 
     def spec(self, name: str) -> None:
         (self.folder / f"{name}.json").touch()
-        self.bell.changed()
+        self.reload.changed()
 
 
 @pytest.fixture
@@ -41,19 +41,19 @@ def test_a_change_that_comes_alone_is_told_at_once(world: World) -> None:
     watch = FolderWatch(world.folder)
     for number in range(3):
         world.spec(f"s{number}")
-        world.bell.ring()
+        world.reload.tell()
         watch.wait()
         world.now += 1.0
     assert not world.slept
-    assert len(list(world.folder.iterdir())) == 3, "nothing is left of the bell"
+    assert len(list(world.folder.iterdir())) == 3, "no notice is left"
     watch.close()
 
 
 def test_nothing_is_told_twice(world: World) -> None:
     world.spec("s")
-    world.bell.ring()
+    world.reload.tell()
     before = world.folder.stat().st_mtime_ns
-    world.bell.ring()
+    world.reload.tell()
     assert world.folder.stat().st_mtime_ns == before
     assert not world.slept
 
@@ -63,17 +63,17 @@ def test_the_more_specs_there_are_the_longer_the_next_one_waits_up_to_a_limit(wo
         for i in range(number):
             world.spec(f"s{number}-{i}")
         world.now += 1.0
-        world.bell.ring()
+        world.reload.tell()
         world.spec("last")
-        world.bell.ring()
+        world.reload.tell()
         assert world.slept.pop() == pytest.approx(wait)
 
 
 def test_those_that_wait_together_are_told_of_together(world: World) -> None:
     world.spec("first")
-    world.bell.ring()
+    world.reload.tell()
     world.let_sleep.clear()
-    threads = [threading.Thread(target=world.bell.ring) for _ in range(5)]
+    threads = [threading.Thread(target=world.reload.tell) for _ in range(5)]
     for number, thread in enumerate(threads):
         world.spec(f"s{number}")
         thread.start()
@@ -84,14 +84,14 @@ def test_those_that_wait_together_are_told_of_together(world: World) -> None:
     assert len(world.slept) == 1
 
 
-def test_a_bell_that_broke_rings_for_the_next_one(world: World) -> None:
+def test_what_could_not_be_told_is_told_by_the_next_one(world: World) -> None:
     world.spec("s")
-    blocked = world.folder / ".vgpu-bell"
+    blocked = world.folder / ".vgpu-reload"
     blocked.mkdir()
-    with pytest.raises(OSError, match="vgpu-bell"):
-        world.bell.ring()
+    with pytest.raises(OSError, match="vgpu-reload"):
+        world.reload.tell()
     blocked.rmdir()
     watch = FolderWatch(world.folder)
-    world.bell.ring()
+    world.reload.tell()
     watch.wait()
     watch.close()

@@ -10,8 +10,7 @@ from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.machine import Holder
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.node import allocate
-from device_plugin.node.arbiter import rival
-from device_plugin.node.claims import NotNowError
+from device_plugin.node.claims import NotNowError, blocking_record
 from tests.node.parts import Parts, Peer
 from tests.node.test_parts import card, record
 from vgpu_runtime import rocm
@@ -33,7 +32,7 @@ def test_all_containers_of_a_pod_count(mine: list[int], held: int, blocked: bool
     wanted = [Slice("GPU-1", mib, (i,)) for i, mib in enumerate(mine)]
     records = [record("other", Slice("GPU-1", held, (9,)))]
     sizes = {"GPU-1": CardSize(16368, card().max_slices)}
-    assert (rival("me", wanted, sizes, records, lambda _: True) is not None) == blocked
+    assert (blocking_record("me", wanted, sizes, records, lambda _: True) is not None) == blocked
 
 
 def bind(parts: Parts, name: str, mib: dict[str, int], first_core: int) -> Pod:
