@@ -10,13 +10,11 @@ from device_plugin.cluster.explain import FITS, HELD, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
 from device_plugin.core.cards import memory_units
-from device_plugin.core.ledger import CardState
+from device_plugin.core.ledger import CardState, Snapshot
 from device_plugin.core.metrics import CARD, Exporter, Metric, MetricType, Reading
 from device_plugin.core.reasons import Reason
 
 MIB = 2**20
-# Nodes that are read while the lock is held: less than half a millisecond.
-NODES = 64
 
 LEADER = Metric("vgpu_leader", Exporter.REPLICA, "1 while this replica leads, 0 while it stands by.")
 SYNCED = Metric(
@@ -71,15 +69,12 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 
 
 class ClusterGauges:
-    """Call it for all metrics. A few nodes are read at a time, and `pause` lets others have the lock in between."""
+    """Call it for all metrics. What is held is read from a snapshot, without the lock."""
 
-    def __init__(
-        self, state: State, leader: Leader, explainer: Explainer, pause: Callable[[], object]
-    ) -> None:
+    def __init__(self, state: State, leader: Leader, explainer: Explainer) -> None:
         self._state = state
         self._leader = leader
         self._explainer = explainer
-        self._pause = pause
 
     def __call__(self) -> Iterator[Reading]:
         """The replica's own health, and the state of the cluster if it leads."""
@@ -100,13 +95,12 @@ class ClusterGauges:
 
     def _cluster(self) -> Iterator[Reading]:
         with self._state.lock:
-            inventories = self._state.ledger.inventories()
+            snapshot = self._state.ledger.snapshot()
             faults = self._state.faults.counts()
             ratio = self._state.placer.fragmentation()
-        names = sorted(inventories)
         for metric, value in _CARDS:
-            yield Reading(metric, self._cards(names, value))
-        units = memory_units(inventories)
+            yield Reading(metric, _of_cards(snapshot, value))
+        units = memory_units(snapshot.inventories())
         yield Reading(
             MEMORY_UNITS,
             [
@@ -120,19 +114,15 @@ class ClusterGauges:
             yield Reading(FRAGMENTATION, [((), ratio)])
         yield self._unplaced()
 
-    def _cards(
-        self, names: Sequence[str], value: Callable[[CardState], int]
-    ) -> Iterator[tuple[Sequence[str], float]]:
-        for start in range(0, len(names), NODES):
-            with self._state.lock:
-                found = [self._state.ledger.node(name) for name in names[start : start + NODES]]
-            # Some may be gone by now.
-            for node in filter(None, found):
-                for card in node.cards:
-                    yield (node.name, card.card.uuid), value(card)
-            self._pause()
-
     def _unplaced(self) -> Reading:
         counts = Counter(entry.reason for entry in self._explainer.waiting())
         reasons = [FITS, HELD, PREEMPTING, *(reason.value for reason in Reason)]
         return Reading(UNPLACED, [((reason,), float(counts[reason])) for reason in reasons])
+
+
+def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Iterator[tuple[Sequence[str], float]]:
+    """A metric's samples, one for each card."""
+    for name in snapshot.nodes():
+        node = snapshot.node(name)
+        for card in node.cards if node is not None else ():
+            yield (name, card.card.uuid), value(card)

@@ -1,27 +1,30 @@
 """/explain: who holds what, who waits and why. Everything is read from the ledger at the moment of the question."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.openings import opening
+from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import CardState, NodeState, Stage
+from device_plugin.core.ledger import CardState, Holding, Reservation, Snapshot, Stage
+from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.placement.refusal import MOVING
 from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import Planner
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, resource_names
 
 View = Mapping[str, Any]
 FITS, HELD, PREEMPTING = "fits", "held", "preempting"
-# Nodes that are shown while the lock is held.
+# Nodes that are named where memory units differ.
 NODES = 16
 
 
@@ -41,68 +44,55 @@ class Waiting:
 
 
 class Explainer:
-    """Answers from the state; cheap enough to be asked with every scrape: equal requests are placed once.
+    """Answers from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
 
-    Still there may be a thousand different ones, so `pause` lets others have the lock after each, and between nodes.
-    """
-
-    def __init__(
-        self, state: State, leader: Leader, scheduler_name: str, pause: Callable[[], object]
-    ) -> None:
+    def __init__(self, state: State, leader: Leader, scheduler_name: str, search: SearchCopy) -> None:
         self._state = state
         self._leader = leader
         self._scheduler_name = scheduler_name
-        self._pause = pause
+        self._search = search
 
     def view(self, pod: str = "") -> View:
         """Everything, or with `pod` (namespace/name) only what concerns that pod."""
-        nodes = self._nodes()
         with self._state.lock:
             gangs = [asdict(gang) for gang in self._state.gangs.statuses()]
             faults = [asdict(fault) for fault in self._state.faults.standing()]
-            inventories = self._state.ledger.inventories()
+        snapshot = self._state.snapshot()
+        nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
         view = {
             "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
-            "faults": faults, "units": list(_mixed_units(inventories)),
+            "faults": faults, "units": list(_mixed_units(snapshot.inventories())),
         }  # fmt: skip
         return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
 
     def waiting(self) -> list[Waiting]:
         """Unbound pods of our scheduler without a reservation, by namespace and name."""
+        unplaced = self._unplaced()
+        if not unplaced:
+            return []
         answers: dict[tuple[object, ...], Grant | Refusal | None] = {}
-        found = []
-        for unbound in sorted(self._unbound(), key=lambda pod: (pod.namespace, pod.name)):
-            answered = len(answers)
-            with self._state.lock:
-                pod = self._state.pod(unbound.uid)
-                if pod is not None and self._is_unplaced(pod):
-                    found.append(self._waiting(pod, answers))
-            if len(answers) > answered:
-                self._pause()
-        return found
+        with self._search.planner() as planner:
+            return [self._waiting(pod, planner, answers) for pod in self._search.paced(unplaced)]
 
     def _moves(self, wanted: str) -> list[str]:
         """The moves that would make room for one pod: it takes too long to be said of all."""
-        named = [pod for pod in self._unbound() if f"{pod.namespace}/{pod.name}" == wanted]
-        with self._state.lock:
-            waiting = [pod for pod in named if self._is_unplaced(pod)]
-        return [text for pod in waiting if (text := opening(self._state, pod, self._pause))]
+        named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
+        return [text for pod in named if (text := opening(self._state, self._search, pod))]
 
-    def _unbound(self) -> Iterator[Pod]:
-        """Pods of ours that are still to be bound. Of many pods they are few, and looking takes no lock."""
-        return (pod for pod in self._state.pods() if self._is_unbound(pod))
+    def _unplaced(self) -> list[Pod]:
+        """Pods of ours that are still to be bound and have no reservation, by namespace and name."""
+        unbound = [pod for pod in self._state.pods() if self._is_unbound(pod)]
+        snapshot = self._state.snapshot()
+        unplaced = [pod for pod in unbound if not _is_placed(snapshot.holding(pod.uid))]
+        return sorted(unplaced, key=lambda pod: (pod.namespace, pod.name))
 
     def _is_unbound(self, pod: Pod) -> bool:
         return pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
 
-    def _is_unplaced(self, pod: Pod) -> bool:
-        """The lock is held."""
-        reservation = self._state.ledger.reservation(pod.uid)
-        placed = reservation is not None and reservation.stage is not Stage.NOMINATED
-        return self._is_unbound(pod) and not placed
-
-    def _waiting(self, pod: Pod, answers: dict[tuple[object, ...], Grant | Refusal | None]) -> Waiting:
+    def _waiting(
+        self, pod: Pod, planner: Planner, answers: dict[tuple[object, ...], Grant | Refusal | None]
+    ) -> Waiting:
         try:
             request = self._state.request_of(pod)
         except RequestError as error:
@@ -110,19 +100,15 @@ class Explainer:
             return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
             return Waiting(pod.namespace, pod.name, "asks for no slice", "nothing to wait for", FITS)
-        if wrong := self._state.groups.problem((pod.namespace, pod.label(GROUP))):
+        if wrong := self._wrong_in_group(pod):
             return Waiting(pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value)
-        nominated = self._state.ledger.reservation(pod.uid)
+        nominated = planner.ledger.reservation(pod.uid)
         if nominated is not None:
-            return self._nominated(pod, nominated.grant)
+            return self._nominated(pod, planner.ledger, nominated.grant)
         # All of a gang wait for the same; to try whether it would fit takes too long for every scrape.
         key = (pod.namespace, request.gang) if request.gang else _shape(request, pod)
         if key not in answers:
-            state = self._state
-            answers[key] = (
-                state.gangs.refusal(pod, request) if request.gang
-                else state.would_place(state.in_group(pod, request))
-            )  # fmt: skip
+            answers[key] = self._answer(pod, request, planner)
         answer = answers[key]
         if isinstance(answer, Refusal):
             gated = [f"held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
@@ -140,11 +126,28 @@ class Explainer:
 
     def _outliving(self, refusal: Refusal) -> list[str]:
         """Which slices are held by what outlives its pod, if that may be why there is no room."""
-        return self._state.reports.summary() if refusal.main in (*MOVING, Reason.GANG_ROOM) else []
+        if refusal.main not in (*MOVING, Reason.GANG_ROOM):
+            return []
+        with self._state.lock:
+            return self._state.reports.summary()
 
-    def _nominated(self, pod: Pod, grant: Grant) -> Waiting:
-        """The lock is held. Those who are leaving are those whose slices overlap with what is held for the pod."""
-        leaving = sorted(self._name(conflict.other) for conflict in self._state.ledger.in_the_way(grant))
+    def _wrong_in_group(self, pod: Pod) -> str:
+        """Why nobody of the pod's group can be placed, in words; empty if nothing is wrong with it."""
+        if not pod.label(GROUP):
+            return ""
+        with self._state.lock:
+            return self._state.groups.problem((pod.namespace, pod.label(GROUP)))
+
+    def _answer(self, pod: Pod, request: PodRequest, planner: Planner) -> Grant | Refusal | None:
+        """What /filter would answer if every node were offered; of a gang what was answered."""
+        if request.gang is None:
+            return planner.placer.place(self._state.in_group(pod, request))
+        with self._state.lock:
+            return self._state.gangs.refusal(pod, request)
+
+    def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> Waiting:
+        """Those who are leaving are those whose slices overlap with what is held for the pod."""
+        leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
         text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
         advice = "wait: kube-scheduler tries it again within seconds"
@@ -157,29 +160,17 @@ class Explainer:
         pod = self._state.pod(uid)
         return f"{pod.namespace}/{pod.name}" if pod else uid
 
-    def _nodes(self) -> list[dict[str, Any]]:
-        with self._state.lock:
-            names = self._state.ledger.nodes()
-        found: list[dict[str, Any]] = []
-        for start in range(0, len(names), NODES):
-            with self._state.lock:
-                states = [self._state.ledger.node(name) for name in names[start : start + NODES]]
-                # Some may be gone by now.
-                found += [self._node(state) for state in states if state is not None]
-            self._pause()
-        return found
-
-    def _node(self, state: NodeState) -> dict[str, Any]:
-        cards = [self._card(state.name, card) for card in state.cards]
-        return {
-            "name": state.name, "serving": state.serving, "loads": self._loads(state.name), "cards": cards
-        }  # fmt: skip
+    def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        state = snapshot.node(name)
+        cards = [self._card(snapshot, name, card) for card in state.cards] if state is not None else []
+        serving = state is not None and state.serving
+        return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def _loads(self, node: str) -> str:
         age = self._state.measured.age(node)
         return "from the ledger" if age is None else f"measured {age:.0f} s ago"
 
-    def _card(self, node: str, state: CardState) -> dict[str, Any]:
+    def _card(self, snapshot: Snapshot, node: str, state: CardState) -> dict[str, Any]:
         card = state.card
         return {
             "uuid": card.uuid,
@@ -197,15 +188,16 @@ class Explainer:
             "cordoned": card.cordoned,
             "short": state.short,
             "slices": sorted(
-                self._slices(node, card.uuid), key=lambda s: (s["namespace"], s["pod"], s["container"])
+                self._slices(snapshot, node, card.uuid),
+                key=lambda s: (s["namespace"], s["pod"], s["container"]),
             ),
         }
 
-    def _slices(self, node: str, uuid: str) -> Iterator[dict[str, Any]]:
-        for uid in self._state.ledger.holders(node, uuid):
-            reservation = self._state.ledger.reservation(uid)
+    def _slices(self, snapshot: Snapshot, node: str, uuid: str) -> Iterator[dict[str, Any]]:
+        for uid in snapshot.holders(node, uuid):
+            reservation = snapshot.reservation(uid)
             pod = reservation.pod if reservation else self._state.pod(uid)
-            grant = self._state.ledger.grant(uid)
+            grant = snapshot.grant(uid)
             left = self._state.reports.outliving(uid) if pod is None or pod.ended else None
             whose = left or pod
             if whose is None or grant is None:
@@ -219,6 +211,11 @@ class Explainer:
                             "memMiB": s.mem_mib, "cores": list(s.cores), "bound": reservation is None,
                             "outliving": left is not None, "covered": container in covered,
                         }  # fmt: skip
+
+
+def _is_placed(held: Holding | None) -> bool:
+    """True if a pod has its cards. It may have been bound since it was seen unbound."""
+    return held is not None and (not isinstance(held, Reservation) or held.stage is not Stage.NOMINATED)
 
 
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from device_plugin.core.loads import Load, Loads
 
 
 class Measured:
-    """Nodes that were measured within the last `stale` seconds. Callers hold the ledger's lock."""
+    """Nodes that were measured within the last `stale` seconds. Callers hold the ledger's lock, but for `age`."""
 
     def __init__(self, ledger: Ledger, stale: float, clock: Callable[[], float]) -> None:
         self.loads = Loads()
@@ -34,6 +34,6 @@ class Measured:
 
     def age(self, node: str) -> float | None:
         """Seconds since the node was measured; None if the ledger alone tells."""
-        self.expire()
         at = self._at.get(node)
-        return None if at is None else self._clock() - at
+        age = None if at is None else self._clock() - at
+        return age if age is not None and age <= self._stale else None

@@ -1,16 +1,15 @@
 """Which few pods would have to move so that one that waits fits: only said, never done. `vgpu defrag` plans for all."""
 
-from collections.abc import Callable
-
+from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
-from device_plugin.core.rearrange import Option, Plan, Ranked, ordered, size
+from device_plugin.core.rearrange import Plan, Ranked, ordered, size
 from device_plugin.core.requests import PodRequest
 
-# Nodes looked at while the lock is held, and options of which the moves are tried.
-NODES, OPTIONS = 16, 64
+# Nodes of which the moves are tried.
+OPTIONS = 64
 # Owners that would make a pod again on the same node, or not at all.
 STAYING = ("", "DaemonSet", "Node")
 
@@ -20,11 +19,8 @@ def movable(pod: Pod) -> bool:
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
-def opening(state: State, pod: Pod, pause: Callable[[], object]) -> str:
-    """Whose moves would make room for a waiting pod, in words; empty if it fits, or no few moves would do.
-
-    `pause` lets others have the lock between nodes.
-    """
+def opening(state: State, search: SearchCopy, pod: Pod) -> str:
+    """Whose moves would make room for a waiting pod, in words; empty if it fits, or no few moves would do."""
     try:
         request = state.request_of(pod)
     except RequestError:
@@ -39,7 +35,7 @@ def opening(state: State, pod: Pod, pause: Callable[[], object]) -> str:
             and (asked := _request(state, other)) is not None
         ):
             holders[other.uid] = Ranked(asked, other.priority)
-    plan = _plan(state, request, holders, pause)
+    plan = _plan(search, request, holders)
     if plan is None or not plan.moves:
         return ""
     moves = ", ".join(
@@ -51,25 +47,15 @@ def opening(state: State, pod: Pod, pause: Callable[[], object]) -> str:
     )
 
 
-def _plan(
-    state: State, request: PodRequest, holders: dict[str, Ranked], pause: Callable[[], object]
-) -> Plan | None:
+def _plan(search: SearchCopy, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
-    with state.lock:
-        nodes = state.ledger.nodes()
-    options: list[Option] = []
-    for start in range(0, len(nodes), NODES):
-        with state.lock:
-            found = [state.planner.option(node, request, ranks) for node in nodes[start : start + NODES]]
-        options += [option for option in found if option is not None]
-        pause()
-    for before in ordered(options, ranks)[:OPTIONS]:
-        with state.lock:
-            option = state.planner.option(before.node, request, ranks)
-            plan = None if option is None else state.planner.moved(request, option, holders)
-        if plan is not None:
-            return plan
-        pause()
+    with search.planner() as planner:
+        nodes = search.paced(planner.nodes())
+        options = [option for node in nodes if (option := planner.option(node, request, ranks)) is not None]
+        for option in search.paced(ordered(options, ranks)[:OPTIONS]):
+            plan = planner.moved(request, option, holders)
+            if plan is not None:
+                return plan
     return None
 
 

@@ -32,7 +32,7 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
-from device_plugin.core.ledger import Holding, Ledger, Reservation, Stage
+from device_plugin.core.ledger import Holding, Ledger, Reservation, Snapshot, Stage
 from device_plugin.core.placement import Placer, Refusal, Refused, workload
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.placement.policies import NODE_SCORE
@@ -103,9 +103,8 @@ class State:
     # Pods
 
     def pod(self, uid: str) -> Pod | None:
-        """The pod with this uid, if it asks for slices or holds some."""
-        with self.lock:
-            return self._roster.get(uid)
+        """The pod with this uid, if it asks for slices or holds some. Nobody waits for it."""
+        return self._roster.get(uid)
 
     def pods(self) -> list[Pod]:
         """All pods that ask for slices or hold some, ended ones that still exist included. Nobody waits for it."""
@@ -355,10 +354,10 @@ class State:
             self.ledger.put(unknown)
             return unknown
 
-    def would_place(self, request: PodRequest) -> Grant | Refusal:
-        """What /filter would answer now if every node were offered; nothing is held."""
+    def snapshot(self) -> Snapshot:
+        """What is held now, to be read without the lock."""
         with self.lock:
-            return self.placer.place(request)
+            return self.ledger.snapshot()
 
     def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
         """What a refusal says of those nodes where slices outlive their pod."""

@@ -1,14 +1,13 @@
 """Who must end so that a pod of higher priority fits: found while others are placed, and the place kept for it."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from device_plugin.cluster.leader import Leader
+from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.cluster.wishes import Wish
 from device_plugin.core.pods import Pod
-from device_plugin.core.rearrange import Option, Plan, Ranks, ordered
+from device_plugin.core.rearrange import Option, Plan, Planner, Ranks, ordered
 
 # A grace period of the usual 30 s and a slow node; after that kube-scheduler's next try finds new victims.
 NOMINATION_SECONDS = 300.0
@@ -16,27 +15,19 @@ NOMINATION_SECONDS = 300.0
 LEAVING_SECONDS = 900.0
 # How long a pod that a PodDisruptionBudget protects is not asked to go again.
 PROTECTED_SECONDS = 30.0
-# Nodes looked at while the lock is held, or as many as so many seconds are enough for: /filter waits for no longer than
-# one of its own decisions.
-NODES, TURN_SECONDS = 8, 0.002
 
 Held = Mapping[str, Pod]
 """Bound pods by uid."""
 
-Leaving = Mapping[str, Sequence[str]]
-"""Of each node the uids of pods that are about to leave it."""
-
 
 class Victims:
-    """Call it from any thread. `pause` lets others have the lock between nodes; true if the service ends."""
+    """Call it from any thread; one search at a time."""
 
-    def __init__(
-        self, state: State, leader: Leader, clock: Callable[[], float], pause: Callable[[], bool]
-    ) -> None:
+    def __init__(self, state: State, leader: Leader, clock: Callable[[], float], search: SearchCopy) -> None:
         self._state = state
         self._leader = leader
         self._clock = clock
-        self._pause = pause
+        self._search = search
         self._protected: dict[str, float] = {}
         self._told: frozenset[str] = frozenset()
         self._leaving_since: dict[str, float] = {}
@@ -83,7 +74,6 @@ class Victims:
         Those on their way out, and those that are `going` besides, are no victims.
         """
         gone = self.ending(held) | set(going)
-        leaving = self._by_node(gone)
         ranks = {
             uid: pod.priority
             for uid, pod in held.items()
@@ -92,51 +82,28 @@ class Victims:
             and uid not in self._protected
             and not self._leaves(pod)
         }
-        options: list[Option] = []
-        left = iter(wish.nodes)
-        while turn := self._options(wish, islice(left, NODES), ranks, leaving):
-            options += filter(None, turn)
-            if self._pause():
-                return None
-        for option in ordered(options, ranks):
-            plan = self._nominated(wish, option, ranks, leaving)
-            if plan is not None or self._pause():
-                return plan
+        with self._search.planner() as planner:
+            self._let_go(planner, gone)
+            nodes = self._search.paced(wish.nodes)
+            found = (planner.option(node, wish.request, ranks) for node in nodes)
+            options = [option for option in found if option is not None]
+            for option in self._search.paced(ordered(options, ranks)):
+                # What does not fit the copy fits the ledger hardly ever: no time under the lock is spent on it.
+                if planner.cleared(wish.request, option) is None:
+                    continue
+                plan = self._nominated(wish, option, ranks, gone)
+                if plan is not None:
+                    return plan
         return None
 
-    def _by_node(self, pods: Collection[str]) -> Leaving:
-        leaving: dict[str, list[str]] = defaultdict(list)
-        with self._state.lock:
-            for uid in pods:
-                if (held := self._state.ledger.holding(uid)) is not None:
-                    leaving[held.node].append(uid)
-        return leaving
+    def _let_go(self, planner: Planner, gone: Collection[str], node: str = "") -> None:
+        """Within a transaction: those that are leaving anyway have left, or of them those on `node`."""
+        for uid in gone:
+            held = planner.ledger.holding(uid)
+            if held is not None and node in ("", held.node):
+                planner.ledger.release(uid)
 
-    def _options(
-        self, wish: Wish, nodes: Iterable[str], ranks: Ranks, leaving: Leaving
-    ) -> Sequence[Option | None]:
-        """One turn of the lock: what the next of `nodes` can do, nothing if there are none."""
-        found = []
-        with self._state.lock:
-            until = self._clock() + TURN_SECONDS
-            for node in nodes:
-                found.append(self._option(wish, node, ranks, leaving))
-                if self._clock() >= until:
-                    break
-        return found
-
-    def _option(self, wish: Wish, node: str, ranks: Ranks, leaving: Leaving) -> Option | None:
-        planner = self._state.planner
-        with planner.ledger.transaction():
-            self._let_go(node, leaving)
-            return planner.option(node, wish.request, ranks)
-
-    def _let_go(self, node: str, leaving: Leaving) -> None:
-        """Within a transaction: those that are leaving anyway have left."""
-        for uid in leaving.get(node, ()):
-            self._state.ledger.release(uid)
-
-    def _nominated(self, wish: Wish, before: Option, ranks: Ranks, leaving: Leaving) -> Plan | None:
+    def _nominated(self, wish: Wish, before: Option, ranks: Ranks, gone: Collection[str]) -> Plan | None:
         """The option of before as a plan, its place nominated for the pod; None if it would cost more by now."""
         planner, pod = self._state.planner, wish.pod
         with self._state.lock:
@@ -145,11 +112,11 @@ class Victims:
                 return None
             if self._state.ledger.reservation(pod.uid) is not None:
                 return None
-            option = self._option(wish, before.node, ranks, leaving)
-            if option is None or len(option.leaving) > len(before.leaving):
-                return None
             with planner.ledger.transaction():
-                self._let_go(option.node, leaving)
+                self._let_go(planner, gone, before.node)
+                option = planner.option(before.node, wish.request, ranks)
+                if option is None or len(option.leaving) > len(before.leaving):
+                    return None
                 plan = planner.cleared(wish.request, option)
             if plan is not None:
                 self._state.nominate(wish, plan.places[0], NOMINATION_SECONDS)

@@ -37,6 +37,19 @@ class Loads(Followed):
         """By card uuid; empty for a node that was not measured."""
         return self._used.get(node, {})
 
+    def copy(self) -> dict[str, Mapping[str, Used]]:
+        """What is known of every node, as it is now and stays."""
+        return dict(self._used)
+
+    def restore(self, copied: Mapping[str, Mapping[str, Used]]) -> None:
+        """Know what a copy says, and nothing else."""
+        for node in [node for node in self._used if node not in copied]:
+            self.drop(node)
+        for node, used in copied.items():
+            if self._used.get(node) is not used:
+                self._used[node] = used
+                self._changes.touch(node)
+
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
         """Note what was measured on a node; cards that the ledger does not have are passed over."""
         known = (state.card.uuid for state in node.cards)

@@ -34,6 +34,7 @@ from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt import Advice, Preemption
 from device_plugin.cluster.refit import Refit
+from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.victims import Victims
@@ -78,14 +79,14 @@ class Service:
             settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
         )
         leader = Leader(settings.pod_name, clock)
-        explainer = Explainer(state, leader, settings.scheduler_name, self._pause)
-        gauges = ClusterGauges(state, leader, explainer, self._pause)
+        explainer = Explainer(state, leader, settings.scheduler_name, SearchCopy(state, clock, stop.wait))
+        gauges = ClusterGauges(state, leader, explainer)
         scrapes = Exposition(gauges, partial(generate_latest, registry), leads=lambda: not leader.why_not())
         binder = Binder(api, state, leader, counts, clock)
         self._leadership = Leadership(
             api, leader, state, clock, Ref(settings.lease_name, settings.lease_namespace)
         )
-        victims = Victims(state, leader, clock, self._pause)
+        victims = Victims(state, leader, clock, SearchCopy(state, clock, stop.wait))
         deletions = Deletions(api, state)
         overlaps = OverlapJudge(api, state, leader, deletions)
         covered = CoveredPods(state, leader, deletions) if settings.covered_pods == "delete" else None

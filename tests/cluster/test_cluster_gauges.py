@@ -1,23 +1,17 @@
 """The cluster's metrics, read while others are placed."""
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-import pytest
-
-from device_plugin.cluster.cluster_gauges import GRANTED_MEMORY, MIB, NODES, ClusterGauges
+from device_plugin.cluster.cluster_gauges import GRANTED_CORE_GROUPS, GRANTED_MEMORY, MIB, ClusterGauges
 from device_plugin.core.cards import Inventory
-from device_plugin.core.ledger import Ledger
 from tests.cluster.world import HALF, Apart, Replica, World
 from tests.core.clusters import inventory
 from tests.exposed import values
 
 
-def read(
-    replica: Replica, pause: Callable[[], object] = bool
-) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-    return values(ClusterGauges(replica.state, replica.leader, replica.explainer, pause)())
+def read(replica: Replica) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+    return values(replica.gauges())
 
 
 def test_cards_and_who_waits(world: World, one: Replica) -> None:
@@ -52,43 +46,24 @@ def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: Worl
     assert read(one).keys() > {"vgpu_card_granted_memory_bytes", "vgpu_unplaced_pods"}
 
 
-def test_between_a_few_nodes_others_are_placed(
-    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: World, one: Replica) -> None:
     """A scrape of ten thousand nodes in one go kept every /filter waiting for 48 ms."""
-    names = [f"m{number:04}" for number in range(3 * NODES)]
-    for name in names:
-        world.node(name, inventory(name, 1))
+    world.node("late", inventory("late", 1))
     one.state.sync_nodes(world.api.nodes())
-    looked, longest, placed = 0, 0, []
-    node, scraping = Ledger.node, threading.current_thread()
-
-    def look(ledger: Ledger, name: str) -> object:
-        nonlocal looked, longest
-        looked += threading.current_thread() is scraping
-        longest = max(longest, looked)
-        return node(ledger, name)
-
-    def pause() -> None:
-        nonlocal looked
-        apart = Apart()
-        apart.run(lambda: placed.append(one.ask(world.pod(f"p{len(placed)}"))))
-        apart.join()
-        looked = 0
-
-    monkeypatch.setattr(Ledger, "node", look)
-    found = read(one, pause)
-    assert len(found["vgpu_card_granted_memory_bytes"]) == len(names) + 2
-    assert longest <= NODES
-    assert len(placed) >= 2 * 3, "two metrics of cards, at least three times each"
-    assert all(placed)
-
-
-def test_a_node_that_goes_meanwhile_is_left_out(world: World, one: Replica) -> None:
-    name = "late"
-    world.node(name, inventory(name, 1))
-    one.state.sync_nodes(world.api.nodes())
-    found = ClusterGauges(one.state, one.leader, one.explainer, lambda: None)()
-    cards = next(each for each in found if each.metric is GRANTED_MEMORY)
-    one.state.forget_node(name)
-    assert {labels[0] for labels, _ in cards.samples} == {"n1"}
+    found = ClusterGauges(one.state, one.leader, one.explainer)()
+    memory, groups = (
+        next(each for each in found if each.metric is metric)
+        for metric in (GRANTED_MEMORY, GRANTED_CORE_GROUPS)
+    )
+    one.state.forget_node("late")
+    placed: list[str] = []
+    for reading in (memory, groups):
+        samples = []
+        for sample in reading.samples:
+            samples.append(sample)
+            apart = Apart()
+            apart.run(lambda: placed.append(one.ask(world.pod(f"p{len(placed)}", 1, 1))))
+            apart.join()
+        assert {labels[0] for labels, _ in samples} == {"n1", "late"}
+        assert not any(value for _, value in samples)
+    assert placed == ["n1"] * 6

@@ -1,71 +1,85 @@
 """Who waits and why, found out while others are placed."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
-from device_plugin.cluster.explain import NODES, Explainer, as_text
+from device_plugin.cluster.explain import Explainer, as_text
 from device_plugin.core.cards import Inventory
+from device_plugin.core.ledger import Snapshot
 from device_plugin.core.obstacles import Obstacles
+from device_plugin.core.placement import Placer
 from tests.cluster.world import Apart, Replica, World
 from tests.core.clusters import inventory
 
 
-def test_between_two_requests_that_differ_others_are_placed(world: World, one: Replica) -> None:
+def test_while_reasons_are_found_others_are_placed(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With every scrape all that wait are tried: whoever makes a thousand pods that differ must not stop the rest."""
     for size in (17, 18, 19):
         world.pod(f"large-{size}", size)
-    other = world.pod("other")
     placed: list[str] = []
+    place = Placer.place
 
-    def pause() -> None:
-        apart = Apart()
-        apart.run(lambda: placed.append(one.ask(other)))
-        apart.join()
-
-    waiting = Explainer(one.state, one.leader, "vgpu-scheduler", pause).waiting()
-    assert placed == ["n1"] * 3
-    assert [entry.pod for entry in waiting] == ["large-17", "large-18", "large-19"], "the other waits no more"
-
-
-def test_between_nodes_others_are_placed(world: World, one: Replica) -> None:
-    for number in range(2 * NODES):
-        world.node(f"m{number:02}", inventory(f"m{number:02}"))
-    one.state.sync_nodes(world.api.nodes())
-    placed: list[str] = []
-
-    def pause() -> None:
+    def meanwhile(*args: Any) -> Any:
         apart = Apart()
         apart.run(lambda: placed.append(one.ask(world.pod(f"p{len(placed)}"))))
         apart.join()
+        return place(*args)
 
-    view = Explainer(one.state, one.leader, "vgpu-scheduler", pause).view()
-    assert len(view["nodes"]) == 2 * NODES + 1
-    assert len(placed) >= 3
+    monkeypatch.setattr(Placer, "place", meanwhile)
+    waiting = one.explainer.waiting()
+    assert placed == ["n1"] * 3
+    assert [entry.pod for entry in waiting] == ["large-17", "large-18", "large-19"]
+
+
+def test_what_is_shown_is_of_one_moment_and_others_are_placed_meanwhile(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        world.node(f"m{number}", inventory(f"m{number}"))
+    one.state.sync_nodes(world.api.nodes())
+    placed: list[str] = []
+    node = Snapshot.node
+
+    def meanwhile(snapshot: Snapshot, name: str) -> Any:
+        apart = Apart()
+        apart.run(lambda: placed.append(one.ask(world.pod(f"p{len(placed)}"))))
+        apart.join()
+        return node(snapshot, name)
+
+    monkeypatch.setattr(Snapshot, "node", meanwhile)
+    view = one.explainer.view()
+    assert len(placed) == len(view["nodes"]) == 5
     assert all(placed)
+    assert not any(card["slices"] for node in view["nodes"] for card in node["cards"])
 
 
-def test_requests_that_are_equal_are_tried_once(world: World, one: Replica) -> None:
-    pauses = []
+def test_requests_that_are_equal_are_tried_once(world: World, one: Replica, mocker: MockerFixture) -> None:
     for number in range(5):
         world.pod(f"large-{number}", 17)
-    waiting = Explainer(one.state, one.leader, "vgpu-scheduler", lambda: pauses.append(0)).waiting()
-    assert len(waiting) == 5
-    assert len(pauses) == 1
+    placed = mocker.spy(Placer, "place")
+    assert len(one.explainer.waiting()) == 5
+    assert placed.call_count == 1
 
 
-def test_pods_of_one_group_are_tried_once_whatever_their_rank(world: World, one: Replica) -> None:
+def test_pods_of_one_group_are_tried_once_whatever_their_rank(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
     """Each looks at all the others of its group: two thousand took two minutes of every scrape."""
-    pauses = []
     for number in range(5):
         scored, grouped = {"vgpu.io/policy": "node-score"}, {"vgpu.io/group": "train"}
         world.pod(f"large-{number}", 17, annotations=scored, labels=grouped)
     world.pod("elsewhere", 17, annotations=scored, labels={"vgpu.io/group": "another"})
-    waiting = Explainer(one.state, one.leader, "vgpu-scheduler", lambda: pauses.append(0)).waiting()
+    placed = mocker.spy(Placer, "place")
+    waiting = one.explainer.waiting()
     assert {entry.text for entry in waiting} == {
         "2 cards: 2 too small for the request (at most hygon.com/dcu-mem: 16, hygon.com/dcu-cores: 60)"
     }
-    assert len(pauses) == 2
+    assert placed.call_count == 2
 
 
 def test_families_of_which_a_request_means_another_amount_by_node_are_said(
@@ -82,7 +96,7 @@ def test_families_of_which_a_request_means_another_amount_by_node_are_said(
 
 
 def explained(one: Replica) -> Explainer:
-    return Explainer(one.state, one.leader, "vgpu-scheduler", lambda: None)
+    return one.explainer
 
 
 SELECTED = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."

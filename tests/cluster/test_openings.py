@@ -1,10 +1,13 @@
 """/explain of one pod says whose moves would make room for it."""
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from device_plugin.cluster.explain import as_text
-from device_plugin.cluster.openings import opening
-from tests.cluster.world import World
+from device_plugin.core.rearrange import Planner
+from tests.cluster.world import Apart, World
 
 
 def scattered(world: World, owner: str = "ReplicaSet") -> None:
@@ -25,13 +28,21 @@ def test_the_fewest_moves_are_named(world: World) -> None:
     assert world.one.free() == [16368 - 4092, 16368 - 6138], "nothing has changed"
 
 
-def test_between_nodes_others_are_placed(world: World) -> None:
+def test_while_moves_are_sought_others_are_placed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     scattered(world)
     world.pod("large", 16, None)
-    pauses = []
-    moves = opening(world.one.state, world.api.by_name["default", "large"], lambda: pauses.append(0))
-    assert moves
-    assert pauses
+    placed: list[str] = []
+    option = Planner.option
+
+    def meanwhile(*args: Any) -> Any:
+        apart = Apart()
+        apart.run(lambda: placed.append(world.one.ask(world.pod(f"p{len(placed)}", 1, 1))))
+        apart.join()
+        return option(*args)
+
+    monkeypatch.setattr(Planner, "option", meanwhile)
+    assert world.one.explainer.view("default/large")["moves"]
+    assert placed == ["n1"]
 
 
 def test_nothing_is_said_where_nobody_may_move_or_nothing_would_help(world: World) -> None:

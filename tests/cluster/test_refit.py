@@ -137,7 +137,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: State, 
         waits += 1
         request = state.request_of(pod(f"late{waits}", 4))
         assert request is not None
-        assert isinstance(state.would_place(request), Grant)
+        assert isinstance(state.placer.place(request), Grant)
         return False
 
     refit = Refit(state, made, clock, pause)
@@ -146,7 +146,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: State, 
     before, waits = waits, 0
     request = state.request_of(pod("one", 4))
     assert request is not None
-    state.would_place(request)
+    state.placer.place(request)
     clock.now += PAUSE_SECONDS
     arrive(state, 1000, MOST, mem=8)
     refit.step()

@@ -16,6 +16,7 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preempt import Advice, Preemption
+from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.cluster.touch import Touch
 from device_plugin.cluster.victims import Victims
@@ -221,7 +222,7 @@ class Replica:
         self.filter = Filter(self.state, self.leader, self.counts, clock)
         self.binder = Binder(api, self.state, self.leader, self.counts, clock)
         self.leadership = Leadership(api, self.leader, self.state, clock, LEASE)
-        victims = Victims(self.state, self.leader, clock, lambda: self.pause())
+        victims = Victims(self.state, self.leader, clock, self.search())
         self.advice = Advice(self.state, self.leader, victims)
         deletions = Deletions(api, self.state)
         overlaps = OverlapJudge(api, self.state, self.leader, deletions)
@@ -229,12 +230,12 @@ class Replica:
         self.housekeeping = Housekeeping(api, self.state, self.binder, overlaps, covered, clock)
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
-        self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", lambda: None)
-        self.gauges = ClusterGauges(self.state, self.leader, self.explainer, lambda: None)
+        self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", self.search())
+        self.gauges = ClusterGauges(self.state, self.leader, self.explainer)
 
-    def pause(self) -> bool:
-        """Victims were looked for on some nodes, and will be on others."""
-        return False
+    def search(self) -> SearchCopy:
+        """A copy of its own for searches."""
+        return SearchCopy(self.state, self.clock, lambda _: None)
 
     def turn(self) -> None:
         """What is done about once a second."""

@@ -5,6 +5,7 @@ grants equals the live one. Callers hold one lock around it; who only reads take
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.changes import Followed
@@ -46,18 +47,18 @@ class Ledger(Followed, LedgerView):
         before = self._nodes.get(name) or NodeState(name)
         if before.inventory == inventory:
             if before.whole != whole:
-                self._record(NodeState(name, inventory, before.cards, before.held, whole, before.taken))
+                self._record(replace(before, whole=whole))
             return
         self.gained += 1
         cards = sorted(inventory.cards, key=lambda card: card.uuid)
         states = tuple([self._state(card, before.held.get(card.uuid, {})) for card in cards])
-        self._record(NodeState(name, inventory, states, before.held, whole, before.taken))
+        self._record(replace(before, inventory=inventory, cards=states, whole=whole))
 
     def drop_node(self, name: str) -> None:
         """Forget a node's inventory and what its host can give; what is held there stays held."""
         before = self._nodes.get(name)
         if before is not None and before.inventory is not None:
-            self._record(NodeState(name, held=before.held, taken=before.taken))
+            self._record(replace(before, inventory=None, cards=(), whole=NOTHING))
 
     def hold(self, grant: Grant, host: HostAmounts = NOTHING) -> tuple[Conflict, ...]:
         """Record a pod's grant and its host amounts in place of what it had; returns the grant's conflicts."""
@@ -92,8 +93,24 @@ class Ledger(Followed, LedgerView):
     def snapshot(self) -> Snapshot:
         """What is held now, to be read without the lock; the same object until something changes."""
         if self._snapshot is None:
-            self._snapshot = Snapshot(self._nodes, self._holdings, self._unbound)
+            self._snapshot = Snapshot(self._nodes, self._unbound)
         return self._snapshot
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Become what a snapshot shows. Only nodes that differ change, for those who follow."""
+        nodes, unbound = snapshot.records()
+        others = [
+            name for name in self._nodes.keys() | nodes.keys() if self._nodes.get(name) is not nodes.get(name)
+        ]
+        for name in others:
+            for holder in self._nodes[name].holdings if name in self._nodes else ():
+                del self._holdings[holder]
+        for name in others:
+            self._set_node(name, nodes.get(name))
+            self._holdings.update(nodes[name].holdings if name in nodes else {})
+        self._unbound = dict(unbound)
+        self._snapshot = snapshot
+        self.gained += 1
 
     def begin(self, transaction: Transaction) -> None:
         """Note from now on what the transaction changes."""
@@ -134,6 +151,11 @@ class Ledger(Followed, LedgerView):
         less = before.host if before is not None else NOTHING
         more = after.host if after is not None else NOTHING
         taken = node.taken if less == more else node.taken - less + more
+        holdings = dict(node.holdings)
+        if after is not None:
+            holdings[holder] = after
+        else:
+            del holdings[holder]
         off, on = _grant(before), _grant(after)
         if not _same(off, on):
             held = _exchanged(node.held, holder, off, on)
@@ -142,22 +164,27 @@ class Ledger(Followed, LedgerView):
                 else self._state(state.card, held.get(state.card.uuid, {}))
                 for state in node.cards
             ])  # fmt: skip
-            self._record(NodeState(name, node.inventory, cards, held, node.whole, taken))
-        elif taken is not node.taken:
-            self._record(NodeState(name, node.inventory, node.cards, node.held, node.whole, taken))
+            self._record(NodeState(name, node.inventory, cards, holdings, held, node.whole, taken))
+        else:
+            # Whoever follows what remains need not look at a node of which as much is left as before.
+            self._record(
+                NodeState(name, node.inventory, node.cards, holdings, node.held, node.whole, taken),
+                changed=taken is not node.taken,
+            )
 
-    def _record(self, node: NodeState) -> None:
+    def _record(self, node: NodeState, *, changed: bool = True) -> None:
         if self._open:
             self._open[-1].nodes.setdefault(node.name, self._nodes.get(node.name))
-        self._set_node(node.name, node)
+        self._set_node(node.name, node, changed=changed)
 
-    def _set_node(self, name: str, node: NodeState | None) -> None:
+    def _set_node(self, name: str, node: NodeState | None, *, changed: bool = True) -> None:
         self._snapshot = None
         if node is None or node.empty:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
-        self._changes.touch(name)
+        if changed:
+            self._changes.touch(name)
 
     def _set_holding(self, holder: str, holding: Holding | None) -> None:
         self._snapshot = None
@@ -216,9 +243,11 @@ def _exchanged(
         slices[s.card] = (*slices.get(s.card, ()), s)
     found = dict(held)
     for uuid in slices.keys() | ({s.card for s in off.slices()} if off is not None else ()):
-        of_card = {other: theirs for other, theirs in found.pop(uuid, {}).items() if other != holder}
+        of_card = dict(found.pop(uuid, {}))
         if uuid in slices:
             of_card[holder] = slices[uuid]
+        else:
+            del of_card[holder]
         if of_card:
             found[uuid] = of_card
     return found

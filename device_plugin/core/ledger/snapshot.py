@@ -1,6 +1,7 @@
 """An immutable view of a ledger at one version: it is read without the ledger's lock, for as long as one likes."""
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from device_plugin.core.ledger.holdings import Holding
 from device_plugin.core.ledger.states import NodeState
@@ -10,9 +11,15 @@ from device_plugin.core.ledger.view import LedgerView
 class Snapshot(LedgerView):
     """The records of a ledger at one moment. The ledger replaces its records and never changes them."""
 
-    def __init__(
-        self, nodes: Mapping[str, NodeState], holdings: Mapping[str, Holding], unbound: Mapping[str, Holding]
-    ) -> None:
+    def __init__(self, nodes: Mapping[str, NodeState], unbound: Mapping[str, Holding]) -> None:
         self._nodes = dict(nodes)
-        self._holdings = dict(holdings)
         self._unbound = dict(unbound)
+
+    # To copy forty thousand entries would take too long under the lock; readers find them by node.
+    @cached_property
+    def _holdings(self) -> Mapping[str, Holding]:  # type: ignore[override]
+        return {holder: held for node in self._nodes.values() for holder, held in node.holdings.items()}
+
+    def records(self) -> tuple[Mapping[str, NodeState], Mapping[str, Holding]]:
+        """All records of nodes, and the holdings that may end by themselves."""
+        return self._nodes, self._unbound

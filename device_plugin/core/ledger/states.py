@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
 from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.ledger.holdings import Holding
 from device_plugin.core.masks import core_mask
 
 Held = Mapping[str, tuple[Slice, ...]]
@@ -66,13 +67,15 @@ class CardState:
 class NodeState:
     """A node's `cards` in their fixed order, by uuid, and what its holders have of them and of its host.
 
-    `inventory` is None where its agent publishes none; what is held there stays held. `held` has the slices by the uuid
-    of their card, cards that are away included. `whole` is what the host can give, and `taken` what its holders have.
+    `inventory` is None where its agent publishes none; what is held there stays held. `holdings` are by holder, `held`
+    has their slices by the uuid of the card, cards that are away included. `whole` is what the host can give, and
+    `taken` what its holders have of it.
     """
 
     name: str
     inventory: Inventory | None = None
     cards: tuple[CardState, ...] = ()
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
     held: Mapping[str, Held] = field(default_factory=dict)
     whole: HostAmounts = NOTHING
     taken: HostAmounts = NOTHING
@@ -90,7 +93,7 @@ class NodeState:
     @property
     def empty(self) -> bool:
         """True if nothing is known of the node and nothing is held there."""
-        return self.inventory is None and not self.held and self.taken == NOTHING
+        return self.inventory is None and not self.holdings
 
     def card(self, uuid: str) -> CardState | None:
         """The card of this uuid, if the node has it now."""

@@ -63,6 +63,11 @@ class Placer:
         made._model, made._next = self._model.fork(made.table), None
         return made
 
+    @property
+    def tables(self) -> WorkloadTables:
+        """What is decided by now."""
+        return self._model.given.tables
+
     def supply(self) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
         """The kinds of cards, and how many of each there are: what workload tables are made for."""
         self.table.refresh()

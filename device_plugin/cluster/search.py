@@ -1,0 +1,67 @@
+"""A private copy of the ledger, on which a search tries changes while others are placed.
+
+Whoever asks what would fit, or who would have to leave, computes for seconds where there are thousands of nodes. The
+state's lock is held only to take a snapshot; the copy then follows the snapshot node by node.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from device_plugin.cluster.state import State
+from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.loads import Loads, Used
+from device_plugin.core.rearrange import Planner
+
+# A search computes for TURN_SECONDS and then rests for PAUSE_SECONDS. It holds no lock, but only one thread of the
+# interpreter computes at a time, and to a /filter a search counts as much as another /filter.
+TURN_SECONDS, PAUSE_SECONDS = 0.002, 0.002
+
+Item = TypeVar("Item")
+
+
+class SearchCopy:
+    """One search at a time uses it; call it from any thread. `wait` waits for so many seconds."""
+
+    def __init__(self, state: State, clock: Callable[[], float], wait: Callable[[float], object]) -> None:
+        self._state = state
+        self._clock = clock
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._ledger, self._loads = Ledger(), Loads()
+        self._planner: Planner | None = None
+
+    @contextmanager
+    def planner(self) -> Iterator[Planner]:
+        """A planner over what is held now; what is changed by it is nobody else's."""
+        with self._lock:
+            planner = self._caught_up()
+            with self._ledger.transaction():
+                yield planner
+
+    def paced(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, with rests between them."""
+        started = self._clock()
+        for item in items:
+            yield item
+            if self._clock() - started >= TURN_SECONDS:
+                self._wait(PAUSE_SECONDS)
+                started = self._clock()
+
+    def _caught_up(self) -> Planner:
+        """The planner, whose ledger and loads are what the live ones are now."""
+        live, planner = self._state, self._planner
+        with live.lock:
+            snapshot, loads = live.ledger.snapshot(), live.measured.loads.copy()
+            if planner is None or planner.placer.tables is not live.placer.tables:
+                # Seldom: it takes some milliseconds to copy all that the placer knows.
+                self._restore(snapshot, loads)
+                placer = live.placer.fork(self._ledger, self._loads)
+                planner = self._planner = Planner(self._ledger, placer)
+        self._restore(snapshot, loads)
+        return planner
+
+    def _restore(self, snapshot: Snapshot, loads: Mapping[str, Mapping[str, Used]]) -> None:
+        self._ledger.restore(snapshot)
+        self._loads.restore(loads)
