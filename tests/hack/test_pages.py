@@ -68,3 +68,10 @@ def test_each_script_exists_and_knows_the_flags() -> None:
             )  # what follows is another's
             for flag in (word.split("=")[0] for word in own if word.startswith("--")):
                 assert f'"{flag}"' in text, (page, words)
+
+
+def test_each_file_that_a_page_names_exists() -> None:
+    path = re.compile(r"`((?:device_plugin|docs|hack|manifests|tests|vgpu_runtime)/[\w./-]*)`")
+    for page in PAGES:
+        for named in path.findall(page.read_text(encoding="utf-8")):
+            assert (PROJECT / named).exists(), (page, named)
