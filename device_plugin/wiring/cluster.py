@@ -43,6 +43,7 @@ from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cpu_pinning import CpuPinning
+from device_plugin.wiring.memory import MemoryReturn, malloc_trim
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 
@@ -58,6 +59,8 @@ PAUSE_SECONDS = 0.002
 # A full garbage collection stops every thread: 150 ms with 16,000 pods. Objects of the cluster are in no reference
 # cycles, so every FREEZE_SECONDS all objects of that moment are excluded from collection.
 FREEZE_SECONDS = 300.0
+# Free memory is given back this often, where many pods came or went.
+RETURN_SECONDS = 10.0
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
@@ -132,6 +135,7 @@ class Service:
             self._threads.spawn("refit", lambda: self._at_leisure(self._refit.step))
             self._threads.spawn("one-cpu", self._stay_together)
             self._threads.spawn("freeze", self._freeze)
+            self._threads.spawn("memory", self._give_memory_back)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
         return 1 if self._threads.failed else 0
@@ -206,6 +210,11 @@ class Service:
             gc.freeze()
             if self._stop.wait(FREEZE_SECONDS):
                 return
+
+    def _give_memory_back(self) -> None:
+        memory = MemoryReturn(lambda: len(self._state.pods()), malloc_trim())
+        while not self._stop.wait(RETURN_SECONDS):
+            memory.step()
 
     def _touch_refused(self) -> None:
         # No heartbeat: without it a refused pod waits longer, and no placing depends on it.
