@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from device_plugin.cluster import learning, refusals, reports, wishes
+from device_plugin.cluster import learning, preemption_queue, refusals, reports
 from device_plugin.cluster.faults import Fault, Faults
 from device_plugin.cluster.gang_members import Name
 from device_plugin.cluster.gangs import Gangs
@@ -21,11 +21,11 @@ from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
+from device_plugin.cluster.preemption_queue import Pending, PreemptionQueue
 from device_plugin.cluster.refusal_budget import RefusalBudget
 from device_plugin.cluster.refusals import Refusals, WaitingPods
 from device_plugin.cluster.reports import CardChanges, Reports
 from device_plugin.cluster.roster import Roster
-from device_plugin.cluster.wishes import Wish, Wishes
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory
@@ -75,7 +75,7 @@ class State:
         self.placer = Placer(self.ledger, loads=self.measured.loads, scoring=scoring)
         self.budget = RefusalBudget()
         node_lists = NodeLists(self.placer.table)
-        self.wishes = Wishes(node_lists)
+        self.preemption_queue = PreemptionQueue(node_lists)
         self.refusals = Refusals(self.ledger, self.placer)
         self.waiting = WaitingPods(self.ledger, node_lists)
         self.planner = Planner(self.ledger, self.placer)
@@ -153,7 +153,7 @@ class State:
                 return
             self._roster.forget(uid)
             self.faults.clear("grant", uid)
-            self.wishes.drop(uid)
+            self.preemption_queue.drop(uid)
             self.waiting.drop(uid)
             self.learning.forget(uid)
             self.release(uid)
@@ -276,13 +276,13 @@ class State:
             if isinstance(answer, Refused):
                 # What is kept for long is the pod that is known anyway.
                 pod = self._roster.get(pod.uid) or pod
-                self._wish(Wish(pod, request, nodes), before)
+                self._queue_preemption(Pending(pod, request, nodes), before)
                 if not named:
                     self.waiting.note(pod, nodes, answer, gang=False)
                 return answer
             made = Reservation.for_pod(pod, request, answer, self._clock() + self._reservation_seconds)
             self.ledger.put(made)
-            self.wishes.drop(pod.uid)
+            self.preemption_queue.drop(pod.uid)
             self.waiting.drop(pod.uid)
             return made
 
@@ -296,7 +296,9 @@ class State:
         return {
             "refusals": Bound(len(self.refusals), refusals.MOST, self.refusals.left_out),
             "refused": Bound(len(self.waiting), refusals.MOST_WAITING, self.waiting.left_out),
-            "preempting": Bound(len(self.wishes), wishes.MOST, self.wishes.left_out),
+            "preempting": Bound(
+                len(self.preemption_queue), preemption_queue.MOST, self.preemption_queue.left_out
+            ),
             "scores": Bound(len(scores), scores.most, scores.left_out),
             "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
             "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
@@ -312,22 +314,22 @@ class State:
         else:
             self.placer.prepare(request, nodes)
 
-    def resume(self, wish: Wish) -> None:
-        """What the pod was nominated for did not come free: it wishes again."""
+    def resume(self, pending: Pending) -> None:
+        """What the pod was nominated for did not come free: it waits to preempt again."""
         with self.lock:
-            found = self.ledger.reservation(wish.pod.uid)
+            found = self.ledger.reservation(pending.pod.uid)
             if found is not None and found.stage is Stage.NOMINATED:
-                self.release(wish.pod.uid)
-                self.wishes.note(wish)
+                self.release(pending.pod.uid)
+                self.preemption_queue.add(pending)
 
-    def nominate(self, wish: Wish, grant: Grant, seconds: float) -> None:
-        """Hold `grant` for the wish's pod for `seconds`.
+    def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
+        """Hold `grant` for the pending pod for `seconds`.
 
         Until the evicted pods have ended it counts beside theirs.
         """
         with self.lock:
             until = self._clock() + seconds
-            self.ledger.put(Reservation.for_pod(wish.pod, wish.request, grant, until, Stage.NOMINATED))
+            self.ledger.put(Reservation.for_pod(pending.pod, pending.request, grant, until, Stage.NOMINATED))
 
     def claim(self, uid: str, node: str) -> Reservation | None:
         """The pod's waiting reservation on `node`, which is BINDING from now on; None if it has none."""
@@ -404,7 +406,7 @@ class State:
             for reservation in self.ledger.reservations():
                 if not reservation.under_way:
                     self.release(reservation.pod.uid)
-            self.wishes.clear()
+            self.preemption_queue.clear()
             self.waiting.clear()
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
@@ -443,14 +445,14 @@ class State:
             self.refusals.note(pod, request, nodes, answer)
         return request, answer
 
-    def _wish(self, wish: Wish, before: Reservation | None) -> None:
+    def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
         """A refused pod keeps what it is nominated for; otherwise it is known where it could go."""
-        if before is not None and before.stage is Stage.NOMINATED and before.request == wish.request:
+        if before is not None and before.stage is Stage.NOMINATED and before.request == pending.request:
             self.ledger.put(before)
         else:
-            if self.wishes.may_win(wish.pod):
-                wish = replace(wish, request=self.in_group(wish.pod, wish.request))
-            self.wishes.note(wish)
+            if self.preemption_queue.may_win(pending.pod):
+                pending = replace(pending, request=self.in_group(pending.pod, pending.request))
+            self.preemption_queue.add(pending)
 
     def _release_incomplete(self, gang: Name | None) -> None:
         """A gang that has not got a place for everybody gets none for anybody."""
@@ -520,7 +522,7 @@ class State:
             self.faults.clear("grant", pod.uid)
             self.release(pod.uid)
         elif pod.node:
-            self.wishes.held(pod.priority)
+            self.preemption_queue.held(pod.priority)
             self.waiting.drop(pod.uid)
             self._account_bound(pod)
         else:

@@ -32,12 +32,11 @@ from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
-from device_plugin.cluster.preempt import Advice, Preemption
+from device_plugin.cluster.preempt import Advice, Preemption, Victims
 from device_plugin.cluster.refit import Refit
 from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.cluster.touch import Touch
-from device_plugin.cluster.victims import Victims
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where

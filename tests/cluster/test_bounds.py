@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster import learning, refusals, wishes
+from device_plugin.cluster import learning, preemption_queue, refusals
 from device_plugin.cluster.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
@@ -78,20 +78,20 @@ def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
     assert len({each.shape.request for each in asks}) == MOST_SIZES
 
 
-def test_wishes_and_refused_pods_are_bounded_for_each_namespace(
+def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.placed("holder")
-    monkeypatch.setattr(wishes, "MOST_OF_NAMESPACE", 3)
+    monkeypatch.setattr(preemption_queue, "MOST_OF_NAMESPACE", 3)
     monkeypatch.setattr(refusals, "MOST_WAITING_OF_NAMESPACE", 4)
     for number in range(6):
         one.ask(world.pod(f"p{number}", 17, priority=5))
     one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))
-    assert (len(one.state.wishes), one.state.wishes.left_out) == (4, 3)
+    assert (len(one.state.preemption_queue), one.state.preemption_queue.left_out) == (4, 3)
     assert (len(one.state.waiting), one.state.waiting.left_out) == (5, 2)
     for number in range(6):
         one.state.forget_pod(f"uid-p{number}")
-    assert (len(one.state.wishes), len(one.state.waiting)) == (1, 1)
+    assert (len(one.state.preemption_queue), len(one.state.waiting)) == (1, 1)
 
 
 @pytest.mark.parametrize("labels", [{}, {"vgpu.io/group-size": "1"}], ids=["alone", "gangs"])

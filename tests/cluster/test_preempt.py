@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cluster import wishes
-from device_plugin.cluster.preempt import WISHES
+from device_plugin.cluster import preemption_queue
+from device_plugin.cluster.preempt import SEARCHES
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
@@ -202,7 +202,7 @@ def test_what_is_held_for_a_pod_ends_when_it_asks_for_something_else(world: Worl
     assert sorted(world.one.free()) == [4092, 16368]
 
 
-def test_after_the_deadline_others_may_have_it_and_the_pod_may_wish_again(world: World) -> None:
+def test_after_the_deadline_others_may_have_it_and_the_pod_may_preempt_again(world: World) -> None:
     full(world)
     vip = refused(world, "vip")
     world.one.turn()
@@ -317,7 +317,7 @@ def test_a_pod_without_slices_is_kube_schedulers_own_business(world: World) -> N
 
 def test_older_pods_that_nothing_helps_do_not_keep_a_younger_one_from_its_turn(world: World) -> None:
     full(world)
-    hopeless = [refused(world, f"hopeless-{i}", 17) for i in range(2 * WISHES)]
+    hopeless = [refused(world, f"hopeless-{i}", 17) for i in range(2 * SEARCHES)]
     refused(world, "vip", created="2026-11-21T07:30:00Z")
     for _ in range(3):
         world.one.turn()
@@ -338,21 +338,21 @@ def test_namespaces_take_turns_within_a_priority(world: World) -> None:
 def test_no_two_namespaces_fill_the_memory_of_those_that_may_preempt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wishes, "MOST", 8)
-    monkeypatch.setattr(wishes, "MOST_OF_NAMESPACE", 6)
+    monkeypatch.setattr(preemption_queue, "MOST", 8)
+    monkeypatch.setattr(preemption_queue, "MOST_OF_NAMESPACE", 6)
     full(world)
     for number in range(20):
         refused(world, f"hopeless-{number}", 17, namespace=f"tenant-{number % 2}")
-    assert len(world.one.state.wishes) == 8
+    assert len(world.one.state.preemption_queue) == 8
     refused(world, "vip")
-    assert len(world.one.state.wishes) == 8
+    assert len(world.one.state.preemption_queue) == 8
     world.one.turn()
     assert evicted(world) == ["lower"]
 
 
-def test_wishes_for_the_same_nodes_share_their_names(world: World) -> None:
+def test_pods_in_the_queue_share_the_names_of_their_nodes(world: World) -> None:
     full(world)
-    queue = world.one.state.wishes
+    queue = world.one.state.preemption_queue
     for name in ("first", "second"):
         made = world.pod(name, 16, None, priority=10)
         world.one.filter(made, [chr(code) for code in (110, 111)])
@@ -367,4 +367,4 @@ def test_where_all_are_equal_nothing_is_remembered_of_the_refused(world: World) 
     hold(world, "a", 16)
     hold(world, "b", 16)
     refused(world, "c", priority=0)
-    assert world.one.state.wishes.take() is None
+    assert world.one.state.preemption_queue.take() is None

@@ -15,11 +15,10 @@ from device_plugin.cluster.housekeeping import Housekeeping
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.preempt import Advice, Preemption
+from device_plugin.cluster.preempt import Advice, Preemption, Victims
 from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.state import State
 from device_plugin.cluster.touch import Touch
-from device_plugin.cluster.victims import Victims
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
