@@ -54,6 +54,11 @@ class Kind(Generic[Read]):
         return Kind(self.group, self.version, self.plural, self.name, Metadata)
 
     @property
+    def json(self) -> "Kind[dict[str, Any]]":
+        """The same objects, read whole as JSON."""
+        return Kind(self.group, self.version, self.plural, self.name, dict)
+
+    @property
     def api_version(self) -> str:
         """As an object of the kind says it: `v1`, `batch/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -143,8 +148,11 @@ class Api(Protocol):
         a server-side apply by this field manager, which takes fields over from others.
         """
 
-    def delete(self, kind: Kind[Any], of: Named) -> None:
-        """Delete the object. Raises GoneError also where another one of that name is there by now."""
+    def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
+        """Delete the object, a pod with its own grace period unless one is given.
+
+        Raises GoneError also where another one of that name is there by now.
+        """
 
     def evict(self, pod: Named, *, dry: bool = False) -> None:
         """Evict the pod, or if `dry` only ask whether it may go.

@@ -118,8 +118,8 @@ class FakeApi:
         labelled = {**(found.labels or {}), **(labels or {})} or None
         self.put(replace(found, node=node, annotations=carried, labels=labelled, bound=self.time()))
 
-    def delete(self, kind: Kind[Any], of: Named) -> None:
-        assert kind is PODS
+    def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
+        assert (kind, grace_seconds) == (PODS, None)
         self.written.append(("delete", of.name))
         found = self.by_name.get((of.namespace, of.name))
         if found is None or found.uid != of.uid:

@@ -109,9 +109,10 @@ class KubeClient:
         answer = self._request("PATCH", path, body, content, query, _accept(kind))
         return _decoded(kind, answer)
 
-    def delete(self, kind: Kind[Any], of: Named) -> None:
+    def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
         """Delete the object of this UID."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", **_preconditions(of)}
+        grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **grace, **_preconditions(of)}
         with _conflict_means_gone():
             self._request("DELETE", _object(kind, of), body)
 

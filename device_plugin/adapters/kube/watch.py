@@ -37,12 +37,14 @@ class ListWatch(Generic[Item]):
         where: Where = EVERYWHERE,
         *,
         silence: float = SILENCE_SECONDS,
+        longest_pause: float = LAST_DELAY,
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
         self._kind = kind
         self._where = where
         self._silence = silence
+        self._longest_pause = longest_pause
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._lock = threading.Lock()
         self._stream: Connection | None = None
@@ -91,7 +93,7 @@ class ListWatch(Generic[Item]):
 
     def _pause(self, delay: float, stop: threading.Event) -> float:
         stop.wait(delay * self._rng.uniform(0.5, 1.0))
-        return min(delay * 2, LAST_DELAY)
+        return min(delay * 2, self._longest_pause)
 
     def _list(self, on_sync: Callable[[Sequence[Item]], None]) -> str:
         listed = self._client.list(self._kind, self._where)

@@ -3,8 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from hack.embedded.kubelet.api import MERGE, Api, ApiError, UnreachableError
+from device_plugin.kube.api import NODES, Api, Ref
+from device_plugin.kube.errors import ApiError, ConflictError
 from hack.embedded.kubelet.reporter import now
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class NodeStatus:
                 self._publish()
                 self._stop.wait(self._interval)
                 self._changed.wait(LOOK_SECONDS)
-            except (ApiError, UnreachableError) as error:
+            except ApiError as error:
                 log.debug("node %s: %s", self._name, error)
                 self._stop.wait(self._retry)
 
@@ -74,11 +76,8 @@ class NodeStatus:
                 "labels": {"kubernetes.io/hostname": self._name, "kubernetes.io/os": "linux"},
             },
         }
-        try:
-            self._api.call("POST", "/api/v1/nodes", node)
-        except ApiError as error:
-            if error.status != 409:
-                raise
+        with suppress(ConflictError):
+            self._api.create(NODES, node)
 
     def _publish(self) -> None:
         counts = self._devices()
@@ -94,5 +93,5 @@ class NodeStatus:
             ],
             "nodeInfo": {"kubeletVersion": "v1.36.0-embedded", "containerRuntimeVersion": "embedded://1"},
         }
-        self._api.call("PATCH", f"/api/v1/nodes/{self._name}/status", {"status": status}, MERGE)
+        self._api.patch(NODES, Ref(self._name), {"status": status}, subresource="status")
         self._written = (capacity, allocatable)

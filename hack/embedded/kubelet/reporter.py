@@ -4,17 +4,26 @@ A pod's newest status replaces one that was not written yet. While the API serve
 """
 
 import logging
-import secrets
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from itertools import count
 from typing import Any
 
+from device_plugin.kube.api import PODS, Api, Ref
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError, UnknownError
 from hack.embedded.kubelet import pod_spec
-from hack.embedded.kubelet.api import MERGE, Api, ApiError, UnreachableError
 from hack.embedded.kubelet.pod_spec import Json
 
 log = logging.getLogger(__name__)
+
+TOO_MANY_REQUESTS = 429
+Call = Callable[[], object]
+
+
+class _LaterError(Exception):
+    """The API server may take it later."""
 
 
 def now() -> str:
@@ -22,25 +31,15 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One request to make."""
-
-    method: str
-    path: str
-    body: object
-    content: str = "application/json"
-
-
 class Reporter:
     """Writes on behalf of node `node`."""
 
     def __init__(self, api: Api, node: str, retry: float) -> None:
         self._api = api
-        self._node = node
+        self._events = count()
         self._retry = retry
         self._lock = threading.Condition()
-        self._pending: dict[str, list[_Call]] = {}
+        self._pending: dict[str, list[Call]] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"report-{node}", daemon=True)
 
@@ -57,45 +56,21 @@ class Reporter:
 
     def status(self, pod: Json, status: dict[str, Any] | None, *, delete: bool) -> None:
         """Write a pod's status if there is one, then delete the pod for good if `delete`."""
-        namespace, name = pod_spec.key(pod)
-        uid = pod_spec.uid(pod)
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        calls = []
+        calls: list[Call] = []
         if status is not None:
-            body = {"metadata": {"uid": uid}, "status": status}
-            calls.append(_Call("PATCH", f"{path}/status", body, MERGE))
+            change = {"status": status}
+            calls.append(partial(self._api.patch, PODS, _ref(pod), change, subresource="status"))
         if delete:
-            calls.append(_Call("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}))
-        self._put(f"pod {uid}", calls)
+            calls.append(partial(self._api.delete, PODS, _ref(pod), grace_seconds=0))
+        self._put(f"pod {pod_spec.uid(pod)}", calls)
 
     def event(self, pod: Json, reason: str, message: str) -> None:
         """A Warning event about a pod."""
-        namespace, name = pod_spec.key(pod)
-        moment = now()
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"namespace": namespace, "name": f"{name}.{secrets.token_hex(8)}"},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": namespace,
-                "name": name,
-                "uid": pod_spec.uid(pod),
-            },
-            "reason": reason,
-            "message": message[:1024],
-            "type": "Warning",
-            "source": {"component": "kubelet", "host": self._node},
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        }
         self._put(
-            f"event {event['metadata']}", [_Call("POST", f"/api/v1/namespaces/{namespace}/events", event)]
+            f"event {next(self._events)}", [partial(self._api.post_event, PODS, _ref(pod), reason, message)]
         )
 
-    def _put(self, key: str, calls: list[_Call]) -> None:
+    def _put(self, key: str, calls: list[Call]) -> None:
         with self._lock:
             self._pending[key] = calls
             self._lock.notify()
@@ -111,17 +86,24 @@ class Reporter:
             try:
                 for call in calls:
                     self._write(call)
-            except UnreachableError:
+            except _LaterError:
                 with self._lock:
                     self._pending.setdefault(key, calls)
                     self._lock.wait_for(lambda: self._stopping, self._retry)
 
-    def _write(self, call: _Call) -> None:
+    @staticmethod
+    def _write(call: Call) -> None:
         try:
-            self._api.call(call.method, call.path, call.body, call.content)
+            call()
+        except (GoneError, ConflictError):
+            # The pod is gone, or another one bears its name: there is nothing to report any more.
+            return
         except ApiError as error:
-            if error.status == 429 or error.status >= 500:
-                raise UnreachableError(str(error)) from None
-            # 404 and 409: the pod is gone, or another one bears its name; there is nothing to report any more.
-            if error.status not in (404, 409):
-                log.warning("%s %s: %s", call.method, call.path, error)
+            if isinstance(error, UnknownError) or error.status == TOO_MANY_REQUESTS:
+                raise _LaterError from error
+            log.warning("not reported: %s", error)
+
+
+def _ref(pod: Json) -> Ref:
+    namespace, name = pod_spec.key(pod)
+    return Ref(name, namespace, pod_spec.uid(pod))

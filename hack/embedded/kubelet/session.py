@@ -4,18 +4,20 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.core.requests import parse_quantity
+from device_plugin.kube.api import PODS, Change, Where
 from hack.embedded.kubelet import pod_spec
 from hack.embedded.kubelet.admission import Rejection, admit
-from hack.embedded.kubelet.api import Api
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.node_status import NodeStatus
 from hack.embedded.kubelet.pod_resources import PodResources
-from hack.embedded.kubelet.pod_source import PodSource
 from hack.embedded.kubelet.pod_spec import Json
 from hack.embedded.kubelet.pod_status import rejected_status
 from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings
@@ -53,8 +55,8 @@ class Session:
         self._stopping = False
         self._survivors = runtime.containers()
         timing = config.timing
-        self._api = Api(config.api_url, config.token)
-        self._watch_api = Api(config.api_url, config.token)
+        authorization = f"Bearer {config.token}" if config.token else None
+        self._api = KubeClient(Endpoint(config.api_url, lambda: authorization), "kubelet")
         plugins = config.kubelet_dir / "device-plugins"
         plugins.mkdir(parents=True, exist_ok=True)
         self.devices = DeviceManager(
@@ -68,9 +70,13 @@ class Session:
         self._node = NodeStatus(
             self._api, config.name, config.base, self.devices.capacity, timing.node_status, timing.api_retry
         )
-        self._source = PodSource(
-            self._watch_api, config.name, self._on_list, self._on_event, timing.api_retry
-        )
+        here = Where(fields=f"spec.nodeName={config.name}")
+        self._watch = ListWatch(self._api, PODS.json, here, longest_pause=timing.api_retry)
+        self._ending = threading.Event()
+        self._watching = threading.Thread(
+            target=self._watch.run, args=(self._on_list, self._on_change, self._ending),
+            name=f"pods-{config.name}", daemon=True,
+        )  # fmt: skip
         self._around = Surroundings(self.devices, runtime, self._reporter, timing, config.name)
 
     def start(self) -> None:
@@ -80,14 +86,16 @@ class Session:
         self.pod_resources.start()
         self._reporter.start()
         self._node.start()
-        self._source.start()
+        self._watching.start()
 
     def stop(self) -> None:
         """End, but leave the containers alone."""
         self._stopping = True
         # Closing the plugins' connections ends an Allocate under way, on which the pods' thread may wait.
         self._registration.stop()
-        self._source.stop()
+        self._ending.set()
+        self._watch.interrupt()
+        self._watching.join()
         for worker in self._workers.values():
             worker.abandon()
         self._node.stop()
@@ -95,7 +103,7 @@ class Session:
         self.pod_resources.stop()
         self._api.close()
 
-    def _on_list(self, pods: list[Json]) -> None:
+    def _on_list(self, pods: Sequence[Json]) -> None:
         listed = {pod_spec.uid(pod) for pod in pods}
         for uid in set(self._pods) - listed:
             self._remove(self._pods[uid])
@@ -116,8 +124,8 @@ class Session:
         # Later pods with adopted containers' UIDs cannot appear: a UID is never used again.
         self._survivors = []
 
-    def _on_event(self, kind: str, pod: Json) -> None:
-        if kind == "DELETED":
+    def _on_change(self, change: Change, pod: Json) -> None:
+        if change is Change.DELETED:
             self._remove(pod)
         else:
             self._see(pod)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.kube.api import Change, Kind, Where
+from device_plugin.kube.api import NODES, PODS, Change, Where
 from device_plugin.kube.errors import ApiError
 from hack.embedded.scheduler.cache import Cache, FitError, node_of
 from hack.embedded.scheduler.extender import Extender, ExtenderError
@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 BINDINGS = 32
 # What kube-scheduler watches: pods that ended hold nothing.
 LIVE_PODS = Where(fields="status.phase!=Succeeded,status.phase!=Failed")
-PODS: Kind[Pod] = Kind("", "v1", "pods", "Pod", dict)
-NODES: Kind[Node] = Kind("", "v1", "nodes", "Node", dict)
 
 
 class Session:
@@ -44,8 +42,8 @@ class Session:
         self._queue = SchedulingQueue(timing, time.monotonic)
         self._reports = Reports(client)
         self._bindings = ThreadPoolExecutor(BINDINGS, "scheduler-bind")
-        self._pods: ListWatch[Pod] = ListWatch(self._client, PODS, LIVE_PODS)
-        self._nodes: ListWatch[Node] = ListWatch(self._client, NODES)
+        self._pods: ListWatch[Pod] = ListWatch(self._client, PODS.json, LIVE_PODS)
+        self._nodes: ListWatch[Node] = ListWatch(self._client, NODES.json)
         self._synced = [threading.Event(), threading.Event()]
         runs: Sequence[tuple[str, Callable[[], None]]] = (
             ("pods", lambda: self._pods.run(self._sync_pods, self._on_pod, self._stop)),

@@ -9,7 +9,7 @@ import pytest
 
 from device_plugin.adapters.http import server as http
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.kubelet.api import Api
+from hack.embedded.person import Person
 from hack.embedded.scheduler import SchedulerStandIn, Timing
 from tests.deadline import eventually
 
@@ -26,7 +26,7 @@ TIMING = Timing(
 class FakeExtender:
     """Chooses the first node and binds; `on_filter` and `on_bind` may answer in its place."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Person) -> None:
         self.api = api
         self.calls: list[tuple[str, Any]] = []
         self.running: list[str] = []
@@ -71,7 +71,7 @@ class World:
     def __init__(self) -> None:
         self.server = EmbeddedApiServer()
         self.server.start()
-        self.api = Api(self.server.url, "system:admin")
+        self.api = Person(self.server.url, "system:admin")
         self.extender = FakeExtender(self.api)
         url = f"http://127.0.0.1:{self.extender.server.port}"
         self.scheduler = SchedulerStandIn(
@@ -81,7 +81,6 @@ class World:
     def close(self) -> None:
         self.scheduler.stop()
         self.extender.server.close()
-        self.api.close()
         self.server.stop()
 
     def node(self, name: str, mem: int = 16) -> None:
