@@ -1,8 +1,9 @@
-"""Allocate: which pod is this for? Never guessed.
+"""Allocate: the two RPCs by which a container gets its slices.
 
-Allocate itself does nothing that can fail: it names a CDI device after the tickets. PreStartContainer gets the same
-tickets when the kubelet already shows which container holds them: there the pod, its grant and so its slices are read,
-and the files are written that the runtime mounts a moment later.
+The kubelet does not say for which pod it calls Allocate, and it must not be guessed. So Allocate does nothing that can
+fail: it returns a CDI device named after the tickets. PreStartContainer gets the same tickets later, when the kubelet
+already shows which container holds them: there the pod's grant is read, and the files are written that the runtime
+mounts next.
 """
 
 import logging
@@ -31,14 +32,14 @@ log = logging.getLogger(__name__)
 # The kubelet gives PreStartContainer 30 s, and backs off for much longer when it fails than we wait here.
 WAIT_SECONDS = 10.0
 LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
-# Each that waits has a thread of its plugin's server (24), and Allocate must never queue behind them: the kubelet calls
-# it for one pod at a time. Whoever comes beyond that is sent back to the kubelet at once.
+# Each waiting call has one of the 24 threads of its plugin's server. Allocate must never queue behind them, because the
+# kubelet calls it for one pod at a time. Further calls fail at once, and the kubelet repeats them.
 MOST_WAITING = 16
 
 
 @dataclass(frozen=True)
 class Peers:
-    """Whom the allocator asks."""
+    """The sources of what the allocator must know: API server, kubelet, pods of this node."""
 
     api: NodeApi
     kubelet: PodResources
@@ -46,7 +47,7 @@ class Peers:
 
 
 class Allocator:
-    """Both RPCs, from any number of threads. `cards` gives the shared cards by uuid as they are now."""
+    """Serves both RPCs, from any number of threads. `cards` returns the shared cards by uuid as they are now."""
 
     def __init__(
         self, peers: Peers, records: Records, injector: Injector, cards: Callable[[], Mapping[str, LocalCard]]
@@ -60,7 +61,7 @@ class Allocator:
         self._told: set[str] = set()
         self._stop = threading.Event()
         self._waiters = threading.BoundedSemaphore(MOST_WAITING)
-        # Deciding and writing go together: what one container is given, no other may find free.
+        # Held from a decision until it is recorded: two containers must not find the same slice free.
         self.lock = threading.Lock()
 
     def stop(self) -> None:
@@ -80,7 +81,7 @@ class Allocator:
         return {ticket for ticket, at in list(self._given.get(resource, {}).items()) if at >= since}
 
     def remove(self, record: Record) -> None:
-        """Take back all that a container was given; it is gone. The caller holds the lock."""
+        """Remove record, files and specs of a container that is gone, and release its ids. The lock is held."""
         cards = self._cards()
         self._injector.withdraw(record.names.values())
         self._records.forget(*record.key)
@@ -89,7 +90,7 @@ class Allocator:
                 ids.release(card, vendor_id)
 
     def pre_start(self, resource: str, tickets: Collection[str]) -> None:
-        """Write what the container of these tickets gets. Raises NotNowError; the kubelet then tries again."""
+        """Write the files of the container with these tickets. Raises NotNowError; the kubelet then tries again."""
         wanted = frozenset(tickets)
         try:
             self._try(resource, wanted, anew=False)
@@ -103,7 +104,7 @@ class Allocator:
                 self._waiters.release()
 
     def _wait(self, resource: str, tickets: frozenset[str]) -> None:
-        """Try again, ever more slowly, until it works or waiting helps no longer."""
+        """Try again with growing pauses, until it works, WAIT_SECONDS are over or waiting cannot help."""
         deadline = time.monotonic() + WAIT_SECONDS
         pause = LOOK_SECONDS
         while True:
@@ -145,7 +146,7 @@ class Allocator:
         log.info("%s gets %s", _who(record), _shown(record.slices))
 
     def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
-        """What the holder may have: what the API server says now, or what we remember while that is silent."""
+        """What the holder may have, by the API server, or by its record while the API server does not answer."""
         try:
             pod = self._peers.api.pod(holder.namespace, holder.pod)
         except ApiError as error:
@@ -156,7 +157,7 @@ class Allocator:
         return claims.from_pod(pod, holder.container, resource)
 
     def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
-        """What the holder had when it last started, if its pod still lives."""
+        """What the holder had at its last start, by its record; None if its pod has no processes."""
         known = claims.from_records(holder, resource, tickets, self._records.all())
         if known is None or not self._peers.pods.running(known.pod):
             return None
@@ -187,7 +188,10 @@ class Allocator:
         raise NotNowError(text)
 
     def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
-        """The container's record with the tickets that it holds, once nobody is in its way. The lock is held."""
+        """The container's record with the tickets that it holds now. The lock is held.
+
+        Raises NotNowError while another container may still use the slices or the tickets.
+        """
         sizes = self._sizes(claim)
         self._wait_for_damaged(claim)
         pods = self._peers.pods
@@ -230,7 +234,7 @@ class Allocator:
                 )
 
     def _evict(self, pod: str, container: str, name: str) -> None:
-        """Remove whoever had this CDI name before, so that a stale spec of it points at nothing."""
+        """Remove other containers that had this CDI name, so that a stale spec of it points at nothing."""
         for other in self._records.all():
             if name in other.names.values() and other.key != (pod, container):
                 if other.pod != pod and self._peers.pods.holding(other.pod):
@@ -240,7 +244,7 @@ class Allocator:
     def _sizes(self, claim: Claim) -> Mapping[str, CardSize]:
         """Sizes to check the claim against, by card uuid; empty if the container held the same slices before.
 
-        A card may report less than when it was granted: nobody who fitted it then is kept from starting.
+        A card may report less than when it was granted: a container that fitted it then may start all the same.
         """
         cards = self._cards()
         for s in claim.pod_slices:

@@ -21,7 +21,7 @@ _Seen = Mapping[tuple[str, frozenset[str]], Sequence[Holder]]
 
 
 class NotNowError(VgpuError):
-    """The container cannot start now; the kubelet tries again. `waiting` may help within seconds."""
+    """The container cannot start now; the kubelet tries again. `waiting`: the cause may be gone within seconds."""
 
     def __init__(self, text: str, *, waiting: bool = False) -> None:
         super().__init__(text)
@@ -44,13 +44,13 @@ class Holders:
         self._seen: _Seen = {}
 
     def allocate(self, resource: str, tickets: Collection[str]) -> None:
-        """From now on another container may hold these tickets."""
+        """Take note of an Allocate: from now on another container may hold these tickets."""
         with self._lock:
             self._allocated += 1
             self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))
 
     def of(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Sequence[Holder]:
-        """The containers that hold exactly these tickets; `anew` asks the kubelet whatever is known.
+        """The containers that hold exactly these tickets; with `anew` the kubelet is asked even if they are known.
 
         A container may be shown before all of its resources are. Raises KubeletError.
         """
@@ -58,7 +58,7 @@ class Holders:
             begin = self._allocated
             known = self._seen.get((resource, tickets), ())
             stale = any(self._last.get((resource, ticket), 0) > self._looked for ticket in tickets)
-        # That nobody holds them, or two do, may have changed without an Allocate.
+        # No holder, or two of them: that may have changed without an Allocate.
         if len(known) == 1 and not (stale or anew):
             return known
         seen = _by_tickets(self._kubelet.list())
@@ -100,7 +100,7 @@ class Claim:
 
 
 def from_pod(pod: Pod, container: str, resource: str) -> Claim:
-    """What the pod's grant gives to this container. Raises NotNowError if there is none to trust."""
+    """What the pod's grant gives to this container. Raises NotNowError if there is no valid grant."""
     where = f"pod {pod.namespace}/{pod.name}"
     try:
         grant = pod.grant()
@@ -129,10 +129,10 @@ def from_pod(pod: Pod, container: str, resource: str) -> Claim:
 def from_records(
     holder: Holder, resource: str, tickets: frozenset[str], records: Iterable[Record]
 ) -> Claim | None:
-    """What the container of these tickets had at its last start; None if nobody can be sure which that was.
+    """What the container of these tickets had at its last start; None if not exactly one record fits.
 
-    Only for a pod that lives, while the API server does not answer: the kubelet would hear from that server, too, of
-    another pod with the same name.
+    Only for a pod with processes, while the API server does not answer: then the kubelet cannot have heard of another
+    pod with the same name either.
     """
     records = tuple(records)
     who = holder.namespace, holder.pod, holder.container
@@ -201,7 +201,7 @@ def blocking_record(
         for record, held in beside:
             if core_mask(held.cores) & cores and alive(record.pod):
                 return record
-        # To ask who lives is to look through cgroups: only where it makes a difference.
+        # `alive` reads cgroups, so it is called only where the answer matters.
         size = sizes.get(uuid)
         if size is not None and _exceeds(size, own, beside):
             beside = [(r, s) for r, s in beside if alive(r.pod)]

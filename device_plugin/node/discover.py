@@ -26,14 +26,14 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LocalCard:
-    """A shared card: what the cluster knows of it, its vendor, and what only that knows."""
+    """A shared card: what the cluster knows of it, its vendor, and the vendor's own `payload`."""
 
     card: Card
     vendor: Vendor[Any]
     payload: Any
 
     def sick(self) -> "LocalCard":
-        """The same card, unhealthy."""
+        """A copy, marked unhealthy."""
         return replace(self, card=replace(self.card, healthy=False))
 
 

@@ -1,4 +1,4 @@
-"""Reclaim: what is left of pods that have ended goes, and damaged records of the others are made anew."""
+"""Reclaim: removes the files of containers that are gone, and makes damaged records of the others anew."""
 
 import logging
 import math
@@ -62,7 +62,7 @@ class Reclaimer:
         return self._outliving
 
     def sweep(self) -> int:
-        """Remove all that can go now; returns how many containers that were. Does nothing before the first list."""
+        """Remove containers that are gone; returns how many. Does nothing before the first list of pods."""
         if not self._pods.synced.is_set():
             return 0
         ended = [r for r in self._records.all() if not self._pods.active(r.pod)]
@@ -92,7 +92,7 @@ class Reclaimer:
 
     def _remove(self, record: Record) -> bool:
         with self._allocator.lock:
-            # A container that was prepared meanwhile is another one, whatever its tickets.
+            # Since the sweep looked, the container may have been prepared again.
             if self._pods.holding(record.pod):
                 return False
             now = self._records.get(*record.key)
@@ -111,9 +111,9 @@ class Reclaimer:
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
-        """Make damaged records anew that can be, and forget those whose processes are gone.
+        """Make damaged records anew from their pods' grants.
 
-        Does nothing before the first list.
+        Those of pods that are gone, with all processes, are forgotten. Does nothing before the first list of pods.
         """
         damaged = self._records.damaged()
         if not damaged or not self._pods.synced.is_set():

@@ -1,4 +1,4 @@
-"""What the agent remembers of each container, on disk beside the container's files.
+"""Records: what the agent knows of each container with slices, on disk beside the container's files.
 
 `<state>/slices/<pod uid>/<container>/record.json` says which pod, which tickets and which slices; the mounted files
 lie in the same folder. To forget a container is to remove its folder: there is no second place to keep in step.
@@ -74,9 +74,10 @@ class Records:
         self._stuck: set[Path] = set()
 
     def load(self) -> None:
-        """Read what an earlier agent left; a folder without a record was never mounted, and goes.
+        """Read the records of the agent before this one. A folder in which only the record is missing has lost it.
 
-        The container of a damaged record may run: its folder stays, and the record is to be made anew (reclaim.py).
+        The container of a lost or damaged record may run: its folder stays, and reclaim makes the record anew. A folder
+        without record and config was never mounted and is removed.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in sorted(self._root.glob("*/*")):
@@ -86,10 +87,11 @@ class Records:
                 if record.key != key:
                     raise AnnotationError(f"record: of container {record.container} of pod {record.pod}")
                 self._records[key] = record
-            except FileNotFoundError:
-                log.warning("removing %s: it has no record", folder)
-                self._remove(folder)
             except (OSError, ValueError, RecursionError, AnnotationError) as error:
+                if isinstance(error, FileNotFoundError) and not (folder / CONFIG).exists():
+                    log.warning("removing %s: it has no record", folder)
+                    self._remove(folder)
+                    continue
                 self._damaged[key] = Damaged(f"{error}; {self._keep(folder)}", self._cards_of(folder))
                 log.warning("the record in %s is damaged: %s", folder, self._damaged[key].why)
 
@@ -113,7 +115,7 @@ class Records:
         return self._root / pod / container
 
     def put(self, record: Record) -> None:
-        """Remember a container: on disk first, at once and whole."""
+        """Store a container's record: on disk first, atomically."""
         folder = self.folder(*record.key)
         folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / RECORD, _encode(record))
@@ -122,7 +124,7 @@ class Records:
             self._damaged.pop(record.key, None)
 
     def forget(self, pod: str, container: str) -> None:
-        """Remove a container's files, then its record. If files are left, the record stays: try again later."""
+        """Remove a container's files, then its record, which stays while a file cannot be removed: call again later."""
         if self._remove(self.folder(pod, container)):
             with self._lock:
                 self._records.pop((pod, container), None)
@@ -137,7 +139,7 @@ class Records:
             return None
 
     def _keep(self, folder: Path) -> str:
-        """Copy a damaged record aside for people, beside the last few others; says where it is."""
+        """Copy a damaged record to a folder of the last few of them, for people; returns a text that says where."""
         kept = self._aside / f"{folder.parent.name}.{folder.name}.json"
         try:
             self._aside.mkdir(exist_ok=True)
@@ -151,7 +153,9 @@ class Records:
         return f"a copy is {kept}"
 
     def _remove(self, folder: Path) -> bool:
-        """Remove all that can be; True if nothing is left."""
+        """Remove a folder as far as possible; True if nothing is left."""
+        with contextlib.suppress(OSError):  # first: with the config alone, the record would count as lost
+            (folder / CONFIG).unlink()
         errors: list[BaseException] = []
         shutil.rmtree(folder, onerror=lambda _do, _path, error: errors.append(error[1]))
         left = [error for error in errors if not isinstance(error, FileNotFoundError)]
@@ -167,7 +171,7 @@ class Records:
 
 
 def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str]]:
-    """For each card's uuid the tickets of `resource` that containers granted on it hold."""
+    """By card uuid, the tickets of `resource` that containers with slices of the card hold."""
     used: dict[str, set[str]] = {}
     for record in records:
         for slice_ in record.slices:
@@ -176,9 +180,9 @@ def ticket_use(records: Iterable[Record], resource: str) -> Mapping[str, set[str
 
 
 def write_file(path: Path, text: str, aside: Path | None = None) -> None:
-    """Write a file that everybody may read, at once and whole; a crash leaves the old one or the new one.
+    """Write a file of mode 0644 atomically: a crash leaves the old one or the new one.
 
-    Until it is whole it lies in `aside`, a folder on the same disk, or beside its place.
+    It is written in the folder `aside`, which is on the same disk, or beside its place, and then renamed.
     """
     temporary = (aside or path.parent) / f".{path.name}.tmp"
     temporary.write_text(text, encoding="utf-8")

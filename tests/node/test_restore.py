@@ -126,6 +126,21 @@ def successor_of(parts: Parts, tmp_path: Path) -> Parts:
     return successor
 
 
+def test_a_record_that_is_missing_beside_its_config_is_lost_and_made_anew(
+    parts: Parts, tmp_path: Path
+) -> None:
+    before = parts.records.get(*KEY)
+    (parts.records.folder(*KEY) / RECORD).unlink()
+    after = Parts(tmp_path, parts.peer)
+    after.start()
+    assert after.reclaimer.closed(after.uuids) == {after.uuids[0]}
+    after.reclaimer.restore()
+    restored = after.records.get(*KEY)
+    assert before is not None
+    assert restored is not None
+    assert restored.slices == before.slices
+
+
 def test_nothing_starts_beside_a_process_whose_record_is_damaged(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
