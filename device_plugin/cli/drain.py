@@ -72,8 +72,8 @@ def _check_owners(holders: Sequence[Pod], *, force: bool) -> None:
     alone = [named(pod) for pod in holders if not pod.owner]
     if alone and not force:
         raise CordonError(
-            f"nobody would make {', '.join(alone)} again: add --force to evict"
-            f" {'it, or delete it' if len(alone) == 1 else 'them, or delete them'} yourself"
+            f"{', '.join(alone)} {'has' if len(alone) == 1 else 'have'} no owner that creates a replacement: add"
+            f" --force to evict {'it, or delete it' if len(alone) == 1 else 'them, or delete them'} yourself"
         )
 
 

@@ -77,8 +77,11 @@ class Extender:
         return _json(_preemption_result(self._advise(pod, candidates)))
 
     def _explain(self, environ: "WSGIEnvironment") -> Answer:
-        query = parse_qs(environ.get("QUERY_STRING", ""))
-        view = self._explainer.view(query.get("pod", [""])[0])
+        query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        pod = query.pop("pod", [""])[0]
+        if query or (pod and not all(pod.partition("/"))):
+            return Answer("write /explain or /explain?pod=NAMESPACE/NAME\n", status=HTTPStatus.BAD_REQUEST)
+        view = self._explainer.view(pod)
         if JSON in environ.get("HTTP_ACCEPT", ""):
             return _json(view)
         return Answer(as_text(view))

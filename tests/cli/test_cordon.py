@@ -137,7 +137,7 @@ def test_drain_leaves_a_pod_alone_that_nobody_would_make_again(
     fleet.pod("alone", 8, "n1-0", owner="")
     assert vgpu(fleet, "drain", "n1-0") == 2
     assert (
-        "nobody would make default/alone again: add --force to evict it, or delete it yourself"
+        "default/alone has no owner that creates a replacement: add --force to evict it, or delete it yourself"
         in capsys.readouterr().err
     )
     assert set(fleet.pods()) == {"alone"}

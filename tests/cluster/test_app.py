@@ -88,6 +88,13 @@ def test_other_calls_are_refused(method: str, path: str, status: int, call: Call
     assert call(method, path)[0] == status
 
 
+@pytest.mark.parametrize(
+    "query", ["node=n1", "pod=p", "pod=default/", "pod=/p", "pod=default/p&node=n1", "pods"]
+)
+def test_explain_refuses_what_it_would_not_look_at(query: str, call: Caller) -> None:
+    assert call("GET", f"/explain?{query}") == (400, "write /explain or /explain?pod=NAMESPACE/NAME\n")
+
+
 def test_a_huge_body_is_refused_before_it_is_sent_and_the_service_goes_on(call: Caller) -> None:
     assert call("POST", "/filter", headers={"Content-Length": str(MOST_BYTES + 1)})[0] == 413
     assert call("GET", "/explain")[0] == 200
