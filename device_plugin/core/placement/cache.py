@@ -6,7 +6,6 @@ it, until new ones stand ready beside them.
 """
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -22,7 +21,7 @@ MOST, MOST_BYTES, NODE_BYTES = 256, 24 * 2**20, 20
 # Beyond this many nodes at once the arrays leave the processor's cache.
 BATCH = 512
 # Nodes whose scores take hardly longer than those of one: where no more changed, upper bounds are not worth their time.
-AT_ONCE = 24
+AT_ONCE = 48
 # Among upper bounds the FEW best are made exact first; if none of them wins, MORE times as many, and so on.
 FEW, MORE = 6, 2
 
@@ -79,8 +78,10 @@ class NodeScores:
 
     def __init__(self, table: NodeTable, shape: Shape, policy: Policy) -> None:
         self.policy = policy
+        self.used = 0
+        """Grows with every use of scores of the cache: the least was used the longest ago."""
         self._table = table
-        self._shape = shape
+        self.shape = shape
         self._stale = StaleRows(table)
         self.value: Floats = np.zeros(0)
         # The best card's place in its row.
@@ -127,7 +128,7 @@ class NodeScores:
 
     def cells(self, position: int) -> list[int]:
         """The places of the cards that the shape takes in the row at `position`."""
-        if self._shape.is_slice:
+        if self.shape.is_slice:
             return [int(self._card[position])]
         taken: list[int] = np.flatnonzero(
             self._taken(NodeView(self._table, np.array([position])))[0]
@@ -135,7 +136,7 @@ class NodeScores:
         return taken
 
     def _lay_out(self) -> None:
-        nodes, kinds, shape = len(self._table.nodes), self._table.kinds, self._shape
+        nodes, kinds, shape = len(self._table.nodes), self._table.kinds, self.shape
         self.value = np.full(nodes, -np.inf)
         self._card = np.zeros(nodes, dtype=np.int16)
         self._exact = np.zeros(nodes, dtype=bool)
@@ -161,7 +162,7 @@ class NodeScores:
         self._exact[positions] = True
 
     def _score(self, positions: Ints) -> None:
-        view, shape = NodeView(self._table, positions), self._shape
+        view, shape = NodeView(self._table, positions), self.shape
         if shape.is_slice:
             need = CardFit(view, self._sizes)
             fits = self._open(view) & need.fits()
@@ -182,7 +183,7 @@ class NodeScores:
     def _taken(self, view: NodeView) -> Mask:
         """Of each node the first wholly free cards, as many as are asked for; fewer where there are not enough."""
         free = self._open(view) & view.untouched
-        taken: Mask = free & (np.cumsum(free, axis=1) <= self._shape.request.whole)
+        taken: Mask = free & (np.cumsum(free, axis=1) <= self.shape.request.whole)
         return taken
 
     def _open(self, view: NodeView) -> Mask:
@@ -190,8 +191,8 @@ class NodeScores:
         cards = view.usable
         if not self._all_kinds:
             cards = cards & self._accepted[view.kind]
-        if self._shape.uuids != ANYTHING:
-            cards = cards & self._table.named(self._shape.uuids)[view.where]
+        if self.shape.uuids != ANYTHING:
+            cards = cards & self._table.named(self.shape.uuids)[view.where]
         return cards
 
 
@@ -200,7 +201,8 @@ class ScoreCache:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._scores: OrderedDict[tuple[str, Shape], NodeScores] = OrderedDict()
+        self._scores: dict[tuple[str, Shape], NodeScores] = {}
+        self._uses = 0
         # By a policy that is not in use yet.
         self._coming: dict[tuple[str, Shape], NodeScores] = {}
         self.left_out = 0
@@ -215,24 +217,24 @@ class ScoreCache:
         """How many may be kept."""
         return max(1, min(MOST, MOST_BYTES // (NODE_BYTES * max(1, len(self._table.nodes)))))
 
-    def knows(self, name: str, shape: Shape) -> bool:
-        """True if the scores of this shape are kept. It needs no lock."""
-        return (name, shape) in self._scores
+    def get(self, name: str, shape: Shape) -> NodeScores | None:
+        """The kept scores of this shape, as they were made last; None if there are none. It needs no lock."""
+        return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:
-        """Up-to-date scores by `policy`, or by the one that had its name before."""
-        key = name, shape
-        scores = self._scores.get(key)
-        if scores is not None:
-            self._scores.move_to_end(key)
-        else:
+        """The scores of this shape by `policy`, or by the one that had its name before, kept if they last."""
+        scores = self.get(name, shape)
+        if scores is None:
             scores = NodeScores(self._table, shape, policy)
             if policy.lasting:
                 while len(self._scores) >= self.most:
                     self.left_out += 1
-                    self._coming.pop(self._scores.popitem(last=False)[0], None)
-                self._scores[key] = scores
-        scores.refresh()
+                    oldest = min(self._scores, key=lambda key: self._scores[key].used)
+                    del self._scores[oldest]
+                    self._coming.pop(oldest, None)
+                self._scores[name, shape] = scores
+        self._uses += 1
+        scores.used = self._uses
         return scores
 
     def renew(self, policies: Mapping[str, Policy], most: int) -> bool:
@@ -245,6 +247,7 @@ class ScoreCache:
             if coming is None or coming.policy is not policy:
                 coming = self._coming[key] = NodeScores(self._table, key[1], policy)
             if coming.refresh(most):
+                coming.used = scores.used
                 self._scores[key] = self._coming.pop(key)
             return False
         return True

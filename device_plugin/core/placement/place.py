@@ -12,7 +12,7 @@ from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
-from device_plugin.core.placement.cache import Policy, ScoreCache
+from device_plugin.core.placement.cache import NodeScores, Policy, ScoreCache
 from device_plugin.core.placement.fit import (
     CardFit,
     KindSizes,
@@ -153,17 +153,18 @@ class Placer:
         self.table.refresh()
         if self._problem(request):
             return None
-        if not self._scored(request) and self.nowhere(request, nodes):
+        name, policy = self._model.policy(request)
+        shape = Shape.of(request)
+        scores = None if shape is None else self.scores.get(name, shape)
+        if scores is None and self.nowhere(request, nodes):
             return None
         among = None if vetted or request.host == NOTHING else self.table.with_host(request.host)
         if request.standing.avoid:
             apart = ~self.table.looked_up(request.standing.avoid)
             among = apart if among is None else among & apart
-        name, policy = self._model.policy(request)
-        shape = Shape.of(request)
-        if shape is not None:
-            return self._one(request, shape, among, nodes, name)
-        return self._several(request, self._offering(nodes, among), policy, budget or SearchBudget())
+        if shape is None:
+            return self._several(request, self._offering(nodes, among), policy, budget or SearchBudget())
+        return self._one(request, self.scores.of(name, policy, shape), among, nodes)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
         """Look the names of `nodes` up, if a decision will have to: it takes longer than most decisions.
@@ -217,6 +218,7 @@ class Placer:
         if shape is None or not self._model.learnt:
             return 0.0
         scores = self.scores.of(DEFAULT, self._model.policies[DEFAULT], shape)
+        scores.refresh()
         gain = scores.at(self.table.position[node]) - scores.at(self.table.position[than])
         return gain if math.isfinite(gain) else 0.0
 
@@ -226,7 +228,7 @@ class Placer:
         return (
             shape is not None
             and not self._problem(request)
-            and self.scores.knows(self._model.policy(request)[0], shape)
+            and self.scores.get(self._model.policy(request)[0], shape) is not None
         )
 
     def _problem(self, request: PodRequest) -> tuple[Reason, str] | None:
@@ -249,11 +251,11 @@ class Placer:
         return offered if among is None else among & offered
 
     def _one(
-        self, request: PodRequest, shape: Shape, among: Mask | None, nodes: Sequence[str] | None, name: str
+        self, request: PodRequest, scores: NodeScores, among: Mask | None, nodes: Sequence[str] | None
     ) -> Grant | None:
         """The grant of a pod with at most one asking container."""
         table, leave = self.table, request.standing.leave
-        scores = self.scores.of(name, self._model.policies[name], shape)
+        scores.refresh()
         best = scores.best(among)
         # The best of all is nearly always offered: to look for that one name is faster than to look all names up.
         if best is not None and nodes is not None and (leave or table.nodes[best] not in nodes):
@@ -265,10 +267,10 @@ class Placer:
             best = _left(scores.value if among is None else np.where(among, scores.value, -np.inf), leave)
         cards, given = table.cards(best), []
         for slot in scores.cells(best):
-            part = fit(cards[slot], shape.request)
+            part = fit(cards[slot], scores.shape.request)
             if not isinstance(part, Slice):
                 raise AssertionError(
-                    f"the table says that {shape.request} fits {cards[slot]}, the card says {part}"
+                    f"the table says that {scores.shape.request} fits {cards[slot]}, the card says {part}"
                 )
             given.append(part)
         return self._granted(request.pod, best, {name: tuple(given) for name, _ in request.containers})

@@ -325,9 +325,9 @@ class NodeTable(Columns):
             if before.card is not after.card and not _alike(before.card, after.card):
                 return False
             cell = position, slot
-            column = (*_left(state, after), *self._numbers[self.kind[cell]])
-            self.layers[:, position, slot] = column
-            self.states.move(cell, column)
+            left = _left(state, after)
+            self.layers[: len(left), position, slot] = left
+            self.states.move(cell, left + self._numbers[self.kind[cell]])
         self._rows[position] = state
         self._write_host(position, state)
         self._stamp(position)
