@@ -56,7 +56,7 @@ class FamilyLimit(Protocol):
 
     @property
     def device(self) -> str:
-        """What the driver calls the card: no two cards of a container have the same."""
+        """The driver's name for the card: no two cards of a container have the same."""
 
     def values(self) -> Section:
         """Every key with its value, as text."""
@@ -79,7 +79,7 @@ class CardLimit(Generic[Family]):
     family: Family
 
     def __post_init__(self) -> None:
-        """Refuse with ConfigError what the library would refuse."""
+        """Raise ConfigError for values that the library would refuse."""
         in_range("mem_bytes", self.mem_bytes, 1, MAX_MEM_BYTES)
 
 
@@ -92,7 +92,7 @@ class SliceConfig(Generic[Family]):
     cards: tuple[CardLimit[Family], ...]
 
     def __post_init__(self) -> None:
-        """Refuse with ConfigError what the library would refuse."""
+        """Raise ConfigError for values that the library would refuse."""
         in_range("number of cards", len(self.cards), 1, MAX_CARDS)
         if len({(card.family.SECTION, card.family.device) for card in self.cards}) != len(self.cards):
             raise ConfigError("two cards have the same device")

@@ -1,4 +1,4 @@
-"""Where the native half is: its sources, and what `make -C vgpu_runtime` builds from them."""
+"""Paths of the native half: its sources, and what `make -C vgpu_runtime` builds from them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What vgpu.conf says of a card of the ROCm family (Hygon, AMD): its section `[rocm]`, and HIP's number of units."""
+"""The section `[rocm]` of vgpu.conf, for cards of the ROCm family (Hygon, AMD), and HIP's number of units."""
 
 import re
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class RocmLimit:
     mask: int
 
     def __post_init__(self) -> None:
-        """Refuse with ConfigError what the library would refuse."""
+        """Raise ConfigError for values that the library would refuse."""
         in_range("gpu_id", self.gpu_id, 1, 0xFFFFFFFF)
         in_range("render_minor", self.render_minor, 0, 0xFFFFF)
         in_range("compute_units", self.compute_units, 1, MAX_COMPUTE_UNITS)

@@ -138,7 +138,7 @@ class LoadPoller:
 
 
 def read_loads(address: str) -> Mapping[str, Load]:
-    """By card uuid, of those whose driver says how much memory is in use; `address` is host:port.
+    """By uuid, the loads of the cards whose driver reports the memory in use; `address` is host:port.
 
     Raises OSError if the agent does not answer in time, ValueError for an answer that is none.
     """

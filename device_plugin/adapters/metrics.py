@@ -1,4 +1,4 @@
-"""What the cluster service counts for Prometheus as it happens."""
+"""Counters and histograms of the cluster service."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
@@ -23,7 +23,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class ClusterMetrics:
-    """What the cluster service counts as it happens."""
+    """Counts decisions and Bindings when they happen."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._placement = Histogram(

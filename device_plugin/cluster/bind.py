@@ -26,7 +26,7 @@ BIND_SECONDS = 3.0
 
 
 class BindError(Exception):
-    """The pod was not bound, or nobody knows. `outcome` is the metric's label."""
+    """The pod was not bound, or it is unknown whether it was. `outcome` is the metric's label."""
 
     def __init__(self, outcome: str, text: str) -> None:
         super().__init__(text)

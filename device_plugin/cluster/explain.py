@@ -132,14 +132,14 @@ class Explainer:
             return self._state.reports.summary()
 
     def _wrong_in_group(self, pod: Pod) -> str:
-        """Why nobody of the pod's group can be placed, in words; empty if nothing is wrong with it."""
+        """Why no pod of the pod's group can be placed, as text; empty if nothing is wrong with it."""
         if not pod.label(GROUP):
             return ""
         with self._state.lock:
             return self._state.groups.problem((pod.namespace, pod.label(GROUP)))
 
     def _answer(self, pod: Pod, request: PodRequest, planner: Planner) -> Grant | Refusal | None:
-        """What /filter would answer if every node were offered; of a gang what was answered."""
+        """The answer that /filter would give if every node were offered; of a gang what was answered."""
         if request.gang is None:
             return planner.placer.place(self._state.in_group(pod, request))
         with self._state.lock:

@@ -17,7 +17,7 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What kube-scheduler is told: nodes that remain, texts of those that do not, or an error.
+    """The answer to kube-scheduler: nodes that remain, texts of those that do not, or an error.
 
     `hopeless` nodes are those where kube-scheduler need not look for pods to evict.
     """

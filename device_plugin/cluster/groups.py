@@ -60,11 +60,11 @@ class Groups:
         return iter(self._members.get(key, {}).values())
 
     def problem(self, key: Key) -> str:
-        """Why nobody of a group can be placed, in words; empty if nothing is wrong with it."""
+        """Why no pod of a group can be placed, as text; empty if nothing is wrong with it."""
         return self.crowded(key) or self._discord(key)
 
     def crowded(self, key: Key) -> str:
-        """In words if a group has too many members, else empty."""
+        """An error text if a group has too many members, else empty."""
         if len(self._members.get(key, ())) <= MOST:
             return ""
         return (
@@ -73,7 +73,7 @@ class Groups:
         )
 
     def _discord(self, key: Key) -> str:
-        """What to say if members give different role orders; empty if they agree."""
+        """An error text if members give different role orders; empty if they agree."""
         if len(self._orders.get(key, ())) <= 1:
             return ""
         return (

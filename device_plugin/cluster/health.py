@@ -33,5 +33,5 @@ class Health:
         return "; ".join(f"{name} has not turned for {age:.0f} s" for name, age in sorted(stuck.items()))
 
     def why_not_ready(self) -> str:
-        """What is missing, in words; empty if this replica could lead, whether it does or not."""
+        """The missing parts, as text; empty if this replica could lead, whether it does or not."""
         return "; ".join(why for why in (self._state.why_not_synced(), self._leader.unread()) if why)

@@ -1,4 +1,4 @@
-"""Who leads: the replica whose scheduler holds the Lease; and whether it may still act on that.
+"""Leadership: the replica whose scheduler holds the Lease; and whether it may still act on that.
 
 Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock, and never too low: from the
 last moment at which we know it had *not* been renewed yet. A Lease that was never seen to change has no known age.

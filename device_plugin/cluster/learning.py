@@ -1,4 +1,4 @@
-"""What pods ask for, learnt from those that come and stay."""
+"""Learns which requests to expect, from the pods that come and stay."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,7 +21,7 @@ MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
-    """`target` is what is to be expected. Callers hold the state's lock. Times are of its clock, in seconds."""
+    """Keeps `target`, the requests to be expected. Callers hold the state's lock. Times are in seconds of its clock."""
 
     def __init__(
         self, request_of: Callable[[Pod], PodRequest | None], known: Callable[[str], Pod | None]
@@ -61,7 +61,7 @@ class Learning:
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
-        """What those ask for that have stayed is what others like them will ask for."""
+        """Add the requests of pods that have stayed to the expected ones."""
         while self._new:
             uid, (shape, since) = next(iter(self._new.items()))
             if since > now - STAY_SECONDS:

@@ -1,4 +1,4 @@
-"""What is known of the loads of cards, for as long as it can be trusted; after that the ledger alone tells."""
+"""Measured loads of cards, kept until they are stale; after that the ledger alone tells."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class Measured:
             self._at.move_to_end(node)
 
     def expire(self) -> None:
-        """Forget what is stale."""
+        """Drop stale loads."""
         now = self._clock()
         while self._at and now - next(iter(self._at.values())) > self._stale:
             self.loads.drop(self._at.popitem(last=False)[0])

@@ -20,7 +20,7 @@ def movable(pod: Pod) -> bool:
 
 
 def opening(state: State, search: SearchCopy, pod: Pod) -> str:
-    """Whose moves would make room for a waiting pod, in words; empty if it fits, or no few moves would do."""
+    """The moves that would make room for a waiting pod, as text; empty if it fits, or no few moves would do."""
     try:
         request = state.request_of(pod)
     except RequestError:

@@ -1,4 +1,4 @@
-"""What the cluster service needs of the outside beside the API server; `wiring` joins it to the adapters."""
+"""Protocols of what the cluster service uses beside the API server; `wiring` joins it to the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class FitError(VgpuError):
 
 
 class Counts(Protocol):
-    """What is counted as it happens."""
+    """Counters of decisions and Bindings."""
 
     def placed(self, seconds: float) -> None:
         """A decision took `seconds`."""
@@ -24,7 +24,7 @@ class Counts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BindCall:
-    """What kube-scheduler asks with /bind: this pod onto this node."""
+    """The arguments of /bind: this pod onto this node."""
 
     namespace: str
     name: str

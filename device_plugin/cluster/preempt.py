@@ -217,7 +217,7 @@ class Advice:
         self._victims = victims
 
     def __call__(self, pod: Pod, candidates: Candidates) -> Candidates:
-        """One node of the candidates with the pods to evict there, or nothing where nobody's leaving would help.
+        """One node of the candidates with the pods to evict there; empty if no eviction would help.
 
         What kube-scheduler would evict is taken over only where the host lacks CPU or memory too: it knows why.
         """

@@ -67,7 +67,7 @@ class PreemptionQueue:
             self._leave_out(max(self._of, key=self._of.__getitem__))
 
     def drop(self, uid: str) -> None:
-        """The pod is gone, or has what it wants."""
+        """Forget a pod that is gone or has been placed."""
         self._pop(uid)
         self._tries.pop(uid, None)
 

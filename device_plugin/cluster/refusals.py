@@ -181,7 +181,7 @@ class WaitingPods:
         self._put(waiting)
 
     def drop(self, uid: str) -> None:
-        """The pod is gone, or has what it wants."""
+        """Forget a pod that is gone or has been placed."""
         waiting = self._by_pod.pop(uid, None)
         if waiting is not None:
             pods = self._of[waiting.pod.namespace]

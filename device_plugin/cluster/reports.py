@@ -91,7 +91,7 @@ class Outliving:
 
 
 class Reports:
-    """What the agents' inventories report, and pods that vanished just now. Callers hold the state's lock."""
+    """The slices that agents report, and the pods that vanished just now. Callers hold the state's lock."""
 
     def __init__(self) -> None:
         # By node, then by pod.
@@ -100,21 +100,21 @@ class Reports:
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
     def outliving(self, holder: str) -> Outliving | None:
-        """What this holder has in the ledger though its pod has ended."""
+        """The grant that this holder has in the ledger although its pod has ended."""
         uid, _, node = holder.partition("@")
         return self.reported(node, uid) if node else self.vanished(uid)
 
     def reported(self, node: str, uid: str) -> Outliving | None:
-        """What the agent of a node reports of a pod."""
+        """The slices that the agent of a node reports of a pod."""
         return self._reported.get(node, {}).get(uid)
 
     def vanished(self, uid: str) -> Outliving | None:
-        """What the pod held when it vanished, while its agent may still name it."""
+        """The grant of a pod when it vanished, for as long as its agent may still report it."""
         found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
     def covered(self, node: str) -> Sequence[ReportedSlice]:
-        """The containers on a node whose files are covered."""
+        """The containers on a node in which a mount hides our files."""
         return self._covered.get(node, ())
 
     def nodes_with_covered(self) -> list[str]:
@@ -122,7 +122,7 @@ class Reports:
         return sorted(self._covered)
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
-        """The bound pod is gone, and nobody has seen it end."""
+        """Note that a bound pod is gone without a terminal phase."""
         if self.reported(grant.node, pod.uid) is None:
             found = Outliving(pod.namespace, pod.name, pod.uid, grant)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS
@@ -189,5 +189,5 @@ def _outliving(node: str, reports: Iterable[ReportedSlice]) -> dict[str, Outlivi
 
 
 def holder(node: str, uid: str) -> str:
-    """Who holds in the ledger what the agent of a node reports of a pod."""
+    """The holder in the ledger of the slices that a node's agent reports of a pod."""
     return f"{uid}@{node}"

@@ -49,7 +49,7 @@ INHERITED_AFTER_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """Where a pod that was touched at `since` would fit; it is expected to be asked for."""
+    """The place for a pod that was touched at `since`; it is expected to be asked for."""
 
     waiting: Waiting
     grant: Grant
@@ -260,7 +260,7 @@ class Touch:
         return placed
 
     def _grant(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Grant | None:
-        """What the pod would get beside those that are expected."""
+        """The grant that the pod would get beside the expected ones."""
         state = self._state
         with state.ledger.transaction():
             state.ledger.release(pod.uid)

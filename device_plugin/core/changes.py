@@ -1,4 +1,4 @@
-"""What changed since somebody last looked: names with the version of their newest change."""
+"""Changes since a reader last looked: names with the version of their newest change."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ class Changes:
 
 
 class Followed:
-    """What is known of nodes, for readers who catch up with it."""
+    """Values of nodes, for readers that catch up with changes."""
 
     def __init__(self) -> None:
         self._changes = Changes()

@@ -1,4 +1,4 @@
-"""What pods request of their host beside cards, and what a host has left."""
+"""CPU, memory and disk: the requests of pods, and what a node has left."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from device_plugin.core.ledger import NodeState
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is in use of a card, in shares of 0 to 1: of its memory, and of its time (None: its driver does not say)."""
+    """The use of a card, in shares of 0 to 1: of its memory, and of its time (None: its driver does not say)."""
 
     memory: float
     busy: float | None = None
@@ -20,7 +20,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What of a card is in use, in whole percents: of its memory, and of its time (0 where its driver does not say)."""
+    """The use of a card, in whole percents: of its memory, and of its time (0 where its driver does not say)."""
 
     memory: int
     busy: int
@@ -38,11 +38,11 @@ class Loads(Followed):
         return self._used.get(node, {})
 
     def copy(self) -> dict[str, Mapping[str, Used]]:
-        """What is known of every node, as it is now and stays."""
+        """A copy of the loads of every node, which does not change."""
         return dict(self._used)
 
     def restore(self, copied: Mapping[str, Mapping[str, Used]]) -> None:
-        """Know what a copy says, and nothing else."""
+        """Replace all loads by those of a copy."""
         for node in [node for node in self._used if node not in copied]:
             self.drop(node)
         for node, used in copied.items():

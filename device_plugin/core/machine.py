@@ -1,4 +1,4 @@
-"""What one machine shows of itself: device files, and which containers hold which tickets."""
+"""Facts of one machine: device files, and which containers hold which tickets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What containers ask for, read from their resource limits and the pod's annotations.
+"""Requests: read from containers' resource limits and pods' annotations.
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
 `<prefix>-cores: c` for c core groups of one card. Only limits count: Kubernetes makes requests equal.
@@ -48,7 +48,7 @@ _QUANTITY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one container asks of one card family: `whole` cards, or a slice of `mem` units and `cores` groups.
+    """The request of one container to one card family: `whole` cards, or a slice of `mem` units and `cores` groups.
 
     A missing half of a slice is None: `place` completes it from the chosen card.
     """
@@ -113,7 +113,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod asks for: its containers' requests in the order of the spec, and what it says of cards.
+    """The request of a pod: its containers' requests in the order of the spec, and what it says of cards.
 
     `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
     `app_type` and `standing` matter to the policy `node-score`; where a pod stands in its group is not what it asks
@@ -136,7 +136,9 @@ NO_CARD = Request("")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a decision depends on of a pod of at most one asking container: pods of one shape share their scores.
+    """The parts of a request that decide, for a pod with at most one asking container.
+
+    Pods of one shape share their scores.
 
     `request` asks for nothing where a pod wants no card: replayed traces have such pods, and they take CPU.
     """
@@ -175,7 +177,7 @@ def family_of(resource: str) -> str:
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
-    """What `pod` asks for, or None if no container asks. Raises RequestError if anything of it is malformed."""
+    """The request of `pod`, or None if no container asks. Raises RequestError if anything of it is malformed."""
     asking: list[tuple[str, Request]] = []
     for container in pod.containers:
         request = container_request(container.name, container.limits, prefixes)
@@ -205,7 +207,7 @@ def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
 
 
 def _check_places(pod: Pod) -> None:
-    """Nobody would look at an annotation that should be a label, nor at a label that should be an annotation."""
+    """Raise RequestError for a key that is an annotation and should be a label, or the other way round."""
     for keys, kept, found, meant in (
         (LABELS, pod.annotations, "annotation", "a label"),
         (ANNOTATIONS, pod.labels, "label", "an annotation"),
@@ -246,7 +248,7 @@ def _gang(pod: Pod) -> Gang | None:
 
 
 def container_request(name: str, limits: Mapping[str, str], prefixes: Collection[str]) -> Request | None:
-    """What one container's limits ask for, or None. Raises RequestError with what to write instead."""
+    """The request in one container's limits, or None. Raises RequestError with what to write instead."""
     asked: dict[str, dict[str, int]] = {}
     for prefix in prefixes:
         for suffix in SUFFIXES:

@@ -38,7 +38,7 @@ class Rank:
     leave: int = 0
 
     def labels(self, pod: Pod) -> Mapping[str, str]:
-        """What the pod is labelled with when it is bound; nothing without a group."""
+        """The labels that the pod gets when it is bound; nothing without a group."""
         if self.number is None:
             return {}
         role = role_of(pod)
@@ -206,7 +206,7 @@ def _key(pod: Pod) -> Key:
 
 
 def _place(role: str, order: Sequence[str]) -> int | None:
-    """The place of a role, or of the role whose number it has, in a written order; None if it has none."""
+    """The place of a role in a written order, `worker-2` as `worker`; None if it has none."""
     if role in order:
         return order.index(role)
     # `worker-2` is the third of the role `worker`.

@@ -34,7 +34,7 @@ class Connection:
 
     @property
     def dropped(self) -> bool:
-        """True if the server has closed it, or said what nobody asked for."""
+        """True if the server has closed the connection, or sent something without a request."""
         return bool(self._poll.poll(0))
 
     def ask(self, request: bytes, silence: float, deadline: float = math.inf) -> None:
@@ -99,6 +99,6 @@ class Connection:
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        """That was all."""
+        """The end of the message."""
         self.complete = self.status > 0
         self.keeps = self._parser.should_keep_alive()

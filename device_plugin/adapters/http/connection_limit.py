@@ -32,7 +32,7 @@ class Client:
         self.deadline = time.monotonic() + self._patience
 
     def receive(self) -> bytes:
-        """What has come, empty at the end. Raises TimeoutError at the deadline."""
+        """Received bytes; empty at the end of the connection. Raises TimeoutError at the deadline."""
         self._wait(select.POLLIN)
         return self._socket.recv(PIECE)
 

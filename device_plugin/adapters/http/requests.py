@@ -46,7 +46,7 @@ class Reader:
         self._begin()
 
     def feed(self, data: bytes) -> None:
-        """Take what the client sent. Raises BadRequestError."""
+        """Parse bytes from the client. Raises BadRequestError."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
