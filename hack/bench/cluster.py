@@ -21,7 +21,7 @@ GIVEN = ("fgd",)
 LEARNING = ("fragmentation",)
 
 
-class Cluster:
+class BenchCluster:
     """One policy on a workload's nodes, in a fixed random order: the core breaks ties by name."""
 
     def __init__(self, workload: Workload, policy: str, seed: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import Move, Planner, Ranked, defragment
-from hack.bench.cluster import Cluster
+from hack.bench.cluster import BenchCluster
 from hack.bench.replay import arrivals
 from hack.bench.runs import BenchError, every, numbered
 from hack.bench.synthetic import chosen
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
     """Fill by `policy`, plan, move, and offer again."""
-    cluster = Cluster(workload, policy, seed)
+    cluster = BenchCluster(workload, policy, seed)
     there, waiting = _filled(cluster, workload, seed)
     cluster.renew()
     jobs = {**there, **waiting}
@@ -113,7 +113,9 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
     return Moved(len(there), curve, measured(done).allocated, seconds)
 
 
-def _filled(cluster: Cluster, workload: Workload, seed: int) -> tuple[Mapping[str, Job], Mapping[str, Job]]:
+def _filled(
+    cluster: BenchCluster, workload: Workload, seed: int
+) -> tuple[Mapping[str, Job], Mapping[str, Job]]:
     """Pods that found a place, and those that did not, by name."""
     there: dict[str, Job] = {}
     waiting: dict[str, Job] = {}

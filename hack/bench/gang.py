@@ -18,7 +18,7 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_GANG, Request
-from hack.bench.extender.cluster_model import CONTAINER, Workload
+from hack.bench.extender.cluster_model import CONTAINER, ClusterModel
 from hack.bench.runs import BenchError
 
 PODS, NODES, CARDS, FILL = 512, 1213, 8, 0.5
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
     if not 2 <= args.pods <= MAX_GANG or not 1 <= args.asks <= args.pods:
         raise BenchError(f"write --pods from 2 to {MAX_GANG}, --asks from 1 to as many")
-    workload = Workload(args.nodes, CARDS, args.fill, seconds=1)
+    workload = ClusterModel(args.nodes, CARDS, args.fill, seconds=1)
     kinds = list(dict.fromkeys(workload.requests()))[: args.asks]
     asked = [kinds[number % len(kinds)] for number in range(args.pods)]
     found = decided(filled(workload), workload.names(), asked)
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def filled(workload: Workload) -> State:
+def filled(workload: ClusterModel) -> State:
     """The state of a service that has learnt what the pods that hold slices ask for."""
     state = State(DEFAULT_PREFIXES, reservation_seconds=3600.0, clock=time.monotonic)
     for name in workload.names():

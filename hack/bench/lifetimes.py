@@ -18,7 +18,7 @@ import numpy as np
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.fit import fit
-from hack.bench.cluster import Cluster
+from hack.bench.cluster import BenchCluster
 from hack.bench.workload import Job, Workload
 
 # What is measured, in mean lifetimes after the start.
@@ -43,7 +43,7 @@ class Steady:
         return sum(self.waits) / max(1, self.arrived)
 
 
-class Waiting:
+class WaitingJobs:
     """Pods that wait, by what they ask: where one does not fit, the others of its kind do not either."""
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ def simulate(
     policy: str, seed: int, workload: Workload, lifetimes: Sequence[float], offered: float
 ) -> Steady:
     """One policy on one seed, with so many percent of the capacity `offered`. Time is in mean lifetimes."""
-    cluster, rng = Cluster(workload, policy, seed), random.Random(seed)
-    waiting, numbers = Waiting(), count()
+    cluster, rng = BenchCluster(workload, policy, seed), random.Random(seed)
+    waiting, numbers = WaitingJobs(), count()
     ends: list[tuple[float, int, Job, Grant]] = []
     mean = float(np.mean(lifetimes))
     lives = [life / mean for life in lifetimes]
@@ -141,7 +141,7 @@ def simulate(
 class Freed:
     """The node where something was just given back: nowhere else is more room than when those that wait were tried."""
 
-    def __init__(self, cluster: Cluster, node: str) -> None:
+    def __init__(self, cluster: BenchCluster, node: str) -> None:
         state = cluster.ledger.node(node)
         self._cards = state.cards if state is not None else ()
         self._left = state.left if state is not None else NOTHING

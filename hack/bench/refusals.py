@@ -26,7 +26,7 @@ from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.leases import Lease
-from hack.bench.extender.cluster_model import Workload
+from hack.bench.extender.cluster_model import ClusterModel
 from hack.bench.runs import BenchError
 
 NODES, CARDS, REQUESTS = 5000, 8, 1000
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the benchmark and print its figures. Raises BenchError for what cannot be run."""
     if args.nodes < 1 or not len(_REFUSED) <= args.requests <= 10_000:
         raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to 10000")
-    workload = Workload(args.nodes, CARDS, 0.0, seconds=1)
+    workload = ClusterModel(args.nodes, CARDS, 0.0, seconds=1)
     found = costs(nearly_full(workload), workload.names(), args.requests)
     if args.json:
         print(json.dumps({name: asdict(cost) for name, cost in found.items()}, indent=1))
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def nearly_full(workload: Workload) -> State:
+def nearly_full(workload: ClusterModel) -> State:
     """The state of a service on whose nodes every card holds a slice that leaves a little, here more and there less."""
     state = State(DEFAULT_PREFIXES, reservation_seconds=3600.0, clock=time.monotonic)
     rng = random.Random(workload.seed)

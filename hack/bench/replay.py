@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hack.bench.cluster import Cluster
+from hack.bench.cluster import BenchCluster
 from hack.bench.workload import Job, Workload
 
 ARRIVALS = 1.3
@@ -65,7 +65,7 @@ def arrivals(workload: Workload, seed: int) -> Iterator[Job]:
 
 def replay(policy: str, seed: int, workload: Workload) -> Outcome:
     """One policy on one seed."""
-    cluster = Cluster(workload, policy, seed)
+    cluster = BenchCluster(workload, policy, seed)
     samples: list[Sample] = []
     placed, failed = 0, None
     asked = allocated = seconds = before = 0.0

@@ -8,7 +8,7 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench import hygon
 from hack.bench.runs import BenchError
-from hack.bench.workload import FAMILY, Job, Node, Workload, read
+from hack.bench.workload import FAMILY, BenchNode, Job, Workload, read
 
 NODES, CARDS, PODS = 100, 8, 2000
 # Memory units and core groups with weights: what inference services, notebooks and small trainings ask for.
@@ -33,7 +33,7 @@ def synthetic(seed: int = 1) -> Workload:
     """The same for the same seed."""
     rng = random.Random(seed)
     nodes = [
-        Node(
+        BenchNode(
             f"node-{n}",
             HostAmounts(rng.choice((64_000, 96_000, 128_000)), 1 << 20),
             Inventory(tuple(hygon.card(f"node-{n}-{i}", FAMILY, i) for i in range(CARDS))),

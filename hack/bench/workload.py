@@ -23,7 +23,7 @@ class WorkloadError(VgpuError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BenchNode:
     """A node with its cards, in the order of the file."""
 
     name: str
@@ -48,7 +48,7 @@ class Job:
 class Workload:
     """Nodes, and pods in the order of their names. `capacity` is the cards of all nodes."""
 
-    def __init__(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> None:
+    def __init__(self, nodes: Sequence[BenchNode], jobs: Sequence[Job]) -> None:
         self.nodes = nodes
         self.jobs = jobs
         self.capacity = float(sum(len(node.inventory.cards) for node in nodes))
@@ -102,7 +102,7 @@ def _name(job: Job) -> str:
     return job.name
 
 
-def _node(row: Mapping[str, str]) -> Node:
+def _node(row: Mapping[str, str]) -> BenchNode:
     cards = tuple(
         Card(
             f"{row['sn']}-{i}", FAMILY, row["model"], "", mem_mib=MILLI, units=MILLI, compute_units=1,
@@ -110,7 +110,7 @@ def _node(row: Mapping[str, str]) -> Node:
         )
         for i in range(int(row["gpu"]))
     )  # fmt: skip
-    return Node(row["sn"], HostAmounts(int(row["cpu_milli"]), int(row["memory_mib"])), Inventory(cards))
+    return BenchNode(row["sn"], HostAmounts(int(row["cpu_milli"]), int(row["memory_mib"])), Inventory(cards))
 
 
 def _job(row: Mapping[str, str]) -> Job:

@@ -5,14 +5,14 @@ from pathlib import Path
 import urllib3
 import yaml
 
-from hack.demo.session import Session
+from hack.demo.session import DemoSession
 from hack.embedded.person import NAMESPACE, ApiServerError, Object, Person, decoded
 
 
-class Api(Person):
+class DemoApi(Person):
     """A person with access to the cluster of a session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DemoSession) -> None:
         super().__init__(session.api)
         self._session = session
         self._services = urllib3.PoolManager(timeout=10.0, retries=False)

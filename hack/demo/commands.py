@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 
 from hack.demo import session
-from hack.demo.api import Api, manifests
+from hack.demo.api import DemoApi, manifests
 from hack.demo.show import Page
 from hack.demo.story import BrokenPromiseError, tell
 from hack.embedded.person import ApiServerError
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     current = session.start()
     try:
-        tell(Api(current), page)
+        tell(DemoApi(current), page)
     except BrokenPromiseError as error:
         page.broken(str(error))
         return 1
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 def submit(args: argparse.Namespace) -> int:
     """Create the pods of a file."""
-    api = Api(session.require())
+    api = DemoApi(session.require())
     for manifest in manifests(args.file):
         pod = api.create(manifest)
         print(f"pod/{pod['metadata']['name']} created")
@@ -45,7 +45,7 @@ def submit(args: argparse.Namespace) -> int:
 
 def status(_: argparse.Namespace) -> int:
     """Show the cards, who holds what of them, and the pods."""
-    api = Api(session.require())
+    api = DemoApi(session.require())
     page = Page(Console())
     page.cards(api.cards())
     page.pods(api.pods(), api)
@@ -54,7 +54,7 @@ def status(_: argparse.Namespace) -> int:
 
 def logs(args: argparse.Namespace) -> int:
     """Print what a pod's containers printed."""
-    api = Api(session.require())
+    api = DemoApi(session.require())
     printed = api.logs(args.pod)
     if not printed and api.pod(args.pod) is None:
         raise ApiServerError(f"no pod {args.pod}; there are: {_names(api)}")
@@ -64,14 +64,14 @@ def logs(args: argparse.Namespace) -> int:
 
 def delete(args: argparse.Namespace) -> int:
     """Delete a pod."""
-    Api(session.require()).delete(args.pod)
+    DemoApi(session.require()).delete(args.pod)
     print(f"pod/{args.pod} deleted")
     return 0
 
 
 def explain(args: argparse.Namespace) -> int:
     """Print what the cluster service says of everything, or of one pod."""
-    sys.stdout.write(Api(session.require()).explanation(args.pod))
+    sys.stdout.write(DemoApi(session.require()).explanation(args.pod))
     return 0
 
 
@@ -90,7 +90,7 @@ def end(_: argparse.Namespace) -> int:
     return 0
 
 
-def _names(api: Api) -> str:
+def _names(api: DemoApi) -> str:
     return ", ".join(pod["metadata"]["name"] for pod in api.pods()) or "none"
 
 

@@ -31,7 +31,7 @@ def serve(root: Path) -> int:
         replica = cluster.replicas[0].service
         started = session.process_start(os.getpid())
         session.publish(
-            session.Session(
+            session.DemoSession(
                 pid=os.getpid(),
                 started=started or 0,
                 root=str(root),

@@ -27,7 +27,7 @@ class SessionError(VgpuError):
 
 
 @dataclass(frozen=True)
-class Session:
+class DemoSession:
     """A running demo cluster: its process, its folder, and the addresses to talk to."""
 
     pid: int
@@ -59,7 +59,7 @@ def process_start(pid: int) -> int | None:
     return None if state == "Z" else int(fields[18])
 
 
-def publish(session: Session) -> None:
+def publish(session: DemoSession) -> None:
     """Write the session file, at once and whole."""
     target = file()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,16 +68,16 @@ def publish(session: Session) -> None:
     temporary.replace(target)
 
 
-def current() -> Session | None:
+def current() -> DemoSession | None:
     """The running session, or None."""
     try:
-        session = Session(**json.loads(file().read_text(encoding="utf-8")))
+        session = DemoSession(**json.loads(file().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
     return session if session.alive else None
 
 
-def require() -> Session:
+def require() -> DemoSession:
     """Return the running session. Raises SessionError with the command that starts one."""
     session = current()
     if session is None:
@@ -94,7 +94,7 @@ def forbid() -> None:
         )
 
 
-def start() -> Session:
+def start() -> DemoSession:
     """Start a cluster in the background. Raises SessionError: one runs already, or with the log's end."""
     forbid()
     root = Path(tempfile.mkdtemp(prefix="vgpu-"))

@@ -14,7 +14,7 @@ from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.refusal import gib
 
 if TYPE_CHECKING:
-    from hack.demo.api import Api
+    from hack.demo.api import DemoApi
     from hack.embedded.person import Object
 
 BAR = 30
@@ -99,7 +99,7 @@ class Page:
         for sample in samples:
             self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
 
-    def pods(self, pods: Iterable["Object"], api: "Api") -> None:
+    def pods(self, pods: Iterable["Object"], api: "DemoApi") -> None:
         """All pods, with their grant or what they wait for."""
         table = _table("pod", "phase", "slice")
         for pod in pods:
@@ -165,6 +165,6 @@ def _summary(text: str) -> str:
     return "; ".join(f"{s.card} {gib(s.mem_mib)}, groups {_ranges(s)}" for s in Grant.decode(text).slices())
 
 
-def _why(api: "Api", name: str, status: "Object") -> str:
+def _why(api: "DemoApi", name: str, status: "Object") -> str:
     events = api.events(name)
     return status.get("message") or (events[-1] if events else "")

@@ -11,7 +11,7 @@ import yaml
 
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant, Slice
-from hack.demo.api import Api
+from hack.demo.api import DemoApi
 from hack.demo.show import Page
 from hack.embedded.person import Object
 
@@ -25,7 +25,7 @@ class BrokenPromiseError(VgpuError):
     """Something that the demo says did not happen; the text says what was seen instead."""
 
 
-def tell(api: Api, page: Page) -> None:
+def tell(api: DemoApi, page: Page) -> None:
     """Tell it all. Raises BrokenPromiseError at the first thing that does not hold."""
     page.title("Two cards, nobody on them")
     page.cards(_until("an inventory of two cards", lambda: _cards(api, 2)))
@@ -76,7 +76,7 @@ def tell(api: Api, page: Page) -> None:
     _until("no slice on the node", lambda: not _slice_samples(api) or None)
 
 
-def _submit(api: Api) -> list[Object]:
+def _submit(api: DemoApi) -> list[Object]:
     text = resources.files("hack.demo").joinpath("pods.yaml").read_text(encoding="utf-8")
     pods = list(yaml.safe_load_all(text))
     for pod in pods:
@@ -104,12 +104,12 @@ def _expect(held: bool, text: str) -> None:
         raise BrokenPromiseError(text)
 
 
-def _cards(api: Api, count: int) -> list[Object] | None:
+def _cards(api: DemoApi, count: int) -> list[Object] | None:
     cards = api.cards()
     return cards if len(cards) == count else None
 
 
-def _all_free(api: Api) -> list[Object] | None:
+def _all_free(api: DemoApi) -> list[Object] | None:
     cards = _cards(api, 2)
     free = cards is not None and all(
         card["freeMiB"] == card["memMiB"] and not card["slices"] for card in cards
@@ -117,14 +117,14 @@ def _all_free(api: Api) -> list[Object] | None:
     return cards if free else None
 
 
-def _running(api: Api, name: str) -> Grant | None:
+def _running(api: DemoApi, name: str) -> Grant | None:
     pod = api.pod(name)
     if pod is None or pod["status"].get("phase") == "Failed":
         raise BrokenPromiseError(f"{name} failed: {(pod or {}).get('status')}")
     return _granted(api, name) if pod["status"].get("phase") == "Running" else None
 
 
-def _granted(api: Api, name: str) -> Grant | None:
+def _granted(api: DemoApi, name: str) -> Grant | None:
     pod = api.pod(name) or {"metadata": {}}
     text = pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
     return Grant.decode(text) if text else None
@@ -141,7 +141,7 @@ def _disjoint(grants: dict[str, Grant]) -> None:
     _expect(len(held) == len(set(held)), "two pods hold the same core group")
 
 
-def _report(api: Api, name: str, key: str) -> Object | None:
+def _report(api: DemoApi, name: str, key: str) -> Object | None:
     for line in api.logs(name).splitlines():
         try:
             value: Any = json.loads(line)
@@ -159,22 +159,22 @@ def _sees_its_slice(name: str, report: Object, grant: Grant) -> None:
     _expect(report["free_mib"] <= own.mem_mib, f"{name} sees more free memory than it holds")
 
 
-def _reason(api: Api, name: str) -> str | None:
+def _reason(api: DemoApi, name: str) -> str | None:
     texts = [
         text for text in api.events(name) if text.startswith("FailedScheduling: ") and "lack memory" in text
     ]
     return texts[-1].removeprefix("FailedScheduling: ") if texts else None
 
 
-def _waiting(api: Api, name: str) -> Object | None:
+def _waiting(api: DemoApi, name: str) -> Object | None:
     return next((entry for entry in api.explain()["waiting"] if entry["pod"] == name and entry["text"]), None)
 
 
-def _slice_samples(api: Api) -> list[str]:
+def _slice_samples(api: DemoApi) -> list[str]:
     return [line for line in api.metrics("node") if line.startswith(SHOWN)]
 
 
-def _samples(api: Api) -> list[str] | None:
+def _samples(api: DemoApi) -> list[str] | None:
     used = [line for line in _slice_samples(api) if line.startswith("vgpu_slice_memory_used_bytes{")]
     return (
         _slice_samples(api)

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.kubelet import Kubelet, Timing
+from hack.embedded.kubelet import Kubelet, KubeletTiming
 from hack.embedded.runtime.minimal import OnStart
 from hack.embedded.scheduler import SchedulerStandIn
-from hack.embedded.services import Service
+from hack.embedded.services import ServiceProcess
 from vgpu_runtime import sim
 
 ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
@@ -37,7 +37,7 @@ class Options:
     seed: int = 0
     image_mounts: Sequence[tuple[Path, str]] = ()
     on_start: OnStart | None = None
-    timing: Timing | None = None
+    timing: KubeletTiming | None = None
     flags: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Replica:
     """One pod of the cluster service: the allocator's process and the scheduler beside it."""
 
     name: str
-    service: Service
+    service: ServiceProcess
     scheduler: SchedulerStandIn
 
 
@@ -62,7 +62,7 @@ class EmbeddedCluster:
         self.api = EmbeddedApiServer()
         self.cards = dict(nodes)
         self.kubelets: dict[str, Kubelet] = {}
-        self.agents: dict[str, Service] = {}
+        self.agents: dict[str, ServiceProcess] = {}
         self.replicas: list[Replica] = []
 
     def __enter__(self) -> "EmbeddedCluster":
@@ -100,7 +100,7 @@ class EmbeddedCluster:
             kubelet.stop()
         self.api.stop()
 
-    def services(self) -> list[Service]:
+    def services(self) -> list[ServiceProcess]:
         """All processes of the two services."""
         return [*self.agents.values(), *(replica.service for replica in self.replicas)]
 
@@ -150,14 +150,14 @@ class EmbeddedCluster:
 
     def _service(
         self, name: str, command: str, user: str, flags: Mapping[str, object], more: Sequence[str] = ()
-    ) -> Service:
+    ) -> ServiceProcess:
         token = self.root / "tokens" / name
         token.parent.mkdir(parents=True, exist_ok=True)
         token.write_text(user)
         arguments = [command, "--kube-server", self.api.url, "--kube-token-file", str(token)]
         for flag, value in flags.items():
             arguments += [flag, str(value)]
-        return Service(name, [*arguments, *more], self.root / f"{name}.log", self.options.env)
+        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", self.options.env)
 
 
 def _free_port() -> int:

@@ -17,7 +17,7 @@ class ServiceError(Exception):
     """A service ended, or did not serve in time; the text holds the end of its log."""
 
 
-class Service:
+class ServiceProcess:
     """One `vgpu` process. `addresses` are those of its line `listening extender=… http=…`, by name."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:

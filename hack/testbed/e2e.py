@@ -84,7 +84,7 @@ def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
 
 
 @dataclass(frozen=True)
-class Result:
+class LaneResult:
     """How a lane ended: pytest's exit status, and what it printed."""
 
     status: int
@@ -98,7 +98,7 @@ class Result:
 
 def run(
     lane: Lane, cluster: Cluster, archives: Sequence[Path], overlay: Path = OVERLAY, *, keep: bool = False
-) -> Result:
+) -> LaneResult:
     """Run one lane on its cluster with this overlay, and print what pytest said once it is through."""
     begin = time.monotonic()
     try:
@@ -117,7 +117,7 @@ def run(
     )
     if keep:
         print("the cluster is left up: hack/cluster kubectl get pods -A; hack/cluster down")
-    return Result(status, output)
+    return LaneResult(status, output)
 
 
 if __name__ == "__main__":

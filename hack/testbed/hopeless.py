@@ -36,7 +36,7 @@ import urllib3
 import yaml
 
 from device_plugin.core.cards import Inventory
-from hack.bench.extender.cluster_model import Workload
+from hack.bench.extender.cluster_model import ClusterModel
 from hack.testbed import programs
 from hack.testbed.certificates import Authority
 from hack.testbed.cluster import PROJECT
@@ -294,7 +294,7 @@ def _namespaces() -> list[str]:
 
 
 def _make_nodes(plane: Plane, count: int) -> None:
-    workload = Workload(count, CARDS, 0.0, seconds=1)
+    workload = ClusterModel(count, CARDS, 0.0, seconds=1)
     for name in workload.names():
         _make_node(plane, name, workload.inventory(name))
     probe = replace(workload.inventory(PROBE_NODE).cards[0], model=PROBE_MODEL)

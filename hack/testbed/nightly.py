@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hack.testbed import images, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
-from hack.testbed.e2e import Lane, Result, run
+from hack.testbed.e2e import Lane, LaneResult, run
 from hack.testbed.layout import Layout
 
 RELEASE = "1.34"
@@ -65,7 +65,7 @@ def overlay(where: Layout) -> Path:
     return folder
 
 
-def summary(result: Result) -> str:
+def summary(result: LaneResult) -> str:
     """The result of pytest in a line: `5 passed, 1 skipped`."""
     ends = re.findall(r"^=+ (.*) in [0-9.]+s.*=+$", result.output, re.MULTILINE)
     return str(ends[-1]) if ends else "did not run"

@@ -23,7 +23,7 @@ from device_plugin.core.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.cluster import AGENT_USER, ALLOCATOR_USER
 from hack.embedded.kubelet import Kubelet
-from hack.embedded.services import Service
+from hack.embedded.services import ServiceProcess
 from vgpu_runtime import sim
 
 CARDS, SLICES = 8, 32
@@ -64,7 +64,7 @@ def main() -> int:
         shutil.rmtree(root)
 
 
-def start_agent(root: Path, url: str, kubelet: Kubelet) -> Service:
+def start_agent(root: Path, url: str, kubelet: Kubelet) -> ServiceProcess:
     """The agent's process on a machine of simulated cards."""
     sim.build(
         sim.parse(f"version: v1\ncards: [{{preset: hygon-60cu-16gib, count: {CARDS}}}]"), root / "machine"
@@ -77,7 +77,7 @@ def start_agent(root: Path, url: str, kubelet: Kubelet) -> Service:
         "process-groups": kubelet.process_groups, "state-dir": root / "state", "http-listen": "127.0.0.1:0",
     }  # fmt: skip
     words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-    agent = Service("agent", ["node", *words], root / "agent.log", {})
+    agent = ServiceProcess("agent", ["node", *words], root / "agent.log", {})
     agent.start()
     agent.wait()
     return agent

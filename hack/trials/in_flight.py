@@ -27,7 +27,7 @@ ROUND_SECONDS = 120.0
 
 
 @dataclass
-class Result:
+class TrialResult:
     """What was seen over all rounds."""
 
     containers: int = 0
@@ -45,11 +45,11 @@ class Result:
         return self.containers > 0 and not (self.mismatches or self.failed or self.overlaps)
 
 
-def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> Result:
+def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> TrialResult:
     """Run one round for each seed, on one cluster."""
     witness = Witness()
     cards = sim.parse(CARDS)
-    result = Result()
+    result = TrialResult()
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
         options = Options(seed=seeds[0], on_start=witness, flags=FLAGS)
         with EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster:
@@ -68,7 +68,7 @@ def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> Result:
 
 
 def _round(
-    person: Person, witness: Witness, capacity: dict[str, int], seed: int, pods: int, result: Result
+    person: Person, witness: Witness, capacity: dict[str, int], seed: int, pods: int, result: TrialResult
 ) -> None:
     rng = random.Random(seed)
     names = [f"s{seed}-p{i}" for i in range(pods)]

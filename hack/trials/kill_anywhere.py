@@ -37,7 +37,7 @@ SETTLE_SECONDS = 120.0
 ADMITTED_WITHOUT_AGENT = "UnexpectedAdmissionError"
 
 
-class Load(threading.Thread):
+class PodLoad(threading.Thread):
     """Creates and deletes random pods until it is told to stop."""
 
     def __init__(self, person: Person, seed: int) -> None:
@@ -194,7 +194,7 @@ def run(seed: int, seconds: float) -> bool:
         options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
         with EmbeddedCluster(Path(folder), cards, options) as cluster:
             person = Person(cluster.api.url)
-            load, assassin = Load(Person(cluster.api.url, ADMIN), seed), Assassin(cluster, rng)
+            load, assassin = PodLoad(Person(cluster.api.url, ADMIN), seed), Assassin(cluster, rng)
             load.start()
             end = time.monotonic() + seconds
             while time.monotonic() < end and load.is_alive():

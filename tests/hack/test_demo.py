@@ -11,7 +11,7 @@ import pytest
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.wiring.commands import main
 from hack.demo import session
-from hack.demo.api import Api
+from hack.demo.api import DemoApi
 
 POD = "kind: Pod\nmetadata: {name: a}\nspec: {}\n"
 
@@ -29,9 +29,11 @@ def created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     pods: list[Any] = []
     started = session.process_start(os.getpid())
     assert started is not None
-    session.publish(session.Session(os.getpid(), started, str(tmp_path), "http://none", "http://none", {}))
-    monkeypatch.setattr(Api, "create", lambda _, pod: pods.append(pod))
-    monkeypatch.setattr(Api, "pods", lambda _: pods)
+    session.publish(
+        session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", "http://none", {})
+    )
+    monkeypatch.setattr(DemoApi, "create", lambda _, pod: pods.append(pod))
+    monkeypatch.setattr(DemoApi, "pods", lambda _: pods)
     return pods
 
 
@@ -100,7 +102,7 @@ def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
     with HTTPServer(("127.0.0.1", 0), Echo) as service:
         started = session.process_start(os.getpid()) or 0
         explain = f"http://127.0.0.1:{service.server_port}"
-        session.publish(session.Session(os.getpid(), started, str(tmp_path), "http://none", explain, {}))
+        session.publish(session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", explain, {}))
         answering = threading.Thread(target=service.handle_request)
         answering.start()
         assert main(["demo", "explain", *words]) == 0
@@ -117,7 +119,7 @@ def test_status_says_which_cards_are_out_of_service(
         "healthy": True, "cordoned": False,
     }  # fmt: skip
     others = [{**card, "uuid": "GPU-2", "cordoned": True}, {**card, "uuid": "GPU-3", "healthy": False}]
-    monkeypatch.setattr(Api, "cards", lambda _: [card, *others])
+    monkeypatch.setattr(DemoApi, "cards", lambda _: [card, *others])
     assert main(["demo", "status"]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines() if "GPU" in line]
     assert [(line[0], line[-1]) for line in shown] == [

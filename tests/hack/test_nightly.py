@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hack.testbed import nightly, programs
-from hack.testbed.e2e import Result
+from hack.testbed.e2e import LaneResult
 from hack.testbed.layout import Layout
 from tests.manifests.conftest import kustomize
 
@@ -31,4 +31,4 @@ def test_it_installs_what_the_readme_has_for_this_release(
     ],
 )
 def test_the_summary_is_pytests_own(output: str, text: str) -> None:
-    assert nightly.summary(Result(0, output)) == text
+    assert nightly.summary(LaneResult(0, output)) == text

@@ -13,14 +13,16 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.admission import ADMIN
-from hack.embedded.kubelet import Kubelet, Timing
-from hack.embedded.services import Service
+from hack.embedded.kubelet import Kubelet, KubeletTiming
+from hack.embedded.services import ServiceProcess
 from tests.files import found
 from vgpu_runtime import sim
 
 ALLOCATOR = "system:serviceaccount:vgpu-system:vgpu-cluster"
 AGENT = "system:serviceaccount:vgpu-system:vgpu-node@n1"
-FAST = Timing(retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05)
+FAST = KubeletTiming(
+    retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05
+)
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
 
 
@@ -61,9 +63,9 @@ class OneNode:
         self.agent.start()
         self.agent.wait()
 
-    def service(self, *flags: str) -> Service:
+    def service(self, *flags: str) -> ServiceProcess:
         """An agent for this node, not started."""
-        return Service("agent", [*self._words, *flags], self.root / "agent.log", {})
+        return ServiceProcess("agent", [*self._words, *flags], self.root / "agent.log", {})
 
     def close(self) -> None:
         self.agent.kill()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from device_plugin.core import annotations
 from device_plugin.core.requests import Request
-from hack.bench.extender.cluster_model import CONTAINER, Workload, uid
+from hack.bench.extender.cluster_model import CONTAINER, ClusterModel, uid
 
 _NOW = "2026-01-01T00:00:00Z"
 _SCHEDULER = "vgpu-scheduler"
@@ -14,7 +14,7 @@ _SCHEDULER = "vgpu-scheduler"
 class PodTexts:
     """Pod `n` of the workload as JSON, pending or bound. Every process that has the workload writes the same."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: ClusterModel) -> None:
         self._parts = [_pod(request) for request in workload.requests()]
 
     def pod(self, number: int, version: int, bound: tuple[str, str] | None, phase: str = "Pending") -> bytes:
@@ -27,7 +27,7 @@ class PodTexts:
         return text.encode()
 
 
-def node(name: str, workload: Workload) -> bytes:
+def node(name: str, workload: ClusterModel) -> bytes:
     """The Node object, with its inventory."""
     capacity = {"cpu": "128", "memory": "1056000000Ki", "pods": "110", "hygon.com/dcu-mem": "128"}
     info = {"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://2.2.0"}

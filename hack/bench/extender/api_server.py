@@ -14,8 +14,8 @@ from urllib.parse import parse_qs
 from device_plugin.core.grants import Grant
 from hack.bench.extender import api_objects
 from hack.bench.extender.api_connection import KeptConnection
-from hack.bench.extender.api_store import NotBoundError, Store
-from hack.bench.extender.cluster_model import Workload
+from hack.bench.extender.api_store import NotBoundError, PodStore
+from hack.bench.extender.cluster_model import ClusterModel
 
 POD_NAME = "vgpu-bench"
 # kube-scheduler's identity is its pod's name and a uuid.
@@ -30,7 +30,7 @@ _CREATED = b'{"kind":"Status","apiVersion":"v1","status":"Success","code":201}'
 _EXPIRED = b'{"type":"ERROR","object":{"reason":"Expired","code":410}}\n'
 
 
-def serve(control: Connection, workload: Workload, grants: list[Grant]) -> None:
+def serve(control: Connection, workload: ClusterModel, grants: list[Grant]) -> None:
     """Serve until the parent closes `control`: it is sent the port, then what it asks for: "history" or "wrongs"."""
     sys.setswitchinterval(SWITCH_SECONDS)
     with _Server(workload, grants) as server:
@@ -50,8 +50,8 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, workload: Workload, grants: list[Grant]) -> None:
-        self.store = Store(workload, grants)
+    def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
+        self.store = PodStore(workload, grants)
         nodes = b",".join(api_objects.node(name, workload) for name in workload.names())
         self.nodes = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}' % nodes
         self.lease_asked = False

@@ -11,7 +11,7 @@ from device_plugin.core import annotations
 from device_plugin.core.grants import Grant
 from hack.bench.extender import witness
 from hack.bench.extender.api_objects import PodTexts
-from hack.bench.extender.cluster_model import Workload, uid
+from hack.bench.extender.cluster_model import ClusterModel, uid
 
 # So many pods are created ahead of the one that is bound.
 AHEAD = 64
@@ -24,10 +24,10 @@ class NotBoundError(Exception):
     """The Binding is refused: the pod is bound already, or is another one."""
 
 
-class Store:
+class PodStore:
     """Pods by number. For each Binding it deletes a random pod and creates a new one, so that the fill stays."""
 
-    def __init__(self, workload: Workload, grants: list[Grant]) -> None:
+    def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
         self._texts = PodTexts(workload)
         self._workload = workload
         self._before = grants

@@ -24,7 +24,7 @@ class ExtenderBenchError(VgpuError):
 
 
 @dataclass(frozen=True)
-class Workload:
+class ClusterModel:
     """What to measure: `fill` is the share of all memory that is granted beforehand, `seconds` the time measured."""
 
     nodes: int

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from device_plugin.core.errors import VgpuError
-from hack.bench.extender.cluster_model import Workload
+from hack.bench.extender.cluster_model import ClusterModel
 from hack.bench.extender.measurement import Figures, measure
 
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print the figures. Raises ExtenderBenchError."""
-    workload = Workload(args.nodes, args.cards, args.fill, args.seconds, args.seed)
+    workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed)
     with _terminated_as_interrupted():
         figures = measure(workload)
     print(json.dumps(asdict(figures)) if args.json else _table(figures))

@@ -14,10 +14,10 @@ from typing import Any
 
 from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.api_server import SWITCH_SECONDS
-from hack.bench.extender.cluster_model import ExtenderBenchError, Workload, uid
+from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError, uid
 from hack.bench.extender.kept_call import CallError, KeptCall
 from hack.bench.extender.proc import cpu_seconds
-from hack.bench.extender.timing import Notes, Timing
+from hack.bench.extender.timing import LoadTiming, Notes
 
 # Pods that have a node and are not bound yet, at most. kube-scheduler knows no limit, but a growing queue says nothing.
 # With the filter's, these are as many connections as the service keeps open.
@@ -34,14 +34,14 @@ ORDERS, PARALLEL = 61, 16
 
 
 def drive(
-    control: Connection, workload: Workload, first: int, address: tuple[str, int], log: Path, pid: int
+    control: Connection, workload: ClusterModel, first: int, address: tuple[str, int], log: Path, pid: int
 ) -> None:
     """Send the parent the Timing of pods `first`, `first` + 1, …; or a text, if it cannot be had.
 
     The service is the process `pid`, and writes `log`.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    outcome: Timing | str
+    outcome: LoadTiming | str
     try:
         outcome = _Scheduler(workload, first, address, log, pid).run()
     except (ExtenderBenchError, CallError, ValueError, OSError) as error:
@@ -51,7 +51,9 @@ def drive(
 
 
 class _Scheduler:
-    def __init__(self, workload: Workload, first: int, address: tuple[str, int], log: Path, pid: int) -> None:
+    def __init__(
+        self, workload: ClusterModel, first: int, address: tuple[str, int], log: Path, pid: int
+    ) -> None:
         self._seconds = workload.seconds
         self._texts = PodTexts(workload)
         self._orders = [json.dumps(names).encode() for names in _orders(workload)]
@@ -65,7 +67,7 @@ class _Scheduler:
         self._notes = Notes()
         self._failures: list[str] = []
 
-    def run(self) -> Timing:
+    def run(self) -> LoadTiming:
         """Wait until the service leads and knows what pods ask for, warm up for a fifth of the time, measure.
 
         A nearly empty cluster tells nothing of what pods ask for: another policy decides there.
@@ -160,7 +162,7 @@ class _Scheduler:
         call.close()
 
 
-def _orders(workload: Workload) -> Iterator[list[str]]:
+def _orders(workload: ClusterModel) -> Iterator[list[str]]:
     """The nodes' names in as many orders: by the time at which each block might finish."""
     names, rng = workload.names(), random.Random(workload.seed)
     size = round(len(names) ** 0.5)

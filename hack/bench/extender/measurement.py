@@ -11,9 +11,9 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from hack.bench.extender import api_server, load, proc
 from hack.bench.extender.child import Child
-from hack.bench.extender.cluster_model import ExtenderBenchError, Workload
-from hack.bench.extender.timing import Timing
-from hack.embedded.services import Service, ServiceError
+from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError
+from hack.bench.extender.timing import LoadTiming
+from hack.embedded.services import ServiceError, ServiceProcess
 
 # The stub makes the objects of thousands of nodes before it serves, and judges every Binding at the end.
 STUB_SECONDS = 120.0
@@ -42,14 +42,14 @@ class Figures:
     learning_p99_ms: float | None
 
 
-def measure(workload: Workload) -> Figures:
+def measure(workload: ClusterModel) -> Figures:
     """Run all of it and end all of it. Raises ExtenderBenchError, also if two pods were given the same."""
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)
     with running(workload, grants) as (api, service, scheduler):
         patience = load.LEADER_SECONDS + load.LESSON_SECONDS + 2 * workload.seconds + STUB_SECONDS
         timing = scheduler.hear(patience, lambda: check(service))
-        if not isinstance(timing, Timing):
+        if not isinstance(timing, LoadTiming):
             raise ExtenderBenchError(f"{timing}; the service's log ends with:\n{service.log_tail()}")
         rss = proc.rss_mib(service.pid)
         if wrongs := api.ask("wrongs", STUB_SECONDS):
@@ -67,7 +67,7 @@ def _p99(sorted_ms: list[float]) -> float:
     return round(sorted_ms[len(sorted_ms) * 99 // 100], 3)
 
 
-def _rebuild_seconds(workload: Workload, grants: list[Grant]) -> float:
+def _rebuild_seconds(workload: ClusterModel, grants: list[Grant]) -> float:
     inventories = {name: workload.inventory(name) for name in workload.names()}
     texts = [grant.encode() for grant in grants]
     start = time.perf_counter()
@@ -80,7 +80,7 @@ def _rebuild_seconds(workload: Workload, grants: list[Grant]) -> float:
 
 
 @contextmanager
-def running(workload: Workload, grants: list[Grant]) -> Iterator[tuple[Child, Service, Child]]:
+def running(workload: ClusterModel, grants: list[Grant]) -> Iterator[tuple[Child, ServiceProcess, Child]]:
     """Stub API server, service and load, of which nothing is left afterwards. Raises ExtenderBenchError."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vgpu-bench-"))
@@ -94,13 +94,13 @@ def running(workload: Workload, grants: list[Grant]) -> Iterator[tuple[Child, Se
         yield api, service, stack.enter_context(scheduler)
 
 
-def check(service: Service) -> None:
+def check(service: ServiceProcess) -> None:
     """Raise ExtenderBenchError if the service ended."""
     if not service.running:
         raise ExtenderBenchError(f"the cluster service ended; its log ends with:\n{service.log_tail()}")
 
 
-def _service(api_port: int, log: Path) -> Service:
+def _service(api_port: int, log: Path) -> ServiceProcess:
     flags = {
         "pod-name": api_server.POD_NAME, "kube-server": f"http://127.0.0.1:{api_port}",
         "extender-listen": "127.0.0.1:0", "http-listen": "127.0.0.1:0",
@@ -108,10 +108,10 @@ def _service(api_port: int, log: Path) -> Service:
         "kube-kubeconfig": "", "kube-token-file": "", "kube-ca-file": "",
     }  # fmt: skip
     words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
-    return Service("cluster service", ["cluster", *words], log, {"VGPU_CONFIG": ""})
+    return ServiceProcess("cluster service", ["cluster", *words], log, {"VGPU_CONFIG": ""})
 
 
-def _start(service: Service) -> None:
+def _start(service: ServiceProcess) -> None:
     try:
         service.start()
         service.wait()

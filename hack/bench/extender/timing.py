@@ -9,7 +9,7 @@ LEARNING = -10.0, 30.0
 
 
 @dataclass(frozen=True)
-class Timing:
+class LoadTiming:
     """Milliseconds of each filter, sorted; pods bound per second; processor time for each; how many fit nowhere.
 
     `learning_ms` are those of the filters around each of `lessons`, the times at which a target workload was learnt.
@@ -32,7 +32,7 @@ class Notes:
     bindings: list[float] = field(default_factory=list)
     lessons: list[float] = field(default_factory=list)
 
-    def timing(self, start: float, end: float, cpu_seconds: float) -> Timing:
+    def timing(self, start: float, end: float, cpu_seconds: float) -> LoadTiming:
         """Of what ended between `start` and `end`, which took the service `cpu_seconds`.
 
         Raises ExtenderBenchError if no pod was bound.
@@ -49,4 +49,4 @@ class Notes:
             if any(LEARNING[0] <= at - lesson <= LEARNING[1] for lesson in lessons)
         )
         rate, cost = bound / (end - start), 1000 * cpu_seconds / bound
-        return Timing(filters, rate, cost, refused, len(lessons), learning)
+        return LoadTiming(filters, rate, cost, refused, len(lessons), learning)

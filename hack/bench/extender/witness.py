@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
-from hack.bench.extender.cluster_model import Workload, uid
+from hack.bench.extender.cluster_model import ClusterModel, uid
 
 
 def overlaps(
-    workload: Workload, before: Sequence[Grant], history: Iterable[tuple[int, str, int | None]]
+    workload: ClusterModel, before: Sequence[Grant], history: Iterable[tuple[int, str, int | None]]
 ) -> list[str]:
     """What clashed. `history` has for each Binding the pod's number, its grant, and which pod was deleted after it."""
     ledger = Ledger()

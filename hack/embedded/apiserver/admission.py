@@ -9,7 +9,7 @@ from typing import Any
 
 from hack.embedded.apiserver import cel, errors
 from hack.embedded.apiserver.cel import Expression
-from hack.embedded.apiserver.policies import Policy, Validation
+from hack.embedded.apiserver.policies import AdmissionPolicy, Validation
 from hack.embedded.apiserver.registry import Write
 from hack.embedded.apiserver.store import Object
 
@@ -21,7 +21,7 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 class PolicyAdmission:
     """Evaluates `policies`."""
 
-    def __init__(self, policies: Sequence[Policy]) -> None:
+    def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
         self._mutating = [policy for policy in policies if policy.patches]
         self._validating = [policy for policy in policies if policy.validations]
 
@@ -49,14 +49,16 @@ class PolicyAdmission:
                     if not scope.evaluate(validation.expression):
                         raise _denied(write, policy, scope.message(validation), validation.reason)
 
-    def _matching(self, policies: Sequence[Policy], write: Write) -> Iterator[tuple[Policy, "_Scope"]]:
+    def _matching(
+        self, policies: Sequence[AdmissionPolicy], write: Write
+    ) -> Iterator[tuple[AdmissionPolicy, "_Scope"]]:
         base: _Scope | None = None
         for policy in policies:
             if any(rule.matches(write.operation, write.target) for rule in policy.rules):
                 base = base or _Scope(_names(write), {})
                 yield policy, base
 
-    def _scope(self, policy: Policy, base: "_Scope") -> "_Scope | None":
+    def _scope(self, policy: AdmissionPolicy, base: "_Scope") -> "_Scope | None":
         if not all(base.holds(condition) for condition in policy.conditions):
             return None
         return base.with_variables(policy.variables)
@@ -88,7 +90,7 @@ class _Scope:
 
 
 @contextmanager
-def _failure(policy: Policy, write: Write) -> Iterator[None]:
+def _failure(policy: AdmissionPolicy, write: Write) -> Iterator[None]:
     """An expression that cannot be evaluated refuses the write, unless its policy ignores that."""
     try:
         yield
@@ -122,14 +124,14 @@ def _user_info(user: str) -> dict[str, Any]:
     return {"username": username, "groups": [*groups, "system:authenticated"], "extra": extra}
 
 
-def _denied(write: Write, policy: Policy, message: str, reason: str) -> errors.ApiError:
+def _denied(write: Write, policy: AdmissionPolicy, message: str, reason: str) -> errors.StatusError:
     plural, name = write.target.resource.qualified, write.target.name
     denial = (
         f"ValidatingAdmissionPolicy '{policy.name}' with binding '{policy.binding}' denied request: {message}"
     )
     details = {"name": name, "kind": write.target.resource.plural, "causes": [{"message": message}]}
     text = f'{plural} "{name}" is forbidden: {denial}'
-    return errors.ApiError(_CODES.get(reason, 422), reason, text, details)
+    return errors.StatusError(_CODES.get(reason, 422), reason, text, details)
 
 
 def _patch(value: Object, operation: Mapping[str, Any]) -> None:

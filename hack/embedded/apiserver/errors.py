@@ -18,7 +18,7 @@ class Cause:
     reason: str = "FieldValueInvalid"
 
 
-class ApiError(Exception):
+class StatusError(Exception):
     """A request that ends with a Status of kind Failure and HTTP status `code`."""
 
     def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
@@ -41,54 +41,54 @@ class ApiError(Exception):
         }
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> StatusError:
     """400: the request cannot be understood."""
-    return ApiError(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> ApiError:
+def unauthorized() -> StatusError:
     """401: the bearer token is unknown."""
-    return ApiError(401, "Unauthorized", "Unauthorized")
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def not_found(plural: str, name: str) -> ApiError:
+def not_found(plural: str, name: str) -> StatusError:
     """404: no such object; `plural` is qualified by its group (`leases.coordination.k8s.io`)."""
-    return ApiError(404, "NotFound", f'{plural} "{name}" not found', _about(plural, name))
+    return StatusError(404, "NotFound", f'{plural} "{name}" not found', _about(plural, name))
 
 
-def no_such_path() -> ApiError:
+def no_such_path() -> StatusError:
     """404: nothing is served at this path."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed() -> StatusError:
     """405: the path exists, the method does not."""
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message, {})
+    return StatusError(405, "MethodNotAllowed", message, {})
 
 
-def already_exists(plural: str, name: str) -> ApiError:
+def already_exists(plural: str, name: str) -> StatusError:
     """409: an object of that name is there."""
-    return ApiError(409, "AlreadyExists", f'{plural} "{name}" already exists', _about(plural, name))
+    return StatusError(409, "AlreadyExists", f'{plural} "{name}" already exists', _about(plural, name))
 
 
-def conflict(plural: str, name: str, why: str) -> ApiError:
+def conflict(plural: str, name: str, why: str) -> StatusError:
     """409: the object is not in the state that the request expects."""
     message = f'Operation cannot be fulfilled on {plural} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _about(plural, name))
+    return StatusError(409, "Conflict", message, _about(plural, name))
 
 
-def expired(message: str) -> ApiError:
+def expired(message: str) -> StatusError:
     """410: the history that was asked for is gone."""
-    return ApiError(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def unsupported_media_type() -> ApiError:
+def unsupported_media_type() -> StatusError:
     """415: the body has a format that this method does not take."""
-    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def invalid(kind: str, name: str, causes: Sequence[Cause]) -> ApiError:
+def invalid(kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """422: the object breaks its own rules; `kind` is qualified by its group (`Lease.coordination.k8s.io`)."""
     lines = [f"{cause.field}: {cause.message}" for cause in causes]
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
@@ -96,13 +96,13 @@ def invalid(kind: str, name: str, causes: Sequence[Cause]) -> ApiError:
         **_about(kind, name),
         "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
     }
-    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
-def too_new(wanted: int, current: int) -> ApiError:
+def too_new(wanted: int, current: int) -> StatusError:
     """504: the client has seen a version that this server has not reached."""
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
-    return ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
+    return StatusError(504, "Timeout", message, {"retryAfterSeconds": 1})
 
 
 def _about(qualified: str, name: str) -> dict[str, Any]:

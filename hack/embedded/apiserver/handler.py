@@ -11,7 +11,7 @@ import msgspec
 
 from hack.embedded.apiserver import errors, patch, resources, watch
 from hack.embedded.apiserver.registry import Deletion
-from hack.embedded.apiserver.resources import BINDINGS, Target
+from hack.embedded.apiserver.resources import BINDINGS, RequestTarget
 from hack.embedded.apiserver.selectors import selects
 from hack.embedded.apiserver.store import Object, Stored
 
@@ -23,7 +23,7 @@ _VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0+vgpu.embedded", 
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
-class Handler(BaseHTTPRequestHandler):
+class ApiHandler(BaseHTTPRequestHandler):
     """One connection. Every answer leaves in a single write: a header on its own costs a delayed ACK."""
 
     protocol_version = "HTTP/1.1"
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.command in _WRITES:
                 self.api.record(self._user, self.command, unquote(url.path))
             self._checked(verb, unquote(url.path), body)
-        except errors.ApiError as error:
+        except errors.StatusError as error:
             self._send(error.code, msgspec.json.encode(error.status()))
 
     def _checked(self, verb: Any, path: str, body: bytes) -> None:
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._list(target)
 
-    def _list(self, target: Target) -> None:
+    def _list(self, target: RequestTarget) -> None:
         wanted = self._version()
         resource, store = target.resource, self.api.store
         if wanted > store.version:
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
         )
         self._send(200, head.encode() + b",".join(stored.item for stored in items) + b"]}")
 
-    def _watch(self, target: Target) -> None:
+    def _watch(self, target: RequestTarget) -> None:
         self._version()
         lines = watch.stream(
             self.api.store,
@@ -154,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
         change = _object(body)
         self._updated(target, lambda old: patch.apply(content_type, old.copy(), change), patched=True)
 
-    def _updated(self, target: Target, change: Any, *, patched: bool) -> None:
+    def _updated(self, target: RequestTarget, change: Any, *, patched: bool) -> None:
         stored, created = self.api.registry.update(self._user, target, change, patch=patched)
         self._send(201 if created else 200, stored.document)
 
@@ -169,13 +169,13 @@ class Handler(BaseHTTPRequestHandler):
         last = self.api.registry.delete(self._user, target, _deletion(options))
         self._send(200, last.document if target.resource is resources.PODS else _deleted(last))
 
-    def _named(self, path: str) -> Target:
+    def _named(self, path: str) -> RequestTarget:
         target = resources.target(path)
         if not target.name or target.resource is BINDINGS or target.subresource in ("binding", "eviction"):
             raise errors.method_not_allowed()
         return target
 
-    def _selection(self, target: Target) -> watch.Selects:
+    def _selection(self, target: RequestTarget) -> watch.Selects:
         return selects(
             target.resource,
             target.namespace,

@@ -22,7 +22,7 @@ def apply(content_type: str, value: dict[str, Any], body: object) -> dict[str, A
     if content_type == STRATEGIC and not _is_plain(body):
         error = errors.unsupported_media_type()
         why = f"{error} (no lists in strategic merge patches here: send {MERGE})"
-        raise errors.ApiError(error.code, error.reason, why)
+        raise errors.StatusError(error.code, error.reason, why)
     _merge(value, body)
     return value
 

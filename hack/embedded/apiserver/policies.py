@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from hack.embedded.apiserver.cel import Expression
-from hack.embedded.apiserver.resources import Target
+from hack.embedded.apiserver.resources import RequestTarget
 
 Document = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ class Rule:
     operations: frozenset[str]
     resources: frozenset[str]
 
-    def matches(self, operation: str, target: Target) -> bool:
+    def matches(self, operation: str, target: RequestTarget) -> bool:
         """True if a write of this kind to `target` is meant; `pods/*` means every subresource of pods."""
         resource, sub = target.resource, target.subresource
         name = f"{resource.plural}/{sub}" if sub else resource.plural
@@ -44,7 +44,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AdmissionPolicy:
     """A policy joined with its binding. It has `validations` or `patches`, according to its kind."""
 
     name: str
@@ -61,7 +61,7 @@ class Policy:
 class Manifests:
     """What a set of files holds: policies, and objects that they need to be in the cluster."""
 
-    policies: list[Policy] = field(default_factory=list)
+    policies: list[AdmissionPolicy] = field(default_factory=list)
     objects: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -92,10 +92,10 @@ def _documents(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
         yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
 
 
-def _policy(name: str, spec: Document, binding: Document) -> Policy:
+def _policy(name: str, spec: Document, binding: Document) -> AdmissionPolicy:
     if "paramKind" in spec:
         raise ValueError(f"{name} has parameters, which are not served here")
-    return Policy(
+    return AdmissionPolicy(
         name,
         binding["metadata"]["name"],
         tuple(_rule(rule) for rule in spec["matchConstraints"]["resourceRules"]),

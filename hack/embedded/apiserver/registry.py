@@ -19,10 +19,10 @@ from hack.embedded.apiserver.resources import (
     NAMESPACES,
     NODES,
     PODS,
-    Resource,
-    Target,
+    ApiResource,
+    RequestTarget,
 )
-from hack.embedded.apiserver.store import Store, Stored
+from hack.embedded.apiserver.store import ObjectStore, Stored
 from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy
 
 # The alphabet of apimachinery's names.SimpleNameGenerator: no vowels, so no words.
@@ -36,7 +36,7 @@ class Write:
 
     user: str
     operation: str
-    target: Target
+    target: RequestTarget
     new: Object
     old: Object | None = None
     options: Object | None = None
@@ -64,19 +64,19 @@ class Deletion:
 class Registry:
     """Objects as the API shows them. Every method raises ApiError to refuse."""
 
-    def __init__(self, store: Store, admission: Admission) -> None:
+    def __init__(self, store: ObjectStore, admission: Admission) -> None:
         self.store = store
         self._admission = admission
-        self._strategies: dict[Resource, Strategy] = {
+        self._strategies: dict[ApiResource, Strategy] = {
             PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy()
         }  # fmt: skip
         self._plain = Strategy()
 
-    def get(self, target: Target) -> Stored:
+    def get(self, target: RequestTarget) -> Stored:
         """One object."""
         return self.store.get(target.resource, target.namespace, target.name)
 
-    def create(self, user: str, target: Target, new: Object) -> Stored:
+    def create(self, user: str, target: RequestTarget, new: Object) -> Stored:
         """Store a new object; its name may come from `generateName`."""
         resource, rules = target.resource, self._rules(target.resource)
         metadata = _metadata(resource, new)
@@ -90,7 +90,7 @@ class Registry:
             )
             raise errors.invalid(resource.qualified_kind, "", [cause])
         rules.default(new)
-        target = Target(resource, target.namespace, metadata["name"])
+        target = RequestTarget(resource, target.namespace, metadata["name"])
         new = self._admission.mutate(Write(user, "CREATE", target, new))
         if resource.namespaced:
             self.store.get(NAMESPACES, "", target.namespace)
@@ -104,7 +104,7 @@ class Registry:
         return self.store.create(resource, new)
 
     def update(
-        self, user: str, target: Target, change: Callable[[Stored], Object], *, patch: bool = False
+        self, user: str, target: RequestTarget, change: Callable[[Stored], Object], *, patch: bool = False
     ) -> tuple[Stored, bool]:
         """Store what `change` makes of the object as it is, and say whether it is new.
 
@@ -113,7 +113,7 @@ class Registry:
         while True:
             try:
                 old = self.get(target)
-            except errors.ApiError:
+            except errors.StatusError:
                 if patch or target.subresource or not target.resource.create_on_update:
                     raise
                 placeholder = Stored(
@@ -132,7 +132,7 @@ class Registry:
             if stored is not None:
                 return stored, False
 
-    def bind(self, user: str, target: Target, binding: Object) -> None:
+    def bind(self, user: str, target: RequestTarget, binding: Object) -> None:
         """Give a pod its node, and with it the binding's annotations and labels, in one write."""
         metadata = _metadata(BINDINGS, binding)
         name = target.name or metadata.get("name", "")
@@ -141,7 +141,7 @@ class Registry:
         _in_namespace(target, metadata)
         place = binding.get("target") or {}
         if place.get("kind", "Node") not in ("Node", "") or not place.get("name"):
-            raise errors.ApiError(
+            raise errors.StatusError(
                 500, "InternalError", "target.name: Required value, target.kind: must be Node"
             )
         target = replace(target, name=name)
@@ -152,7 +152,9 @@ class Registry:
             if self.store.replace(old, pods.bound(old.copy(), binding)) is not None:
                 return
 
-    def evict(self, user: str, target: Target, eviction: Object, options: Deletion, *, dry: bool) -> None:
+    def evict(
+        self, user: str, target: RequestTarget, eviction: Object, options: Deletion, *, dry: bool
+    ) -> None:
         """Delete a pod as somebody asks who respects disruption budgets; there are none here. Not if it is `dry`.
 
         Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
@@ -167,7 +169,7 @@ class Registry:
         else:
             self._remove(pod, options, lambda _old, _grace: None)
 
-    def delete(self, user: str, target: Target, options: Deletion) -> Stored:
+    def delete(self, user: str, target: RequestTarget, options: Deletion) -> Stored:
         """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""
 
         def validate(old: Object, grace: int) -> None:
@@ -177,7 +179,9 @@ class Registry:
 
         return self._remove(target, options, validate)
 
-    def _remove(self, target: Target, options: Deletion, validate: Callable[[Object, int], None]) -> Stored:
+    def _remove(
+        self, target: RequestTarget, options: Deletion, validate: Callable[[Object, int], None]
+    ) -> Stored:
         while True:
             old = self.get(target)
             metadata = old.value["metadata"]
@@ -200,7 +204,9 @@ class Registry:
             if removed is not None:
                 return removed
 
-    def _prepare_update(self, target: Target, new: Object, old: Stored, *, unconditional: bool) -> None:
+    def _prepare_update(
+        self, target: RequestTarget, new: Object, old: Stored, *, unconditional: bool
+    ) -> None:
         resource, metadata, was = target.resource, _metadata(target.resource, new), old.value["metadata"]
         _in_namespace(target, metadata)
         if metadata.get("name") != target.name:
@@ -250,15 +256,15 @@ class Registry:
             return self.store.remove(old)
         return None
 
-    def _check(self, resource: Resource, name: str, causes: list[errors.Cause]) -> None:
+    def _check(self, resource: ApiResource, name: str, causes: list[errors.Cause]) -> None:
         if causes:
             raise errors.invalid(resource.qualified_kind, name, causes)
 
-    def _rules(self, resource: Resource) -> Strategy:
+    def _rules(self, resource: ApiResource) -> Strategy:
         return self._strategies.get(resource, self._plain)
 
 
-def _metadata(resource: Resource, value: Object) -> dict[str, Any]:
+def _metadata(resource: ApiResource, value: Object) -> dict[str, Any]:
     """The object's metadata, without nulls and empty maps. Raises ApiError 400 for the wrong kind or form."""
     kind, version = value.pop("kind", resource.kind), value.pop("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):
@@ -277,7 +283,7 @@ def _metadata(resource: Resource, value: Object) -> dict[str, Any]:
     return metadata
 
 
-def _in_namespace(target: Target, metadata: dict[str, Any]) -> None:
+def _in_namespace(target: RequestTarget, metadata: dict[str, Any]) -> None:
     if not target.namespace:
         metadata.pop("namespace", None)
     elif metadata.setdefault("namespace", target.namespace) != target.namespace:
@@ -286,7 +292,7 @@ def _in_namespace(target: Target, metadata: dict[str, Any]) -> None:
         )
 
 
-def _grace_seconds(resource: Resource, value: Object, asked: int | None, pending: int | None) -> int:
+def _grace_seconds(resource: ApiResource, value: Object, asked: int | None, pending: int | None) -> int:
     """The grace period after a DELETE that asks for `asked` seconds, `pending` having been granted before."""
     if resource is not PODS:
         return 0
@@ -305,7 +311,7 @@ def _marked(value: Object, grace: int) -> Object:
     return value
 
 
-def _check_preconditions(target: Target, options: Deletion, metadata: Mapping[str, Any]) -> None:
+def _check_preconditions(target: RequestTarget, options: Deletion, metadata: Mapping[str, Any]) -> None:
     """The wording is that of rest.BeforeDelete (k8s.io/apiserver pkg/registry/rest/delete.go)."""
     wanted = (
         ("UID", options.uid, metadata["uid"], "deleted and then recreated"),

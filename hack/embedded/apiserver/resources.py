@@ -7,7 +7,7 @@ from hack.embedded.apiserver import errors
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """One kind: how it is named, and what Kubernetes lets a PUT do with it.
 
     `fields` are the field labels that a selector may use, beside metadata.name and metadata.namespace.
@@ -38,28 +38,30 @@ class Resource:
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
-PODS = Resource(
+PODS = ApiResource(
     "pods", "Pod",
     fields=("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
             "status.phase", "status.podIP", "status.nominatedNodeName"),
     subresources=("status", "binding", "eviction", "ephemeralcontainers"),
 )  # fmt: skip
-NODES = Resource("nodes", "Node", namespaced=False, fields=("spec.unschedulable",), subresources=("status",))
-NAMESPACES = Resource("namespaces", "Namespace", namespaced=False, fields=("status.phase",))
-CONFIGMAPS = Resource("configmaps", "ConfigMap")
-EVENTS = Resource(
+NODES = ApiResource(
+    "nodes", "Node", namespaced=False, fields=("spec.unschedulable",), subresources=("status",)
+)
+NAMESPACES = ApiResource("namespaces", "Namespace", namespaced=False, fields=("status.phase",))
+CONFIGMAPS = ApiResource("configmaps", "ConfigMap")
+EVENTS = ApiResource(
     "events", "Event",
     fields=("involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
             "reason", "reportingComponent", "type"),
     create_on_update=True,
 )  # fmt: skip
-LEASES = Resource(
+LEASES = ApiResource(
     "leases", "Lease", group="coordination.k8s.io", create_on_update=True, unconditional_update=False
 )
 # Never stored: a POST to it binds a pod.
-BINDINGS = Resource("bindings", "Binding")
+BINDINGS = ApiResource("bindings", "Binding")
 # Never stored either: a POST to a pod's subresource.
-EVICTIONS = Resource("evictions", "Eviction", group="policy")
+EVICTIONS = ApiResource("evictions", "Eviction", group="policy")
 
 RESOURCES = (PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, BINDINGS)
 _BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
@@ -72,16 +74,16 @@ _PATH = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """What a path names; the empty text where a part is absent."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
-def target(path: str) -> Target:
+def target(path: str) -> RequestTarget:
     """The target of a decoded URL path. Raises ApiError 404 if nothing is served there."""
     match = _PATH.fullmatch(path)
     if match is None:
@@ -95,4 +97,4 @@ def target(path: str) -> Target:
         raise errors.no_such_path()
     if bool(namespace) != resource.namespaced and (namespace or name):
         raise errors.no_such_path()
-    return Target(resource, namespace, name, sub)
+    return RequestTarget(resource, namespace, name, sub)

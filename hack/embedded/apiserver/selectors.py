@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hack.embedded.apiserver import errors
-from hack.embedded.apiserver.resources import Resource
+from hack.embedded.apiserver.resources import ApiResource
 from hack.embedded.apiserver.store import Stored
 
 Check = Callable[[Mapping[str, str]], bool]
@@ -15,7 +15,7 @@ _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<how>==|=|!=)\s*(?P<value>[^\s!=
 _EXISTS = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=,()]+)")
 
 
-def selects(resource: Resource, namespace: str, labels: str, fields: str) -> Callable[[Stored], bool]:
+def selects(resource: ApiResource, namespace: str, labels: str, fields: str) -> Callable[[Stored], bool]:
     """The test that a list or watch applies. Raises ApiError 400 for a selector that it cannot read."""
     label_checks = [_label_check(term.strip()) for term in _terms(labels)]
     field_checks = [_field_check(resource, term.strip()) for term in fields.split(",") if term.strip()]
@@ -54,7 +54,7 @@ def _label_check(term: str) -> Check:
     raise errors.bad_request(f"unable to parse requirement: {term!r}")
 
 
-def _field_check(resource: Resource, term: str) -> tuple[tuple[str, ...], str, bool]:
+def _field_check(resource: ApiResource, term: str) -> tuple[tuple[str, ...], str, bool]:
     match = _EQUAL.fullmatch(term)
     if match is None:
         raise errors.bad_request(f"invalid selector: {term!r}; can't understand {term!r}")

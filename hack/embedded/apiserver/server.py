@@ -12,11 +12,11 @@ from typing import Any
 
 from hack.embedded.apiserver import errors
 from hack.embedded.apiserver.admission import ADMIN, PolicyAdmission
-from hack.embedded.apiserver.handler import Handler
+from hack.embedded.apiserver.handler import ApiHandler
 from hack.embedded.apiserver.policies import load
 from hack.embedded.apiserver.registry import Registry
-from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, Target
-from hack.embedded.apiserver.store import DEFAULT_HISTORY, Object, Store
+from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, RequestTarget
+from hack.embedded.apiserver.store import DEFAULT_HISTORY, Object, ObjectStore
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
 _MANIFESTS = Path(__file__).parents[3] / "manifests" / "admission"
@@ -41,7 +41,7 @@ class EmbeddedApiServer:
         history: int = DEFAULT_HISTORY,
         bookmark_seconds: float = 10.0,
     ) -> None:
-        self.store = Store(history)
+        self.store = ObjectStore(history)
         manifests = load(policy_files() if policies is None else policies)
         self.registry = Registry(self.store, PolicyAdmission(manifests.policies))
         self.bookmark_seconds = bookmark_seconds
@@ -52,15 +52,15 @@ class EmbeddedApiServer:
         self._requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
         for name in _NAMESPACES:
             namespace: Object = {"metadata": {"name": name}, "status": {"phase": "Active"}}
-            self.registry.create(ADMIN, Target(NAMESPACES), namespace)
+            self.registry.create(ADMIN, RequestTarget(NAMESPACES), namespace)
         for document in manifests.objects:
             self.apply(document)
 
     def apply(self, document: Object) -> None:
         """Create what a manifest describes, unless it is there."""
         kinds = {resource.kind: resource for resource in RESOURCES}
-        target = Target(kinds[document["kind"]], document["metadata"].get("namespace", ""))
-        with contextlib.suppress(errors.ApiError):
+        target = RequestTarget(kinds[document["kind"]], document["metadata"].get("namespace", ""))
+        with contextlib.suppress(errors.StatusError):
             self.registry.create(ADMIN, target, copy.deepcopy(document))
 
     @property
@@ -141,7 +141,7 @@ class Listener(ThreadingHTTPServer):
         self.api = api
         self._threads_by_connection: dict[socket.socket, threading.Thread] = {}
         self._lock = threading.Lock()
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(("127.0.0.1", port), ApiHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve one connection in a thread of its own."""

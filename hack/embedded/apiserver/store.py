@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hack.embedded.apiserver import errors
-from hack.embedded.apiserver.resources import Resource
+from hack.embedded.apiserver.resources import ApiResource
 
 Object = dict[str, Any]
 DEFAULT_HISTORY = 8192
@@ -23,7 +23,7 @@ DEFAULT_HISTORY = 8192
 class Stored:
     """One version of one object. `value` is read-only by convention; `item` is its JSON without kind and apiVersion."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str
     name: str
     version: int
@@ -48,7 +48,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoreEvent:
     """One write: `old` is None for a creation, `gone` says that `new` is the last state of a removed object."""
 
     new: Stored
@@ -62,12 +62,12 @@ class _Table:
 
     changed: threading.Condition
     objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StoreEvent] = field(default_factory=list)
     dropped: int = 0
     floor: int = 0
 
 
-class Store:
+class ObjectStore:
     """All objects. Any thread may call it; `history` is how many changes of a kind a watcher may lag behind."""
 
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
@@ -75,27 +75,27 @@ class Store:
         self._version = 1
         self.epoch = 0
         self._history = history
-        self._tables: dict[Resource, _Table] = defaultdict(lambda: _Table(threading.Condition(self._lock)))
+        self._tables: dict[ApiResource, _Table] = defaultdict(lambda: _Table(threading.Condition(self._lock)))
 
     @property
     def version(self) -> int:
         """The version of the last write."""
         return self._version
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+    def get(self, resource: ApiResource, namespace: str, name: str) -> Stored:
         """The object as it is. Raises ApiError 404."""
         stored = self._tables[resource].objects.get((namespace, name))
         if stored is None:
             raise errors.not_found(resource.qualified, name)
         return stored
 
-    def select(self, resource: Resource, selects: Callable[[Stored], bool]) -> tuple[int, list[Stored]]:
+    def select(self, resource: ApiResource, selects: Callable[[Stored], bool]) -> tuple[int, list[Stored]]:
         """The version of this moment, and the selected objects in the order of namespace and name."""
         with self._lock:
             version, objects = self._version, list(self._tables[resource].objects.values())
         return version, sorted(filter(selects, objects), key=lambda item: (item.namespace, item.name))
 
-    def create(self, resource: Resource, value: Object) -> Stored:
+    def create(self, resource: ApiResource, value: Object) -> Stored:
         """Add an object. Raises ApiError 409 if its name is taken."""
         name = value["metadata"]["name"]
         with self._lock:
@@ -122,7 +122,7 @@ class Store:
             del self._tables[old.resource].objects[key]
             return last
 
-    def position(self, resource: Resource, after: int) -> int:
+    def position(self, resource: ApiResource, after: int) -> int:
         """Where in the history the changes later than version `after` begin. Raises ApiError 410 if they are lost."""
         with self._lock:
             table = self._tables[resource]
@@ -130,7 +130,9 @@ class Store:
                 raise errors.expired(f"too old resource version: {after} ({table.floor})")
             return table.dropped + bisect.bisect_right(table.changes, after, key=lambda c: c.new.version)
 
-    def wait(self, resource: Resource, position: int, seconds: float, epoch: int) -> tuple[list[Change], int]:
+    def wait(
+        self, resource: ApiResource, position: int, seconds: float, epoch: int
+    ) -> tuple[list[StoreEvent], int]:
         """The changes from `position` on, waiting for the first one; and the version that they lead to.
 
         An empty list after `seconds`, or when `epoch` is over. Raises ApiError 410 if the history was lost meanwhile.
@@ -161,7 +163,7 @@ class Store:
 
     def _write(
         self,
-        resource: Resource,
+        resource: ApiResource,
         key: tuple[str, str],
         value: Object,
         old: Stored | None,
@@ -175,7 +177,7 @@ class Store:
         stored = Stored(resource, *key, self._version, value, msgspec.json.encode(value))
         table = self._tables[resource]
         table.objects[key] = stored
-        table.changes.append(Change(stored, old, gone))
+        table.changes.append(StoreEvent(stored, old, gone))
         if len(table.changes) > 2 * self._history:
             self._forget(table, self._history)
         table.changed.notify_all()

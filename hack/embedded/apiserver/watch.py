@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from hack.embedded.apiserver import errors
-from hack.embedded.apiserver.resources import Resource
-from hack.embedded.apiserver.store import Change, Store, Stored
+from hack.embedded.apiserver.resources import ApiResource
+from hack.embedded.apiserver.store import ObjectStore, Stored, StoreEvent
 
 Selects = Callable[[Stored], bool]
 
 
 def stream(
-    store: Store,
-    resource: Resource,
+    store: ObjectStore,
+    resource: ApiResource,
     selects: Selects,
     *,
     version: str,
@@ -49,11 +49,11 @@ def stream(
                 yield _bookmark(resource, seen)
         if bookmark_seconds is not None:
             yield _bookmark(resource, seen)
-    except errors.ApiError as error:
+    except errors.StatusError as error:
         yield _line("ERROR", msgspec.json.encode(error.status()))
 
 
-def _lines(changes: list[Change], selects: Selects) -> Iterator[bytes]:
+def _lines(changes: list[StoreEvent], selects: Selects) -> Iterator[bytes]:
     for change in changes:
         left = change.old if change.old is not None and selects(change.old) else None
         if selects(change.new) and not change.gone:
@@ -67,6 +67,6 @@ def _line(kind: str, document: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), document)
 
 
-def _bookmark(resource: Resource, version: int) -> bytes:
+def _bookmark(resource: ApiResource, version: int) -> bytes:
     head = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
     return _line("BOOKMARK", f'{head}"metadata":{{"resourceVersion":"{version}"}}}}'.encode())

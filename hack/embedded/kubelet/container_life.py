@@ -5,8 +5,8 @@ from typing import Any
 
 from hack.embedded.kubelet.pod_spec import ContainerView
 from hack.embedded.kubelet.reporter import now
-from hack.embedded.kubelet.timing import Timing
-from hack.embedded.runtime.containers import Container
+from hack.embedded.kubelet.timing import KubeletTiming
+from hack.embedded.runtime.containers import RunningContainer
 
 CREATING = ("ContainerCreating", "")
 
@@ -21,13 +21,13 @@ class ContainerLife:
     view: ContainerView
     policy: str
     pod: str = ""
-    container: Container | None = None
+    container: RunningContainer | None = None
     restarts: int = 0
     waiting: tuple[str, str] = CREATING
     not_before: float = 0.0
     started: str = ""
     _ends: int = 0
-    _seen_end: Container | None = None
+    _seen_end: RunningContainer | None = None
     _last: dict[str, Any] | None = None
 
     @property
@@ -51,7 +51,7 @@ class ContainerLife:
         code = self.exit_code
         return code is not None and (self.policy == "Never" or (self.policy == "OnFailure" and code == 0))
 
-    def note_end(self, moment: float, timing: Timing) -> bool:
+    def note_end(self, moment: float, timing: KubeletTiming) -> bool:
         """Account for an end that was not seen before: the first restart is at once, later ones back off (True)."""
         container = self.container
         if container is None or container.exit_code is None or container is self._seen_end:
@@ -65,7 +65,7 @@ class ContainerLife:
         self._ends += 1
         return self._ends > 1
 
-    def begin(self, container: Container) -> None:
+    def begin(self, container: RunningContainer) -> None:
         """A new attempt runs."""
         if self.container is not None:
             self.restarts += 1
@@ -73,7 +73,7 @@ class ContainerLife:
         self.waiting = CREATING
         self.started = now()
 
-    def adopt(self, container: Container) -> None:
+    def adopt(self, container: RunningContainer) -> None:
         """An attempt that an earlier life of the kubelet started."""
         self.container = container
         self.restarts = container.spec.attempt
@@ -113,7 +113,7 @@ class ContainerLife:
             status["state"] = {"terminated": self._terminated(self.container)}
         return status
 
-    def _terminated(self, container: Container) -> dict[str, Any]:
+    def _terminated(self, container: RunningContainer) -> dict[str, Any]:
         code = container.exit_code
         problem = {"message": container.problem} if container.problem else {}
         return {

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hack.embedded.kubelet import pod_spec
-from hack.embedded.kubelet.endpoint import Allocated, Endpoint, PluginError
-from hack.embedded.kubelet.pod_devices import Holding, PodDevices
+from hack.embedded.kubelet.endpoint import Allocated, PluginEndpoint, PluginError
+from hack.embedded.kubelet.pod_devices import HeldDevices, PodDevices
 from hack.embedded.kubelet.pod_spec import ContainerView, Json
-from hack.embedded.kubelet.timing import Timing
+from hack.embedded.kubelet.timing import KubeletTiming
 
 
 class AllocationError(Exception):
@@ -31,7 +31,7 @@ class _Resource:
     told_sick: frozenset[str] = frozenset()
     healthy: set[str] = field(default_factory=set)
     unhealthy: set[str] = field(default_factory=set)
-    endpoint: Endpoint | None = None
+    endpoint: PluginEndpoint | None = None
     stopped_at: float | None = None
 
 
@@ -46,7 +46,7 @@ class DeviceManager:
         self,
         checkpoint: Path,
         rng: random.Random,
-        timing: Timing,
+        timing: KubeletTiming,
         active: Callable[[], Collection[str]],
         changed: Callable[[], None],
     ) -> None:
@@ -68,7 +68,7 @@ class DeviceManager:
 
     # What plugins tell (registration.Plugins)
 
-    def connected(self, endpoint: Endpoint) -> None:
+    def connected(self, endpoint: PluginEndpoint) -> None:
         """A plugin registered; its devices come with its first list."""
         with self._lock:
             resource = self._resources.setdefault(endpoint.resource, _Resource())
@@ -167,7 +167,7 @@ class DeviceManager:
             cdi.extend(holding.answer.cdi_devices)
         return Allocated(env, tuple(cdi))
 
-    def holdings(self, pod: str, container: str) -> dict[str, Holding]:
+    def holdings(self, pod: str, container: str) -> dict[str, HeldDevices]:
         """The tickets of one container by resource."""
         with self._lock:
             return self._held.of(pod, container)
@@ -209,10 +209,10 @@ class DeviceManager:
                 endpoint = self._resources[resource].endpoint
             answer = self._ask(resource, endpoint, ids)
             with self._lock:
-                self._held.put(pod, view.name, resource, Holding(frozenset(ids), answer))
+                self._held.put(pod, view.name, resource, HeldDevices(frozenset(ids), answer))
                 self._save()
 
-    def _ask(self, resource: str, endpoint: Endpoint | None, ids: set[str]) -> Allocated:
+    def _ask(self, resource: str, endpoint: PluginEndpoint | None, ids: set[str]) -> Allocated:
         with self._lock:
             self._allocating = True
         try:

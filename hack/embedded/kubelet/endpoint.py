@@ -33,7 +33,7 @@ class Allocated:
     cdi_devices: tuple[str, ...]
 
 
-class Endpoint:
+class PluginEndpoint:
     """One plugin at `socket` that serves `resource`. `stopped_at` is set once it is no longer to be used."""
 
     def __init__(self, resource: str, socket: Path) -> None:

@@ -4,8 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hack.embedded.kubelet.session import NodeConfig, Session
-from hack.embedded.kubelet.timing import Timing
+from hack.embedded.kubelet.session import KubeletSession, NodeConfig
+from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.runtime.cdi import CdiCache
 from hack.embedded.runtime.minimal import MinimalRuntime, OnStart, Stubborn, never
 from hack.embedded.runtime.process_groups import ProcessGroups
@@ -36,7 +36,7 @@ class Kubelet:
         image_mounts: Sequence[tuple[Path, str]] = (),
         on_start: OnStart | None = None,
         stubborn: Stubborn = never,
-        timing: Timing | None = None,
+        timing: KubeletTiming | None = None,
         allocatable: Mapping[str, str] = BASE,
     ) -> None:
         if len(str(root.absolute())) > LONGEST_ROOT:
@@ -50,7 +50,7 @@ class Kubelet:
         self.logs = self.root / "logs"
         self._random = random.Random(seed)
         self._config = NodeConfig(
-            node_name, self.kubelet_dir, api_url, token, timing or Timing(), allocatable
+            node_name, self.kubelet_dir, api_url, token, timing or KubeletTiming(), allocatable
         )
         self._image_mounts = image_mounts
         self._on_start = on_start
@@ -58,7 +58,7 @@ class Kubelet:
         self._cdi: CdiCache | None = None
         self._groups: ProcessGroups | None = None
         self._runtime: ProcessRuntime | MinimalRuntime | None = None
-        self._session: Session | None = None
+        self._session: KubeletSession | None = None
         self._counted = 0
 
     @property
@@ -104,5 +104,5 @@ class Kubelet:
         """Start the kubelet's process again, beside the containers that live."""
         if self._runtime is None:
             raise RuntimeError("the kubelet was not started")
-        self._session = Session(self._config, self._runtime, self._random)
+        self._session = KubeletSession(self._config, self._runtime, self._random)
         self._session.start()

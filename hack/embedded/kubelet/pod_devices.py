@@ -9,7 +9,7 @@ from hack.embedded.kubelet.endpoint import Allocated
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldDevices:
     """The tickets of one resource in one container, and what Allocate answered for them."""
 
     ids: frozenset[str]
@@ -20,17 +20,17 @@ class PodDevices:
     """Holdings by pod UID, container and resource. Not safe for threads: the device manager locks."""
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[str, dict[str, Holding]]] = {}
+        self._held: dict[str, dict[str, dict[str, HeldDevices]]] = {}
 
-    def put(self, pod: str, container: str, resource: str, holding: Holding) -> None:
+    def put(self, pod: str, container: str, resource: str, holding: HeldDevices) -> None:
         """Record a holding."""
         self._held.setdefault(pod, {}).setdefault(container, {})[resource] = holding
 
-    def get(self, pod: str, container: str, resource: str) -> Holding | None:
+    def get(self, pod: str, container: str, resource: str) -> HeldDevices | None:
         """One holding, or None."""
         return self._held.get(pod, {}).get(container, {}).get(resource)
 
-    def of(self, pod: str, container: str) -> dict[str, Holding]:
+    def of(self, pod: str, container: str) -> dict[str, HeldDevices]:
         """The holdings of one container by resource."""
         return dict(self._held.get(pod, {}).get(container, {}))
 
@@ -69,11 +69,14 @@ class PodDevices:
         for entry in content["holdings"]:
             answer = Allocated(entry["env"], tuple(entry["cdi"]))
             self.put(
-                entry["pod"], entry["container"], entry["resource"], Holding(frozenset(entry["ids"]), answer)
+                entry["pod"],
+                entry["container"],
+                entry["resource"],
+                HeldDevices(frozenset(entry["ids"]), answer),
             )
         return list(content["registered"])
 
-    def _all(self) -> Iterator[tuple[str, str, str, Holding]]:
+    def _all(self) -> Iterator[tuple[str, str, str, HeldDevices]]:
         for pod, containers in self._held.items():
             for container, resources in containers.items():
                 for resource, holding in resources.items():

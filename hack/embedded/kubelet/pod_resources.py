@@ -41,7 +41,7 @@ class RateLimit:
             return True
 
 
-class PodResources(rpc.PodResourcesListerServicer):
+class PodResourcesServer(rpc.PodResourcesListerServicer):
     """Serves `socket`. `pods` are the active ones. `limited` counts refused calls."""
 
     def __init__(self, socket: Path, devices: DeviceManager, pods: Callable[[], Collection[Json]]) -> None:

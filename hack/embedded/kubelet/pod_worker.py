@@ -12,11 +12,11 @@ from hack.embedded.kubelet.endpoint import PluginError
 from hack.embedded.kubelet.pod_spec import Json
 from hack.embedded.kubelet.pod_status import phase, pod_status
 from hack.embedded.kubelet.reporter import Reporter, now
-from hack.embedded.kubelet.timing import Timing
+from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.runtime.containers import (
-    Container,
     ContainerSpec,
     CreateError,
+    RunningContainer,
     Runtime,
     StartError,
 )
@@ -29,14 +29,14 @@ class Surroundings:
     devices: DeviceManager
     runtime: Runtime
     reporter: Reporter
-    timing: Timing
+    timing: KubeletTiming
     node: str
 
 
 class PodWorker:
     """Runs `pod`. `adopted` are containers of it that an earlier life of the kubelet started."""
 
-    def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[Container]) -> None:
+    def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[RunningContainer]) -> None:
         self.uid = pod_spec.uid(pod)
         self._pod = pod
         self._around = around
@@ -202,7 +202,7 @@ class PodWorker:
             container.kill()
         self._wait_for_ends(live, None)
 
-    def _wait_for_ends(self, containers: list[Container], deadline: float | None) -> None:
+    def _wait_for_ends(self, containers: list[RunningContainer], deadline: float | None) -> None:
         with self._wake:
             self._wake.wait_for(
                 lambda: self._abandoned or all(container.exit_code is not None for container in containers),

@@ -15,7 +15,7 @@ import grpc
 
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
-from hack.embedded.kubelet.endpoint import Endpoint, PluginError
+from hack.embedded.kubelet.endpoint import PluginEndpoint, PluginError
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _EXTENDED = re.compile(
 class Plugins(Protocol):
     """Who is told of plugins: the device manager."""
 
-    def connected(self, endpoint: Endpoint) -> None:
+    def connected(self, endpoint: PluginEndpoint) -> None:
         """A plugin registered and answered; it replaces an earlier one of the same resource."""
 
     def devices(self, resource: str, health: dict[str, bool]) -> None:
@@ -41,7 +41,7 @@ class Plugins(Protocol):
         """The resource's connection was dropped."""
 
 
-class Registration(rpc.RegistrationServicer):
+class RegistrationServer(rpc.RegistrationServicer):
     """Serves `<folder>/kubelet.sock`. Whatever else the folder holds is removed at start, as the kubelet does.
 
     A plugin has `dial` seconds from its registration to serve.
@@ -52,8 +52,8 @@ class Registration(rpc.RegistrationServicer):
         self._plugins = plugins
         self._dial = dial
         self._lock = threading.Lock()
-        self._clients: dict[str, Endpoint] = {}
-        self._open: set[Endpoint] = set()
+        self._clients: dict[str, PluginEndpoint] = {}
+        self._open: set[PluginEndpoint] = set()
         self._threads: list[threading.Thread] = []
         self._pool = futures.ThreadPoolExecutor(4, thread_name_prefix="registration")
         self._server = grpc.server(self._pool)
@@ -90,7 +90,7 @@ class Registration(rpc.RegistrationServicer):
             )
         if not _EXTENDED.fullmatch(request.resource_name):
             context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
-        endpoint = Endpoint(request.resource_name, self._folder / request.endpoint)
+        endpoint = PluginEndpoint(request.resource_name, self._folder / request.endpoint)
         with self._lock:
             self._clients[endpoint.resource] = endpoint
             self._open.add(endpoint)
@@ -107,7 +107,7 @@ class Registration(rpc.RegistrationServicer):
         thread.start()
         return pb.Empty()
 
-    def _run(self, endpoint: Endpoint) -> None:
+    def _run(self, endpoint: PluginEndpoint) -> None:
         endpoint.follow(lambda health: self._plugins.devices(endpoint.resource, dict(health)))
         if self._drop(endpoint.resource):
             self._plugins.disconnected(endpoint.resource)

@@ -17,14 +17,14 @@ from hack.embedded.kubelet import pod_spec
 from hack.embedded.kubelet.admission import Rejection, admit
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.node_status import NodeStatus
-from hack.embedded.kubelet.pod_resources import PodResources
+from hack.embedded.kubelet.pod_resources import PodResourcesServer
 from hack.embedded.kubelet.pod_spec import Json
 from hack.embedded.kubelet.pod_status import rejected_status
 from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings
-from hack.embedded.kubelet.registration import CHECKPOINT, Registration
+from hack.embedded.kubelet.registration import CHECKPOINT, RegistrationServer
 from hack.embedded.kubelet.reporter import Reporter, now
-from hack.embedded.kubelet.timing import Timing
-from hack.embedded.runtime.containers import Container, Runtime
+from hack.embedded.kubelet.timing import KubeletTiming
+from hack.embedded.runtime.containers import RunningContainer, Runtime
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ class NodeConfig:
     kubelet_dir: Path
     api_url: str
     token: str
-    timing: Timing
+    timing: KubeletTiming
     base: Mapping[str, str]
 
 
-class Session:
+class KubeletSession:
     """The kubelet from one start to its stop."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
@@ -62,8 +62,8 @@ class Session:
         self.devices = DeviceManager(
             plugins / CHECKPOINT, rng, timing, self._active_uids, self._devices_changed
         )
-        self._registration = Registration(plugins, self.devices, timing.dial)
-        self.pod_resources = PodResources(
+        self._registration = RegistrationServer(plugins, self.devices, timing.dial)
+        self.pod_resources = PodResourcesServer(
             config.kubelet_dir / "pod-resources" / "kubelet.sock", self.devices, self._active_pods
         )
         self._reporter = Reporter(self._api, config.name, timing.api_retry)
@@ -163,12 +163,12 @@ class Session:
         else:
             self._reject(pod, rejection, mine)
 
-    def _worker(self, pod: Json, adopted: list[Container]) -> PodWorker:
+    def _worker(self, pod: Json, adopted: list[RunningContainer]) -> PodWorker:
         worker = PodWorker(pod, self._around, self._random.getrandbits(32), adopted)
         self._workers[worker.uid] = worker
         return worker
 
-    def _admit(self, pod: Json, mine: list[Container]) -> Rejection | None:
+    def _admit(self, pod: Json, mine: list[RunningContainer]) -> Rejection | None:
         running = {container.spec.name for container in mine if container.exit_code is None}
         others = [other for other in self._active_pods() if pod_spec.uid(other) != pod_spec.uid(pod)]
         # Tickets are the device manager's to count, not the predicate's: it knows which are free.
@@ -177,14 +177,14 @@ class Session:
         }
         return admit(pod, self.devices, running, others, allocatable)
 
-    def _reject(self, pod: Json, rejection: Rejection, mine: list[Container]) -> None:
+    def _reject(self, pod: Json, rejection: Rejection, mine: list[RunningContainer]) -> None:
         log.info("pod %s/%s rejected: %s", *pod_spec.key(pod), rejection.message)
         self._inactive.add(pod_spec.uid(pod))
         self._reporter.event(pod, rejection.reason, rejection.message)
         self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
         self._end_remains(pod, mine)
 
-    def _end_remains(self, pod: Json, mine: list[Container]) -> None:
+    def _end_remains(self, pod: Json, mine: list[RunningContainer]) -> None:
         """End what an earlier life of the kubelet left of a pod that is not to run."""
         if any(container.exit_code is None for container in mine):
             self._end_orphan(pod)
@@ -205,7 +205,7 @@ class Session:
         for worker in list(self._workers.values()):
             worker.poke()  # the health of its tickets may have changed
 
-    def _ended(self, container: Container) -> None:
+    def _ended(self, container: RunningContainer) -> None:
         worker = self._workers.get(container.spec.pod_uid)
         if worker is not None:
             worker.poke()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class KubeletTiming:
     """Delays of one kubelet; in brackets the real one's.
 
     `retry`: after a container could not be created [10 to 15]. `backoff`, doubling up to `backoff_limit`: before the

@@ -31,7 +31,7 @@ class CdiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class CdiMount:
     """A host path to be mounted in the container; `options` as mount(8) takes them."""
 
     source: str
@@ -44,7 +44,7 @@ class Edits:
     """What CDI devices do to a container. `devices` are (host path, container path)."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[CdiMount, ...] = ()
     devices: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
@@ -82,7 +82,7 @@ def _edits(raw: Mapping[str, Any]) -> Edits:
     return Edits(
         dict(entry.split("=", 1) for entry in raw.get("env", ())),
         tuple(
-            Mount(mount["hostPath"], mount["containerPath"], tuple(mount.get("options", ())))
+            CdiMount(mount["hostPath"], mount["containerPath"], tuple(mount.get("options", ())))
             for mount in raw.get("mounts", ())
         ),
         tuple((node.get("hostPath", node["path"]), node["path"]) for node in raw.get("deviceNodes", ())),

@@ -49,7 +49,7 @@ class ContainerSpec:
         return f"{metadata['namespace']}_{metadata['name']}_{self.name}"
 
 
-class Container(Protocol):
+class RunningContainer(Protocol):
     """A container that was started."""
 
     spec: ContainerSpec
@@ -94,13 +94,13 @@ class Runtime(Protocol):
     def sandboxes(self) -> set[str]:
         """The UIDs of pods that have one."""
 
-    def listen(self, on_exit: Callable[[Container], None]) -> None:
+    def listen(self, on_exit: Callable[[RunningContainer], None]) -> None:
         """Call `on_exit`, on any thread, for every container that ends from now on; it replaces an earlier one."""
 
-    def create(self, spec: ContainerSpec) -> Container:
+    def create(self, spec: ContainerSpec) -> RunningContainer:
         """Make and start a container. Raises CreateError and StartError."""
 
-    def containers(self) -> list[Container]:
+    def containers(self) -> list[RunningContainer]:
         """The newest attempt of every container whose pod was not forgotten."""
 
     def forget(self, pod_uid: str) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 from hack.embedded.runtime.cdi import CdiCache, CdiError
 from hack.embedded.runtime.containers import (
-    Container,
     ContainerSpec,
     CreateError,
+    RunningContainer,
     StartError,
     Stillborn,
 )
 from hack.embedded.runtime.process_groups import ProcessGroups
-from hack.embedded.runtime.records import Records
+from hack.embedded.runtime.records import ContainerRecords
 
 OnStart = Callable[[Mapping[str, Any], str, Mapping[str, bytes], Mapping[str, str]], int | None]
 """Called as (pod, container name, files by container path, environment); an int ends the container with that code."""
@@ -73,19 +73,19 @@ class MinimalRuntime:
         self._groups = groups
         self._on_start = on_start
         self._stubborn = stubborn
-        self._records = Records()
+        self._records = ContainerRecords()
         self._lock = threading.Lock()
         self._live: set[str] = set()
-        self._on_exit: Callable[[Container], None] = lambda _: None
+        self._on_exit: Callable[[RunningContainer], None] = lambda _: None
         self.open_sandbox = groups.open_sandbox
         self.close_sandbox = groups.close_sandbox
         self.sandboxes = groups.sandboxes
 
-    def listen(self, on_exit: Callable[[Container], None]) -> None:
+    def listen(self, on_exit: Callable[[RunningContainer], None]) -> None:
         """Call `on_exit` for every container that ends from now on."""
         self._on_exit = on_exit
 
-    def create(self, spec: ContainerSpec) -> Container:
+    def create(self, spec: ContainerSpec) -> RunningContainer:
         """Resolve the CDI devices, read the mounted files, call `on_start`. Raises CreateError and StartError."""
         try:
             edits = self._cdi.resolve(spec.devices)
@@ -107,7 +107,7 @@ class MinimalRuntime:
             self._end(container, code)
         return container
 
-    def containers(self) -> list[Container]:
+    def containers(self) -> list[RunningContainer]:
         """The newest attempt of every container whose pod was not forgotten."""
         return self._records.all()
 

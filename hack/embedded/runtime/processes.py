@@ -11,15 +11,15 @@ from pathlib import Path
 
 from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits
 from hack.embedded.runtime.containers import (
-    Container,
     ContainerSpec,
     CreateError,
+    RunningContainer,
     StartError,
     Stillborn,
 )
 from hack.embedded.runtime.image import image_operations
 from hack.embedded.runtime.process_groups import ProcessGroups
-from hack.embedded.runtime.records import Records
+from hack.embedded.runtime.records import ContainerRecords
 from vgpu_runtime.paths import BUILD
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,8 @@ class ProcessRuntime:
         self._root = folder
         self._logs = logs
         self._extra = extra
-        self._records = Records()
-        self._on_exit: Callable[[Container], None] = lambda _: None
+        self._records = ContainerRecords()
+        self._on_exit: Callable[[RunningContainer], None] = lambda _: None
         self.open_sandbox = groups.open_sandbox
         self.close_sandbox = groups.close_sandbox
         self.sandboxes = groups.sandboxes
@@ -89,11 +89,11 @@ class ProcessRuntime:
         process.wait()
         _close_lifeline(process)
 
-    def listen(self, on_exit: Callable[[Container], None]) -> None:
+    def listen(self, on_exit: Callable[[RunningContainer], None]) -> None:
         """Call `on_exit` for every container that ends from now on."""
         self._on_exit = on_exit
 
-    def create(self, spec: ContainerSpec) -> Container:
+    def create(self, spec: ContainerSpec) -> RunningContainer:
         """Resolve the CDI devices and start the program. Raises CreateError and StartError."""
         try:
             edits = self._cdi.resolve(spec.devices)
@@ -114,7 +114,7 @@ class ProcessRuntime:
         waiter.start()
         return container
 
-    def containers(self) -> list[Container]:
+    def containers(self) -> list[RunningContainer]:
         """The newest attempt of every container whose pod was not forgotten."""
         return self._records.all()
 

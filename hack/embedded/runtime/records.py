@@ -2,22 +2,22 @@
 
 import threading
 
-from hack.embedded.runtime.containers import Container
+from hack.embedded.runtime.containers import RunningContainer
 
 
-class Records:
+class ContainerRecords:
     """Containers by pod UID and name; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._containers: dict[tuple[str, str], Container] = {}
+        self._containers: dict[tuple[str, str], RunningContainer] = {}
 
-    def add(self, container: Container) -> None:
+    def add(self, container: RunningContainer) -> None:
         """Remember a container in place of its earlier attempt."""
         with self._lock:
             self._containers[container.spec.pod_uid, container.spec.name] = container
 
-    def all(self) -> list[Container]:
+    def all(self) -> list[RunningContainer]:
         """The newest attempt of every container."""
         with self._lock:
             return list(self._containers.values())

@@ -5,6 +5,6 @@ reduced to what the extender can tell apart.
 """
 
 from hack.embedded.scheduler.standin import SchedulerStandIn
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.timing import SchedulerTiming
 
-__all__ = ["SchedulerStandIn", "Timing"]
+__all__ = ["SchedulerStandIn", "SchedulerTiming"]

@@ -9,7 +9,7 @@ from hack.embedded.scheduler import fit
 from hack.embedded.scheduler.fit import Node, Pod
 
 
-class FitError(Exception):
+class NoFitError(Exception):
     """No node can take the pod; the text is kube-scheduler's (framework.FitError). `extender`: it was asked too."""
 
     def __init__(self, nodes: int, reasons: Mapping[str, Sequence[str]], *, extender: bool = False) -> None:

@@ -15,7 +15,7 @@ class ExtenderError(Exception):
     """It did not answer, or not as it must, or said why it cannot."""
 
 
-class Extender:
+class ExtenderClient:
     """Call it from any thread. `managed` are the resources whose pods it is asked about."""
 
     def __init__(self, url: str, managed: Collection[str], timeout: float) -> None:

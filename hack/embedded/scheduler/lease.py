@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from device_plugin.kube.api import Api, Ref
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import Candidate, Election
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.timing import SchedulerTiming
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,9 @@ log = logging.getLogger(__name__)
 class Elector:
     """One candidate, for one thread. While `gate` is clear it stands still."""
 
-    def __init__(self, api: Api, of: Ref, identity: str, timing: Timing, gate: threading.Event) -> None:
+    def __init__(
+        self, api: Api, of: Ref, identity: str, timing: SchedulerTiming, gate: threading.Event
+    ) -> None:
         self.identity = identity
         self._timing = timing
         self._gate = gate

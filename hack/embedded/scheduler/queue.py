@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hack.embedded.scheduler.fit import Pod
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.timing import SchedulerTiming
 
 # How often waiting pods are looked at for an end of their backoff.
 LOOK_SECONDS = 0.1
@@ -47,7 +47,7 @@ class Queued:
 class SchedulingQueue:
     """Thread-safe. Higher priority first, then the order of arrival."""
 
-    def __init__(self, timing: Timing, clock: Callable[[], float]) -> None:
+    def __init__(self, timing: SchedulerTiming, clock: Callable[[], float]) -> None:
         self._timing = timing
         self._clock = clock
         self._changed = threading.Condition()

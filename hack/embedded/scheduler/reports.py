@@ -11,7 +11,7 @@ from hack.embedded.scheduler.fit import Pod
 log = logging.getLogger(__name__)
 
 
-class Reports:
+class SchedulerReports:
     """Says the same thing of a pod once; Kubernetes' event series count repetitions, which nobody here reads."""
 
     def __init__(self, api: Api) -> None:

@@ -11,12 +11,12 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.kube.api import NODES, PODS, Change, Where
 from device_plugin.kube.errors import ApiError
-from hack.embedded.scheduler.cache import Cache, FitError, node_of
-from hack.embedded.scheduler.extender import Extender, ExtenderError
+from hack.embedded.scheduler.cache import Cache, NoFitError, node_of
+from hack.embedded.scheduler.extender import ExtenderClient, ExtenderError
 from hack.embedded.scheduler.fit import Node, Pod
 from hack.embedded.scheduler.queue import Queued, SchedulingQueue
-from hack.embedded.scheduler.reports import Reports, ref_of
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.reports import SchedulerReports, ref_of
+from hack.embedded.scheduler.timing import SchedulerTiming
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ BINDINGS = 32
 LIVE_PODS = Where(fields="status.phase!=Succeeded,status.phase!=Failed")
 
 
-class Session:
+class SchedulerSession:
     """Schedules the pods that name scheduler `name` from `start` to `stop`; `gate` holds it up while it is clear."""
 
     def __init__(
-        self, client: KubeClient, extender: Extender, name: str, timing: Timing, gate: threading.Event,
+        self, client: KubeClient, extender: ExtenderClient, name: str, timing: SchedulerTiming, gate: threading.Event,
         rng: random.Random,
     ) -> None:  # fmt: skip
         self._client = client
@@ -40,7 +40,7 @@ class Session:
         self._stop = threading.Event()
         self._cache = Cache()
         self._queue = SchedulingQueue(timing, time.monotonic)
-        self._reports = Reports(client)
+        self._reports = SchedulerReports(client)
         self._bindings = ThreadPoolExecutor(BINDINGS, "scheduler-bind")
         self._pods: ListWatch[Pod] = ListWatch(self._client, PODS.json, LIVE_PODS)
         self._nodes: ListWatch[Node] = ListWatch(self._client, NODES.json)
@@ -131,7 +131,7 @@ class Session:
         entry.pod = pod
         try:
             host = self._host(pod)
-        except FitError as error:
+        except NoFitError as error:
             entry.extender = error.extender
             self._fail(entry, "Unschedulable", str(error))
             return
@@ -149,7 +149,7 @@ class Session:
             feasible, failed = self._extender.filter(pod, feasible)
             reasons.update((name, [text]) for name, text in failed.items())
         if not feasible:
-            raise FitError(len(names), reasons, extender=asks)
+            raise NoFitError(len(names), reasons, extender=asks)
         # Equal scores: kube-scheduler takes one at random.
         return self._rng.choice(feasible)
 

@@ -10,10 +10,10 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
 from device_plugin.kube.api import Ref
-from hack.embedded.scheduler.extender import Extender
+from hack.embedded.scheduler.extender import ExtenderClient
 from hack.embedded.scheduler.lease import Elector
-from hack.embedded.scheduler.session import Session
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.session import SchedulerSession
+from hack.embedded.scheduler.timing import SchedulerTiming
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class SchedulerStandIn:
         lease_namespace: str = "vgpu-system",
         lease_name: str = "vgpu-scheduler",
         managed: Collection[str] = MANAGED,
-        timing: Timing | None = None,
+        timing: SchedulerTiming | None = None,
         seed: int = 0,
     ) -> None:
         self._endpoint = Endpoint(api_url, lambda: f"Bearer {token}" if token else None)
@@ -46,7 +46,7 @@ class SchedulerStandIn:
         self._name = name
         self._lease = Ref(lease_name, lease_namespace)
         self._managed = managed
-        self._timing = timing or Timing()
+        self._timing = timing or SchedulerTiming()
         self._rng = random.Random(seed)
         self._stop = threading.Event()
         self._releases = True
@@ -115,8 +115,8 @@ class SchedulerStandIn:
 
     def _lead(self, elector: Elector, client: KubeClient) -> None:
         log.info("%s leads", elector.identity)
-        extender = Extender(self._extender_url, self._managed, self._timing.extender)
-        session = Session(client, extender, self._name, self._timing, self._gate, self._rng)
+        extender = ExtenderClient(self._extender_url, self._managed, self._timing.extender)
+        session = SchedulerSession(client, extender, self._name, self._timing, self._gate, self._rng)
         session.start()
         self._leading.set()
         elector.renew(self._stop)

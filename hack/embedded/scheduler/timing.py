@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class SchedulerTiming:
     """Delays of one scheduler.
 
     `lease`, `renew_deadline`, `retry_period`: leader election. `backoff`, doubling up to `backoff_limit`: before a pod

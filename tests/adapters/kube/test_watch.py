@@ -161,5 +161,5 @@ def test_an_interrupt_at_the_end_of_a_stream_harms_nobody(client: KubeClient) ->
     watch.run(lambda _: None, lambda *_: None, stop)
 
 
-def _nodes() -> resources.Target:
-    return resources.Target(resources.NODES)
+def _nodes() -> resources.RequestTarget:
+    return resources.RequestTarget(resources.NODES)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from hack.embedded.kubelet import Kubelet, Timing
+from hack.embedded.kubelet import Kubelet, KubeletTiming
 from hack.testbed.layout import here
 from hack.testbed.supervisor import order
 from tests.contract.kubelet.late_plugin import Folders
@@ -15,7 +15,7 @@ from tests.files import found
 
 NODE = "n1"
 CHECKPOINT = "kubelet_internal_checkpoint"
-FAST = Timing(
+FAST = KubeletTiming(
     retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05, dial=1
 )
 

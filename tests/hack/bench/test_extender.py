@@ -16,12 +16,12 @@ from device_plugin.core.grants import Grant, Slice
 from hack.bench import hygon
 from hack.bench.extender import api_objects, api_store, command, load, measurement, witness
 from hack.bench.extender.child import Child
-from hack.bench.extender.cluster_model import ExtenderBenchError, Workload, uid
-from hack.bench.extender.timing import Notes, Timing
-from hack.embedded.services import Service
+from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError, uid
+from hack.bench.extender.timing import LoadTiming, Notes
+from hack.embedded.services import ServiceProcess
 
 # On a busy machine the first placement may take more than a second.
-TINY = Workload(nodes=3, cards=2, fill=0.4, seconds=2.0)
+TINY = ClusterModel(nodes=3, cards=2, fill=0.4, seconds=2.0)
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -50,7 +50,7 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
 def test_the_bindings_that_the_stub_saw_never_overlap() -> None:
     grants = TINY.grants()
     with measurement.running(TINY, grants) as (api, service, scheduler):
-        assert isinstance(scheduler.hear(load.LEADER_SECONDS + load.LESSON_SECONDS), Timing)
+        assert isinstance(scheduler.hear(load.LEADER_SECONDS + load.LESSON_SECONDS), LoadTiming)
         assert service.running
         assert api.ask("wrongs", 60) == []
         bindings = api.ask("history", 60)
@@ -75,7 +75,7 @@ def test_a_fault_ends_the_service_and_removes_its_files(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pids: list[int] = []
 
-    def interrupted(service: Service) -> None:
+    def interrupted(service: ServiceProcess) -> None:
         pids.append(service.pid)
         raise KeyboardInterrupt
 
@@ -117,7 +117,7 @@ def test_the_witness_sees_what_two_pods_hold(second: Slice, clash: str) -> None:
 
 def test_a_binding_shows_in_the_watch_and_ends_another_pod() -> None:
     grants = TINY.grants()
-    store, events = api_store.Store(TINY, grants), list[bytes]()
+    store, events = api_store.PodStore(TINY, grants), list[bytes]()
     assert store.watch(1, events.append)
     events.clear()
     number = len(grants)
@@ -138,7 +138,7 @@ def test_a_binding_shows_in_the_watch_and_ends_another_pod() -> None:
 
 def test_only_what_ends_in_the_measured_time_counts() -> None:
     notes = Notes([(1, 9.0), (2, 0.004), (3, 0.002), (5, 9.0)], refusals=[2, 6], bindings=[1, 2, 3, 4, 5])
-    assert notes.timing(2, 4, 0.006) == Timing([2.0, 4.0], pods_per_s=1.5, cpu_ms_per_pod=2.0, refused=1)
+    assert notes.timing(2, 4, 0.006) == LoadTiming([2.0, 4.0], pods_per_s=1.5, cpu_ms_per_pod=2.0, refused=1)
     with pytest.raises(ExtenderBenchError, match="no pod was placed, 1 fit nowhere: write more --seconds"):
         notes.timing(6, 7, 0.0)
 
@@ -152,7 +152,7 @@ def test_filters_around_a_lesson_are_told_apart() -> None:
 
 
 def test_the_cluster_is_filled_to_its_share_and_no_further() -> None:
-    workload = Workload(nodes=500, cards=2, fill=0.1, seconds=1)
+    workload = ClusterModel(nodes=500, cards=2, fill=0.1, seconds=1)
     held = [sum(s.mem_mib for s in grant.slices()) for grant in workload.grants()]
     assert sum(held[:-1]) < 0.1 * 1000 * hygon.MIB <= sum(held)
 

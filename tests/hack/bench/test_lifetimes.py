@@ -3,14 +3,14 @@
 import pytest
 
 from device_plugin.core.placement import POLICIES
-from hack.bench.cluster import Cluster
-from hack.bench.lifetimes import Freed, Waiting, simulate
+from hack.bench.cluster import BenchCluster
+from hack.bench.lifetimes import Freed, WaitingJobs, simulate
 from hack.bench.workload import Workload
 from tests.hack.bench.test_replay import HALVES, job, node
 
 
 def test_what_leaves_makes_room() -> None:
-    cluster = Cluster(Workload([node("a", 2)], HALVES.jobs), "pack", 1)
+    cluster = BenchCluster(Workload([node("a", 2)], HALVES.jobs), "pack", 1)
     first, second, third = job("x", 1000), job("y", 1000), job("z", 500)
     given = cluster.place(first)
     assert given is not None
@@ -45,7 +45,7 @@ def test_who_waits_from_before_the_measurement_until_after_it_counts_for_all_of_
 
 
 def test_the_longest_waiting_is_tried_first_and_a_kind_that_does_not_fit_only_once() -> None:
-    waiting = Waiting()
+    waiting = WaitingJobs()
     for since, name, milli in ((1.0, "a", 500), (2.0, "b", 200), (2.0, "c", 500), (3.0, "d", 200)):
         waiting.add(since, job(name, milli))
     assert waiting.blocked(job("e", 500))
@@ -59,7 +59,7 @@ def test_the_longest_waiting_is_tried_first_and_a_kind_that_does_not_fit_only_on
 
 
 def test_only_what_the_node_has_room_for_could_go_there() -> None:
-    cluster = Cluster(Workload([node("a", 2, cpu=2000)], HALVES.jobs), "pack", 1)
+    cluster = BenchCluster(Workload([node("a", 2, cpu=2000)], HALVES.jobs), "pack", 1)
     assert cluster.place(job("x", 1000)) is not None
     freed = Freed(cluster, "00000")
     assert [freed.could(each) for each in (job("y", 1000), job("z", 500), job("w", 500, cpu=1500))] == [

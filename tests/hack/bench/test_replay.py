@@ -8,12 +8,12 @@ from device_plugin.core.placement import POLICIES
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench.replay import arrivals, replay
 from hack.bench.synthetic import synthetic
-from hack.bench.workload import FAMILY, Job, Node, Workload
+from hack.bench.workload import FAMILY, BenchNode, Job, Workload
 
 
-def node(name: str, cards: int, cpu: int = 64_000) -> Node:
+def node(name: str, cards: int, cpu: int = 64_000) -> BenchNode:
     made = [Card(f"{name}-{i}", FAMILY, "T4", "", 1000, 1000, 1, 1, 1, 1000) for i in range(cards)]
-    return Node(name, HostAmounts(cpu, 1000), Inventory(tuple(made)))
+    return BenchNode(name, HostAmounts(cpu, 1000), Inventory(tuple(made)))
 
 
 def job(name: str, milli: int, cpu: int = 1000) -> Job:

@@ -11,9 +11,9 @@ from device_plugin.core import annotations
 from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS
 from device_plugin.core.requests import ANNOTATIONS, DEFAULT_PREFIXES, LABELS
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.apiserver.errors import ApiError
+from hack.embedded.apiserver.errors import StatusError
 from hack.embedded.apiserver.policies import load
-from hack.embedded.apiserver.resources import PODS, Resource, Target
+from hack.embedded.apiserver.resources import PODS, ApiResource, RequestTarget
 from hack.embedded.apiserver.server import policy_files
 
 
@@ -40,14 +40,14 @@ def policy(tmp_path: Path, expression: str, *, resources: str = "[pods]", extra:
     return [tmp_path / "policy.yaml"]
 
 
-def create(server: EmbeddedApiServer, name: str = "x", resource: Resource = PODS) -> str:
+def create(server: EmbeddedApiServer, name: str = "x", resource: ApiResource = PODS) -> str:
     """Create an object; "ok", or the refusal."""
     value: dict[str, Any] = {"metadata": {"name": name}}
     if resource is PODS:
         value["spec"] = {"containers": [{"name": "main"}]}
     try:
-        server.registry.create("jane", Target(resource, "default"), value)
-    except ApiError as error:
+        server.registry.create("jane", RequestTarget(resource, "default"), value)
+    except StatusError as error:
         return str(error)
     return "ok"
 

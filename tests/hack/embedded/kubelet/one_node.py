@@ -10,12 +10,14 @@ from typing import Any
 import urllib3
 
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.kubelet import Kubelet, Timing
+from hack.embedded.kubelet import Kubelet, KubeletTiming
 from tests.contract.kubelet.late_plugin import Folders, LatePlugin
 from tests.files import found
 
 MEM, CORES = "lab.io/dcu-mem", "lab.io/dcu-cores"
-FAST = Timing(retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05)
+FAST = KubeletTiming(
+    retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05
+)
 DEADLINE = 20.0
 
 
@@ -38,7 +40,7 @@ def container(name: str = "main", mem: int = 0, cores: int = 0, **more: Any) -> 
 class OneNode:
     """Started on construction; `close` ends everything and checks that nothing is left."""
 
-    def __init__(self, timing: Timing = FAST, seed: int = 1, **options: Any) -> None:
+    def __init__(self, timing: KubeletTiming = FAST, seed: int = 1, **options: Any) -> None:
         # Not pytest's tmp_path: unix socket paths are short.
         self.root = Path(tempfile.mkdtemp(prefix="kubelet-"))
         self.api = EmbeddedApiServer()

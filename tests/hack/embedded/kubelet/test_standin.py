@@ -8,7 +8,7 @@ import grpc
 
 from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
 from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
-from hack.embedded.kubelet import Timing
+from hack.embedded.kubelet import KubeletTiming
 from hack.embedded.kubelet.pod_resources import RateLimit
 from tests.hack.embedded.kubelet.one_node import CORES, MEM, OneNode, container, until
 
@@ -44,7 +44,7 @@ def test_capacity_ends_after_the_grace_period_of_a_plugin_that_went_away(
     make_node: Callable[..., OneNode],
 ) -> None:
     """Five minutes on a real node."""
-    node = make_node(on_start=lambda *_: None, timing=Timing(endpoint_grace=0.2, node_status=0.01))
+    node = make_node(on_start=lambda *_: None, timing=KubeletTiming(endpoint_grace=0.2, node_status=0.01))
     plugin = node.plugin(MEM, 4)
     plugin.stop()
     until(lambda: node.node()["status"]["capacity"][MEM] == "0")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits, Mount, read_spec
+from hack.embedded.runtime.cdi import CdiCache, CdiError, CdiMount, Edits, read_spec
 
 DEVICE = {"name": "one", "containerEdits": {"env": ["A=1"]}}
 
@@ -52,7 +52,7 @@ def test_all_edits_of_a_device_are_read() -> None:
     }
     expected = Edits(
         {"A": "1=2"},
-        (Mount("/h", "/c", ("ro", "bind")),),
+        (CdiMount("/h", "/c", ("ro", "bind")),),
         (("/sim/kfd", "/dev/kfd"), ("/dev/null", "/dev/null")),
     )
     assert read_spec(spec({"name": "one", "containerEdits": edits})) == {"vgpu.io/slice=one": expected}

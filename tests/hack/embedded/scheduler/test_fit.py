@@ -3,7 +3,7 @@
 from typing import Any
 
 from hack.embedded.scheduler import fit
-from hack.embedded.scheduler.cache import Cache, FitError
+from hack.embedded.scheduler.cache import Cache, NoFitError
 
 MEM = "hygon.com/dcu-mem"
 
@@ -52,6 +52,6 @@ def test_assumed_pods_hold_their_room_until_they_are_forgotten() -> None:
 
 
 def test_the_message_groups_nodes_by_text() -> None:
-    error = FitError(3, {"a": ["lack memory"], "b": ["lack memory"], "c": ["unhealthy"]})
+    error = NoFitError(3, {"a": ["lack memory"], "b": ["lack memory"], "c": ["unhealthy"]})
     assert str(error) == "0/3 nodes are available: 1 unhealthy, 2 lack memory."
-    assert str(FitError(0, {})) == "no nodes available to schedule pods"
+    assert str(NoFitError(0, {})) == "no nodes available to schedule pods"

@@ -11,11 +11,11 @@ from device_plugin.kube.api import Ref
 from device_plugin.kube.leases import LEASES, Lease
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.scheduler.lease import Elector
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.timing import SchedulerTiming
 from tests.deadline import eventually
 
 OF = Ref("vgpu-scheduler", "vgpu-system")
-TIMING = Timing(lease=1.0, renew_deadline=0.6, retry_period=0.05)
+TIMING = SchedulerTiming(lease=1.0, renew_deadline=0.6, retry_period=0.05)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hack.embedded.scheduler.queue import Queued, SchedulingQueue
-from hack.embedded.scheduler.timing import Timing
+from hack.embedded.scheduler.timing import SchedulerTiming
 
 
 class Clock:
@@ -23,7 +23,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def queue(clock: Clock) -> SchedulingQueue:
-    return SchedulingQueue(Timing(), clock)
+    return SchedulingQueue(SchedulerTiming(), clock)
 
 
 def pod(name: str, priority: int = 0, **annotations: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from device_plugin.adapters.http import server as http
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.person import Person
-from hack.embedded.scheduler import SchedulerStandIn, Timing
+from hack.embedded.scheduler import SchedulerStandIn, SchedulerTiming
 from tests.deadline import eventually
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MEM = "hygon.com/dcu-mem"
 SECONDS = 10.0
-TIMING = Timing(
+TIMING = SchedulerTiming(
     lease=2.0, renew_deadline=1.5, retry_period=0.1, backoff=0.05, backoff_limit=0.2, extender=1.0
 )
 
