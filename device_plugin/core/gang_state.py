@@ -117,8 +117,8 @@ class GangView:
             said = f"group {self.group}: write one {GROUP_SIZE} on all of its pods (found {found})"
             return refusal(Reason.MALFORMED, said)
         if self.shapes > MOST_SHAPES:
-            said = f"its pods ask for {self.shapes} different things: at most {MOST_SHAPES} can"
-            return refusal(Reason.MALFORMED, f"group {self.group}: {said}")
+            said = f"group {self.group}: its pods have more than {MOST_SHAPES} different requests"
+            return refusal(Reason.MALFORMED, f"{said}: make their requests alike, or split the group")
         exist, size = len(self.pods), self.size
         if exist >= size:
             return None

@@ -62,7 +62,10 @@ def test_a_gang_whose_pods_ask_for_too_many_different_things_is_told_so_at_once(
     for i in range(MOST_SHAPES + 1):
         wanted = {"vgpu.io/card-model": f"!other-{i}"}
         last = world.api.put(member(f"p{i}", MOST_SHAPES + 1, mem=1, cores=None, annotations=wanted))
-    assert said(one, last) == "group train: its pods ask for 33 different things: at most 32 can"
+    assert (
+        said(one, last)
+        == "group train: its pods have more than 32 different requests: make their requests alike, or split the group"
+    )
 
 
 def test_two_gangs_that_each_fit_alone_never_block_each_other(world: World, one: Replica) -> None:

@@ -156,7 +156,7 @@ def test_nodes_are_remembered_by_what_is_asked_for_as_long_as_a_pod_asks_for_it(
         ),
         (
             GangView("g", ("a",), sizes=frozenset({1}), shapes=33),
-            "ask for 33 different things: at most 32 can",
+            "more than 32 different requests: make their requests alike, or split the group",
         ),
         (GangView("g", ("a",), sizes=frozenset({2})), "waits for 1 more pod (1 of 2 exist)"),
         (GangView("g", ("a",), sizes=frozenset({4})), "waits for 3 more pods (1 of 4 exist)"),
