@@ -20,12 +20,11 @@ from device_plugin.cluster.groups import Groups
 from device_plugin.cluster.learning import Learning
 from device_plugin.cluster.loads import Measured
 from device_plugin.cluster.node_lists import NodeLists
-from device_plugin.cluster.pods import alike, concerns_us, sound_grant, taken_back
+from device_plugin.cluster.pods import KnownPods, alike, concerns_us, sound_grant, taken_back
 from device_plugin.cluster.preemption_queue import Pending, PreemptionQueue
 from device_plugin.cluster.refusal_budget import RefusalBudget
 from device_plugin.cluster.refusals import Refusals, WaitingPods
 from device_plugin.cluster.reports import CardChanges, Reports
-from device_plugin.cluster.roster import Roster
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.cards import Inventory
@@ -90,8 +89,8 @@ class State:
             clock,
         )
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
-        self._roster = Roster()
-        self.learning = Learning(self.request_of, self._roster.get)
+        self._known = KnownPods()
+        self.learning = Learning(self.request_of, self._known.get)
         self._suspects: set[str] = set()
 
     def why_not_synced(self) -> str:
@@ -104,34 +103,34 @@ class State:
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, if it asks for slices or holds some. Nobody waits for it."""
-        return self._roster.get(uid)
+        return self._known.get(uid)
 
     def pods(self) -> list[Pod]:
         """All pods that ask for slices or hold some, ended ones that still exist included. Nobody waits for it."""
-        return self._roster.all()
+        return self._known.all()
 
     def is_gone(self, uid: str) -> bool:
         """True if the pod existed and was seen to be gone."""
         with self.lock:
-            return self._roster.is_gone(uid)
+            return self._known.is_gone(uid)
 
     def unconfirmed(self, before: float) -> list[Pod]:
         """Pods that the watch has not shown, without news since `before`: they may be gone unheard of."""
         with self.lock:
-            return self._roster.unconfirmed(before)
+            return self._known.unconfirmed(before)
 
     def see_pod(self, pod: Pod, *, watched: bool) -> None:
         """Take news of a pod, from the watch or from elsewhere."""
         with self.lock:
-            before = self._roster.get(pod.uid)
-            if self._roster.is_gone(pod.uid):
+            before = self._known.get(pod.uid)
+            if self._known.is_gone(pod.uid):
                 return
             if before is None and not concerns_us(pod, self._resources):
                 self._note_host(pod)
                 return
             if before is None:
                 self.learning.arrived(pod, self._clock() if self.pods_listed else float("-inf"))
-            now = self._roster.see(pod, self._clock(), watched=watched)
+            now = self._known.see(pod, self._clock(), watched=watched)
             self.groups.see(now)
             gang = self.gangs.see(now, self._clock())
             if before is None or not alike(before, now):
@@ -142,16 +141,16 @@ class State:
         """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
         with self.lock:
             self._leave(uid)
-            pod, grant = self._roster.get(uid), self.ledger.grant(uid)
+            pod, grant = self._known.get(uid), self.ledger.grant(uid)
             reservation = self.ledger.reservation(uid)
             unknown = reservation is not None and reservation.stage is Stage.UNKNOWN
             if pod is not None and grant is not None and (pod.node or unknown) and not (pod.ended or ended):
                 self.reports.vanish(pod, grant, self._clock())
             self.groups.forget(uid)
             gang = self.gangs.forget(uid)
-            if self._roster.get(uid) is None and self.ledger.reservation(uid) is None:
+            if self._known.get(uid) is None and self.ledger.reservation(uid) is None:
                 return
-            self._roster.forget(uid)
+            self._known.forget(uid)
             self.faults.clear("grant", uid)
             self.preemption_queue.drop(uid)
             self.waiting.drop(uid)
@@ -167,10 +166,10 @@ class State:
             for pod in sorted(pods, key=lambda pod: pod.created):
                 listed.add(pod.uid)
                 self.see_pod(pod, watched=True)
-            for uid in self._roster.vanished(listed):
+            for uid in self._known.vanished(listed):
                 self.forget_pod(uid)
             for holder in self.ledger.holdings().keys() - listed:
-                if self._roster.get(holder) is None:
+                if self._known.get(holder) is None:
                     self._leave(holder)
             self.pods_listed = True
 
@@ -238,7 +237,7 @@ class State:
     def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
         """Bound pods that hold slices on a node."""
         with self.lock:
-            held = [(pod, self.ledger.grant(pod.uid)) for pod in self._roster.on(node)]
+            held = [(pod, self.ledger.grant(pod.uid)) for pod in self._known.on(node)]
             return [(pod, grant) for pod, grant in held if grant is not None]
 
     # Reservations
@@ -255,11 +254,11 @@ class State:
             self.expire()
             if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
                 refused = Refused(partial(Refusal, {}, {Reason.MALFORMED: 1}, said=wrong))
-                known = self._roster.get(pod.uid) or pod
+                known = self._known.get(pod.uid) or pod
                 self.waiting.note(known, nodes, refused, gang=request.gang is not None, by_cards=False)
                 return refused
             if request.gang is not None:
-                if self._roster.get(pod.uid) is None:
+                if self._known.get(pod.uid) is None:
                     self.see_pod(pod, watched=False)
                 found = self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
                 if isinstance(found, Reservation):
@@ -267,7 +266,7 @@ class State:
                     return found
                 refused = Refused(lambda: found)
                 if not named:
-                    known = self._roster.get(pod.uid) or pod
+                    known = self._known.get(pod.uid) or pod
                     self.waiting.note(known, nodes, refused, gang=True, by_cards=False)
                 return refused
             before = self.ledger.reservation(pod.uid)
@@ -275,7 +274,7 @@ class State:
             request, answer = self._decided(pod, request, nodes)
             if isinstance(answer, Refused):
                 # What is kept for long is the pod that is known anyway.
-                pod = self._roster.get(pod.uid) or pod
+                pod = self._known.get(pod.uid) or pod
                 self._queue_preemption(Pending(pod, request, nodes), before)
                 if not named:
                     self.waiting.note(pod, nodes, answer, gang=False)
@@ -500,7 +499,7 @@ class State:
 
     def _lives(self, uid: str) -> bool:
         """True if the pod exists and has not ended, as far as we know."""
-        pod = self._roster.get(uid)
+        pod = self._known.get(uid)
         return pod is not None and not pod.ended
 
     def _leave(self, uid: str) -> None:
