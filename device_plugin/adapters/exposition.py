@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from device_plugin.core.metrics import Reading
+from device_plugin.core.metrics import MetricType, Reading
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -27,18 +27,17 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 class Exposition:
-    """WSGI application of /metrics: the samples of `read`, then the text of `counted`.
+    """WSGI application of /metrics: the samples of `read`.
 
     A text is kept only while `leads` returns what it returned before the text was made: a replica that has lost the
     leadership must not go on exporting what its successor exports.
     """
 
     def __init__(
-        self, read: Callable[[], Iterable[Reading]], counted: Callable[[], bytes] = bytes,
+        self, read: Callable[[], Iterable[Reading]],
         clock: Callable[[], float] = time.monotonic, leads: Callable[[], bool] = bool,
     ) -> None:  # fmt: skip
         self._read = read
-        self._counted = counted
         self._clock = clock
         self._leads = leads
         self._making = threading.Lock()
@@ -78,7 +77,6 @@ class Exposition:
             lines = _lines(reading)
             while piece := "".join(islice(lines, PIECE)):
                 yield piece.encode()
-        yield self._counted()
 
 
 class _Text:
@@ -106,12 +104,19 @@ def _lines(reading: Reading) -> Iterator[str]:
     """The lines of one metric, HELP and TYPE first; none if it has no samples."""
     metric = reading.metric
     head = f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type.value}\n"
+    histogram = metric.type is MetricType.HISTOGRAM
+    name, names = (
+        (f"{metric.name}_bucket", (*metric.labels, "le")) if histogram else (metric.name, metric.labels)
+    )
+    value = 0.0
     for values, value in reading.samples:
-        pairs = zip(metric.labels, values, strict=True)
+        pairs = zip(names, values, strict=True)
         labels = ",".join([f'{label}="{_escaped(text)}"' for label, text in pairs])
         where = f"{{{labels}}}" if labels else ""
-        yield f"{head}{metric.name}{where} {float(value)!r}\n"
+        yield f"{head}{name}{where} {float(value)!r}\n"
         head = ""
+    if histogram:
+        yield f"{metric.name}_sum {reading.total!r}\n{metric.name}_count {value!r}\n"
 
 
 def _escaped(text: str) -> str:

@@ -8,8 +8,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import BindCall, Counts
+from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.state import State
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError

@@ -6,6 +6,7 @@ Only the leading replica exports the state of the cluster, so that no sum over b
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.explain import FITS, HELD, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
@@ -71,17 +72,19 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 class ClusterGauges:
     """Call it for all metrics. What is held is read from a snapshot, without the lock."""
 
-    def __init__(self, state: State, leader: Leader, explainer: Explainer) -> None:
+    def __init__(self, state: State, leader: Leader, explainer: Explainer, counts: Counts) -> None:
         self._state = state
         self._leader = leader
         self._explainer = explainer
+        self._counts = counts
 
     def __call__(self) -> Iterator[Reading]:
-        """The replica's own health, and the state of the cluster if it leads."""
+        """The replica's own health and work, and the state of the cluster if it leads."""
         synced, leads = not self._state.why_not_synced(), not self._leader.why_not()
         yield Reading(SYNCED, [((), float(synced))])
         if not self._leader.unread():
             yield Reading(LEADER, [((), float(leads))])
+        yield from self._counts.readings()
         yield from self._kept()
         if synced and leads:
             yield from self._cluster()

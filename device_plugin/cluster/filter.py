@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.ports import Counts
 from device_plugin.cluster.refusal_budget import LaterError
 from device_plugin.cluster.state import State
 from device_plugin.core.errors import RequestError

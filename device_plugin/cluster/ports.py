@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.pods import Pod
@@ -10,16 +9,6 @@ from device_plugin.core.pods import Pod
 
 class FitError(VgpuError):
     """Tables for a target workload could not be made."""
-
-
-class Counts(Protocol):
-    """Counters of decisions and Bindings."""
-
-    def placed(self, seconds: float) -> None:
-        """A decision took `seconds`."""
-
-    def bound(self, outcome: str) -> None:
-        """A /bind ended as `outcome`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
-
 from device_plugin.adapters import extender
 from device_plugin.adapters.agents import LoadPoller, Pace
 from device_plugin.adapters.exposition import Exposition
@@ -19,11 +17,11 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.adapters.metrics import ClusterMetrics
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.cluster_gauges import ClusterGauges
+from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
@@ -74,16 +72,15 @@ class Service:
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         api = self._client = KubeClient(endpoint, COMPONENT)
-        registry = CollectorRegistry()
-        counts = ClusterMetrics(registry)
+        counts = Counts()
         scored = settings.node_score
         state = self._state = State(
             settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
         )
         leader = Leader(settings.pod_name, clock)
         explainer = Explainer(state, leader, settings.scheduler_name, SearchCopy(state, clock, stop.wait))
-        gauges = ClusterGauges(state, leader, explainer)
-        scrapes = Exposition(gauges, partial(generate_latest, registry), leads=lambda: not leader.why_not())
+        gauges = ClusterGauges(state, leader, explainer, counts)
+        scrapes = Exposition(gauges, leads=lambda: not leader.why_not())
         binder = Binder(api, state, leader, counts, clock)
         self._leadership = Leadership(
             api, leader, state, clock, Ref(settings.lease_name, settings.lease_namespace)

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
+from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.state import State
@@ -79,14 +80,6 @@ class _TimedLock:
         self._lock.release()
 
 
-class _Nobody:
-    def placed(self, seconds: float) -> None:
-        """Do nothing: the benchmark needs no such metric."""
-
-    def bound(self, outcome: str) -> None:
-        """Do nothing: the benchmark needs no such metric."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words that follow `vgpu bench refusals`."""
     parser.add_argument(
@@ -140,7 +133,7 @@ def costs(state: State, nodes: Sequence[str], requests: int) -> Mapping[str, Cos
     for renewed in ("1", "2"):
         leader.observe(Lease("bench_", renewed), 0.0)
     leader.begin()
-    ask = Filter(state, leader, _Nobody(), time.monotonic)
+    ask = Filter(state, leader, Counts(), time.monotonic)
 
     def timed(pods: Iterable[Pod], *, placed: bool) -> list[tuple[float, float]]:
         times = []

@@ -8,6 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from device_plugin.adapters.exposition import KEPT_SECONDS, KEPT_TIMES, PIECE, Exposition
+from device_plugin.cluster.counts import Counts
 from device_plugin.core.metrics import MetricType, Reading
 from tests.exposed import reading
 
@@ -141,15 +142,32 @@ def test_prometheus_reads_it_whatever_the_labels_hold() -> None:
     """Many samples, in more than one piece, no label at all, and label values that would forge samples."""
     evil = 'a"} 1\nvgpu_forged 1\\'
     many = [((evil, str(number)), number * 17162043392.0) for number in range(PIECE + 1)]
+    counts = Counts()
+    counts.placed(0.003)
+    counts.bound("fenced")
     app = Exposition(
         lambda: [
             reading("vgpu_many", many, labels=("node", "card")),
             reading("vgpu_one", [((), 1.0)], labels=()),
+            *counts.readings(),
         ],
-        lambda: b"# TYPE vgpu_counted gauge\nvgpu_counted 2.0\n",
     )
     found = {family.name: family for family in text_string_to_metric_families(scrape(app).decode())}
-    assert set(found) == {"vgpu_many", "vgpu_one", "vgpu_counted"}
+    assert set(found) == {"vgpu_many", "vgpu_one", "vgpu_placement_seconds", "vgpu_binds"}
+    assert [(sample.labels, sample.value) for sample in found["vgpu_binds"].samples] == [
+        ({"outcome": "fenced"}, 1.0)
+    ]
+    timed = {(s.name, s.labels.get("le")): s.value for s in found["vgpu_placement_seconds"].samples}
+    assert timed["vgpu_placement_seconds_bucket", "0.002"] == 0.0
+    assert (
+        timed["vgpu_placement_seconds_bucket", "0.005"]
+        == timed["vgpu_placement_seconds_bucket", "+Inf"]
+        == 1.0
+    )
+    assert (timed["vgpu_placement_seconds_sum", None], timed["vgpu_placement_seconds_count", None]) == (
+        0.003,
+        1.0,
+    )
     assert [
         ((sample.labels["node"], sample.labels["card"]), sample.value)
         for sample in found["vgpu_many"].samples

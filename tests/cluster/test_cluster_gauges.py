@@ -35,7 +35,8 @@ def test_nodes_are_counted_by_their_memory_unit(world: World, one: Replica) -> N
 
 def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: World, one: Replica) -> None:
     standby = Replica(world.api, world.clock, "vgpu-1")
-    own = {"vgpu_kept_entries", "vgpu_kept_entries_max", "vgpu_kept_entries_left_out_total"}
+    kept = {"vgpu_kept_entries", "vgpu_kept_entries_max", "vgpu_kept_entries_left_out_total"}
+    own = {"vgpu_placement_seconds", "vgpu_binds_total"} | kept
     assert read(standby).keys() == {"vgpu_synced"} | own, "the Lease was not read yet"
     standby.follow()
     standby.leadership.step()
@@ -50,7 +51,7 @@ def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: Wo
     """A scrape of ten thousand nodes in one go kept every /filter waiting for 48 ms."""
     world.node("late", inventory("late", 1))
     one.state.sync_nodes(world.api.nodes())
-    found = ClusterGauges(one.state, one.leader, one.explainer)()
+    found = ClusterGauges(one.state, one.leader, one.explainer, one.counts)()
     memory, groups = (
         next(each for each in found if each.metric is metric)
         for metric in (GRANTED_MEMORY, GRANTED_CORE_GROUPS)

@@ -1,13 +1,13 @@
 """A cluster service without any outside: an API server of dictionaries, a clock that tests move."""
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.cluster_gauges import ClusterGauges
+from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
 from device_plugin.cluster.explain import Explainer
 from device_plugin.cluster.filter import Filter
@@ -193,19 +193,18 @@ class FakeApi:
             raise UnknownError("no answer")
 
 
-@dataclass
-class Counted:
-    """What the service counted."""
+class Counted(Counts):
+    """What the service counted, by its own metrics."""
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    placements: int = 0
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        _, binds = self.readings()
+        return {labels[0]: int(count) for labels, count in binds.samples}
 
-    def placed(self, seconds: float) -> None:
-        assert seconds >= 0
-        self.placements += 1
-
-    def bound(self, outcome: str) -> None:
-        self.outcomes[outcome] += 1
+    @property
+    def placements(self) -> int:
+        placements, _ = self.readings()
+        return int([count for _, count in placements.samples][-1])
 
 
 class Replica:
@@ -230,7 +229,7 @@ class Replica:
         self.preemption = Preemption(api, self.state, self.leader, victims)
         self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", self.search())
-        self.gauges = ClusterGauges(self.state, self.leader, self.explainer)
+        self.gauges = ClusterGauges(self.state, self.leader, self.explainer, self.counts)
 
     def search(self) -> SearchCopy:
         """A copy of its own for searches."""
