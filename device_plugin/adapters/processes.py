@@ -46,7 +46,7 @@ class HostProcesses:
         self._by_pod: dict[str, dict[str, list[int]]] = {}
 
     def look(self) -> None:
-        """Take note of the processes that there are now."""
+        """Read which processes there are now."""
         now = self._clock()
         before, self._known, self._by_pod = self._known, {}, {}
         for process in sorted(int(name) for name in os.listdir(self._proc) if name.isdigit()):  # noqa: PTH208
@@ -78,7 +78,7 @@ class HostProcesses:
         return Path("/proc/self/mountinfo").read_bytes().decode(errors="replace")
 
     def problem(self) -> str:
-        """Why nothing can be seen; empty if all is well."""
+        """Why no process of the host can be seen; empty if they can."""
         try:
             (self._proc / "1" / "mountinfo").read_bytes()
         except OSError as error:
@@ -117,7 +117,7 @@ class CgroupProcesses:
         return bool(self.problem()) or any(_populated(folder) for folder in self._folders(pod))
 
     def problem(self) -> str:
-        """Why nobody can tell which pods live; empty if all is well."""
+        """Why it cannot be told which pods have processes; empty if it can."""
         if any((tree / top).is_dir() for tree in self._trees for top in KUBEPODS):
             return ""
         return (

@@ -31,7 +31,7 @@ OTHERS_SECONDS = 10.0
 
 
 class Advertiser:
-    """The plugins of this node. `step` does what is due now; call it every half second or so."""
+    """Runs one device plugin for each resource. Call `step` about every half second."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Advertiser:
         return not self.why_not
 
     def step(self, cards: Sequence[Card]) -> None:
-        """Serve, register and update as needed. What stands in the way is `why_not`, and logged once."""
+        """Serve, register and update as needed. `why_not` is what prevents it, which is logged once."""
         try:
             wanted = resources(cards)
             if self._clock() - self._looked >= OTHERS_SECONDS:
@@ -103,7 +103,7 @@ class Advertiser:
                 plugin.stop()
 
     def _resize(self, wanted: Iterable[Resource]) -> None:
-        """One plugin for each resource; one that vanished with its last card is stopped, a new one is to register."""
+        """Start a plugin for each new resource, and stop those of resources without a card."""
         names = {resource.name: resource for resource in wanted}
         for old in [resource for resource in self._plugins if resource.name not in names]:
             self._plugins.pop(old).stop()
@@ -147,7 +147,7 @@ class Advertiser:
         silent = not all(plugin.streaming for plugin in plugins)
         late = self._clock() - self._since > STREAM_SECONDS
         if missing or self._registered != kubelet or (silent and late):
-            # To register is to take the resource from whoever has it.
+            # Registering takes a resource from any other plugin that has it, so look first.
             self._look(self._plugins)
             for plugin in self._ours().values():
                 plugin.register()
@@ -158,7 +158,7 @@ class Advertiser:
 
 
 def _identity(socket: Path) -> tuple[int, int] | None:
-    """What tells one kubelet's socket from that of the kubelet before it; None if there is none."""
+    """Inode and change time of the kubelet's socket, which differ after its restart; None if there is no socket."""
     try:
         status = socket.stat()
     except OSError:

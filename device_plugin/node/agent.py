@@ -1,4 +1,4 @@
-"""The node agent's loop: look at the cards, keep advertised, publish, reclaim; a few cheap looks a second."""
+"""The node agent's loop, two turns a second: discover, advertise, restore, reclaim, look for covers, publish."""
 
 import logging
 import threading
@@ -65,7 +65,7 @@ class Agent:
         self._drain()
 
     def turn(self) -> None:
-        """Everything that is due now. Whatever a stage meets, the others go on."""
+        """Run all stages that are due. A stage that fails is logged and stops no other."""
         self._beat = self._clock()
         if self._is_due("scan", SCAN_SECONDS):
             self._do("discover", self._cards.look)

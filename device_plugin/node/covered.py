@@ -35,7 +35,7 @@ Files = Sequence[tuple[Path, str]]
 
 
 class CoveredSlices:
-    """Looks for them. A container that was found stays covered until its record goes: a pod's volumes never change."""
+    """Finds covered containers. One stays covered until its record goes, because a pod's volumes never change."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CoveredSlices:
         return tuple(self._covered.values())
 
     def step(self) -> None:
-        """Look at the containers whose turn it is."""
+        """Look at the containers that are due."""
         now = self._clock()
         records = self._records.all()
         self._note_starts(records, now)
@@ -87,7 +87,7 @@ class CoveredSlices:
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, records: Iterable[Record], now: float) -> None:
-        """PreStartContainer writes a record anew before each start of its container."""
+        """Note new starts: before each one PreStartContainer writes another record."""
         before = self._started
         self._started = {}
         for record in records:
@@ -151,7 +151,7 @@ class CoveredSlices:
             self._tell(record, why)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
-        """What the container was started with: an older agent may have given it fewer files than we would."""
+        """The files that the container was started with, which may be fewer under an older agent."""
         written = ((source, path) for source, path in self._files(record) if source.exists())
         files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
         return [(origin, path) for origin, path in files if origin is not None]

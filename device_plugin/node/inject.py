@@ -49,7 +49,7 @@ MOST_SECONDS = 0.5
 
 
 def cdi_name(resource: str, tickets: Collection[str]) -> str:
-    """The CDI device of a set of tickets: `dcu-mem-` and a hash. Any order of the same tickets gives the same name."""
+    """The CDI device of a set of tickets: `dcu-mem-` and a hash, which does not depend on their order."""
     digest = hashlib.sha256(",".join(sorted(tickets)).encode()).hexdigest()[:16]
     return f"{resource.rpartition('/')[2]}-{digest}"
 
@@ -102,7 +102,7 @@ class CdiReload:
 
 
 class Injector:
-    """Writes and withdraws what containers get. Callers see to it that one container is not written twice at once."""
+    """Writes and removes the files of containers. Callers never write one container from two threads at once."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Injector:
         self._copy = state / "lib" / library.name
 
     def prepare(self) -> None:
-        """Make the folders, take a copy of the library, and remove what a crash left half-written.
+        """Make the folders, copy the library, and remove unfinished files of an agent that was killed.
 
         Raises OSError if a folder or the library is not there.
         """
@@ -213,7 +213,7 @@ class Injector:
             self._spec(name).unlink(missing_ok=True)
 
     def strays(self) -> list[str]:
-        """CDI devices of ours that no record names: what a crash between two writes leaves."""
+        """CDI devices of ours that no record names, as a crash between two writes leaves them."""
         known = {name for record in self._records.all() for name in record.names.values()}
         found = (
             path.name.removeprefix("vgpu-").removesuffix(".json") for path in self._cdi.glob("vgpu-*.json")
@@ -221,7 +221,7 @@ class Injector:
         return [name for name in found if name not in known]
 
     def _parts(self, record: Record) -> Iterator[ContainerFiles]:
-        """What each vendor gives for its cards: of a grant that is larger than the card is now, what the card has."""
+        """What each vendor gives for its cards. A grant larger than its card is now is reduced."""
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]

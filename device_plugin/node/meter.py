@@ -1,4 +1,4 @@
-"""Meter: what the cards have and what the slices use, as samples. A sample whose source is absent is absent."""
+"""Meter: what the cards have and what the slices use, as samples. Where a source says nothing there is no sample."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -70,7 +70,7 @@ Sample = tuple[Metric, tuple[str, ...], float]
 
 
 class Meter:
-    """Reads everything anew at each call."""
+    """Each call reads all sources."""
 
     def __init__(
         self,

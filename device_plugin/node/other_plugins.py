@@ -102,7 +102,7 @@ class OtherPlugins:
         self._served = {**guessed, **self._served}
 
     def look(self, ours: Iterable[Resource]) -> None:
-        """See whose devices the kubelet has. Raises KubeletError while it does not say; nothing changes then."""
+        """Compare the kubelet's devices with our tickets. Raises KubeletError if it does not answer."""
         shown = self._kubelet.devices()
         served = dict(self._served)
         for resource in ours:
@@ -146,7 +146,7 @@ class OtherPlugins:
             log.warning("%s cannot be written: %s", self._store, error)
 
     def _only_socket(self) -> str:
-        """The socket of the plugin that has just been seen. Of several, nobody can tell which is whose."""
+        """The socket of the plugin that has just been seen; empty if several answer, since nothing tells them apart."""
         sockets = list(self._folder.others())
         return sockets[0] if len(sockets) == 1 else ""
 
@@ -162,7 +162,7 @@ class OtherPlugins:
             log.warning("restart the other device plugin of %s: %s", resource, error)
 
     def _has_gone(self, resource: str) -> bool:
-        """True once nothing has spoken for the other plugin for RETURN_SECONDS.
+        """True once there has been no sign of the other plugin for RETURN_SECONDS.
 
         Its devices may all be unhealthy: then it still answers at its socket, and the node's capacity counts them. The
         capacity of a plugin that is gone ends after 5 minutes, which matters where a third plugin answers as well.

@@ -1,4 +1,4 @@
-"""What the node agent needs of the outside; `wiring` joins it to the adapters."""
+"""Protocols of what the node agent uses outside the package; `wiring` joins them to the adapters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -30,7 +30,7 @@ class HostProcesses(Protocol):
     """Processes of this machine by the pod that they belong to, and their mounts."""
 
     def look(self) -> None:
-        """Take note of the processes that there are now."""
+        """Read which processes there are now."""
 
     def of(self, pod: str) -> Sequence[int]:
         """At the last look, a few processes of each container of the pod of this UID, its sandbox included."""
@@ -54,7 +54,7 @@ class Plugin(Protocol):
         """True while the kubelet listens to our tickets."""
 
     def start(self) -> None:
-        """Serve, anew if it did before. Raises KubeletError."""
+        """Serve on a new socket. Raises KubeletError."""
 
     def register(self) -> None:
         """Tell the kubelet that we serve. Raises KubeletError."""

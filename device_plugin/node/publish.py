@@ -18,7 +18,7 @@ LOOK_SECONDS = 60.0
 
 
 class Publisher:
-    """Brings the annotation up to what it should be, and tries again later when the API server does not answer."""
+    """Keeps the annotation up to date; tries again later while the API server does not answer."""
 
     def __init__(self, api: NodeApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -32,7 +32,7 @@ class Publisher:
         self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
 
     def step(self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), *, serving: bool) -> None:
-        """Write the inventory if the API server has another one. `why_not` says what stands in the way."""
+        """Write the inventory if the API server has another one. `why_not` says what prevents it."""
         now = self._clock()
         if now < self._not_before:
             return
@@ -54,7 +54,7 @@ class Publisher:
         self.why_not = ""
 
     def _tell_new_units(self, before: str, cards: Sequence[Card]) -> None:
-        """Say what a request means now, where an earlier agent of this node had another memory unit."""
+        """Post an event if the agent before this one had another memory unit."""
         try:
             known = {card.family: card.unit_mib for card in Inventory.decode(before).cards} if before else {}
         except AnnotationError:

@@ -1,4 +1,4 @@
-"""Advertise: the tickets that the kubelet counts. They say how many, never which: no ticket belongs to a card.
+"""Tickets: the device IDs that the kubelet counts. They say how many, never which: no ticket belongs to a card.
 
 Ticket IDs are `<tail>-<n>` (dcu-mem-17), so they stay the same over restarts and are far below the kubelet's
 63 characters.
@@ -37,13 +37,13 @@ class Resource:
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
     def is_ticket(self, device: str) -> bool:
-        """True if an agent of ours, with these settings or others, may have named the device."""
+        """True if the device has the form of our tickets, whatever the settings of the agent that named it."""
         tail, _, number = device.rpartition("-")
         return tail == self.tail and number.isdecimal()
 
 
 def resources(cards: Iterable[Card]) -> tuple[Resource, ...]:
-    """What these cards are advertised as: at most MOST_TICKETS of each resource."""
+    """The resources of these cards, with at most MOST_TICKETS tickets each."""
     return tuple(Resource(name, min(count, MOST_TICKETS)) for name, count, _ in _counts(cards))
 
 
@@ -69,7 +69,7 @@ def _cure(resource: str, cards: Collection[Card]) -> str:
 
 
 def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]]:
-    """Each resource, how many tickets it would have, and the cards that it is of."""
+    """Each resource, its number of tickets without a limit, and its cards."""
     families: dict[str, list[Card]] = {}
     for card in cards:
         families.setdefault(card.family, []).append(card)
