@@ -1,8 +1,8 @@
 """The loads of cards, asked of the node agents: each at its turn, at a bounded rate.
 
 Nothing waits for it. An agent that is slow or lies harms only what is known of its own node: the whole exchange ends at
-a deadline, however the bytes are spread, only so many of them are read, and an agent that fails is asked more and more
-rarely.
+a deadline, however the bytes are spread, a bounded number of them is read, and an agent that fails is asked more and
+more rarely.
 """
 
 import heapq

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 KEPT_SECONDS = 1.0
-# A text that took some time to make is kept for so many times as long: a fifth of the time goes by in making them.
+# A text is kept KEPT_TIMES as long as it took to make, so that making them takes a fifth of the time at most.
 KEPT_TIMES = 4.0
 # Lines that are put together in one go, about 100 KiB.
 PIECE = 1024

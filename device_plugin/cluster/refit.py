@@ -16,8 +16,8 @@ from device_plugin.core.placement.workload import Weighted
 log = logging.getLogger(__name__)
 
 Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], WorkloadTables]
-# Tables are made anew after so many arrivals, twice as many each time, and then after each MOST; and not more often
-# than every PAUSE_SECONDS, nor for more than a tenth of the time.
+# Tables are made again after FIRST arrivals, after twice as many each time, and then after each MOST arrivals; not more
+# often than every PAUSE_SECONDS, and for a tenth of the time at most.
 FIRST, MOST = 64, 1024
 PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
 # Nodes that are looked at while the lock is held: about a third of a millisecond.

@@ -21,7 +21,7 @@ from device_plugin.core.pods import Node, Pod
 
 # Slices are free within REPORT_SECONDS, and somebody looks once a second.
 VANISHED_SECONDS = REPORT_SECONDS - 1.0
-# A node's cards may change this many times at once, and then once in so many seconds.
+# The cards of a node may change CHANGES times at once, and then once in CHANGE_SECONDS.
 CHANGES, CHANGE_SECONDS = 4, 10.0
 # Nodes and pods of a node that a text names; a tenant may leave any number behind.
 MOST_NAMED = 3

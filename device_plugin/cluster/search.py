@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 class SearchCopy:
-    """One search at a time uses it; call it from any thread. `wait` waits for so many seconds."""
+    """One search at a time uses it; call it from any thread. `wait` waits for a number of seconds."""
 
     def __init__(self, state: State, clock: Callable[[], float], wait: Callable[[float], object]) -> None:
         self._state = state

@@ -19,8 +19,8 @@ from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
-# All looks at cards for a gang's pods of several containers take a second or two. To find out where one of their
-# containers fits by itself takes as long as a look for every so many cards.
+# The budget of looks at cards for a gang's pods of several containers: a second or two. Finding where one container
+# fits by itself costs a look for every CARDS_IN_A_LOOK cards.
 LOOKS, CARDS_IN_A_LOOK = 200_000, 200
 
 Nodes = Sequence[str] | None

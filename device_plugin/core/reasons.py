@@ -51,7 +51,7 @@ _TEXT = {
     Reason.MODEL: ("of another model", "change the annotation vgpu.io/card-model"),
     Reason.UUID: ("excluded by uuid", "change the annotation vgpu.io/card-uuid"),
     Reason.UNHEALTHY: ("unhealthy", "see the cause in the events of the node: kubectl describe node"),
-    Reason.CORDONED: ("cordoned", "wait until the card is back: vgpu uncordon CARD"),
+    Reason.CORDONED: ("cordoned", "wait, or ask an operator to run vgpu uncordon CARD"),
     Reason.SHORT: (
         "reporting less than is granted of them",
         "check the driver: the card reports less memory or fewer core groups than before, and gets new slices"
@@ -62,7 +62,7 @@ _TEXT = {
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),
     Reason.SLICES: (
         "full",
-        "wait for slices to end: /explain shows how many slices a card can hold, however small they are",
+        "wait for slices to end: a card holds a limited number of slices, whatever their size (see /explain)",
     ),
     Reason.WHOLE: ("not wholly free", "wait for slices to end, or ask for a slice"),
     Reason.TOGETHER: (
@@ -87,7 +87,7 @@ _TEXT = {
     ),
     Reason.POLICY: (
         "not considered",
-        "correct the annotation vgpu.io/policy, or vgpu.io/app-type",
+        "correct the annotation vgpu.io/policy (such as fragmentation or pack), or vgpu.io/app-type",
     ),
-    Reason.MALFORMED: ("not considered", "correct the request"),
+    Reason.MALFORMED: ("not considered", "change the pod as the text says"),
 }

@@ -187,8 +187,8 @@ class _Status(_Struct):
     code: int = 0
 
 
-# Of annotations and labels those that are looked at are kept, and so much of them as is read and one character more,
-# which makes them too long: anybody may write 256 KiB into each of ten thousand pods.
+# Annotations and labels that are read are kept, cut one character beyond the longest that is accepted, so that a longer
+# one is still refused: a tenant may write 256 KiB into each of ten thousand pods.
 _READ = (*ANNOTATIONS, *LABELS, annotations.RANK, annotations.REPLICA_TYPE, annotations.REPLICA_INDEX)
 _KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
 _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1

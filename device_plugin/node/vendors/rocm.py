@@ -148,7 +148,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def _unfit(self, units: int, card: KfdCard) -> str:
-        """Why a card of so many compute units cannot be shared; empty if it can."""
+        """Why a card with `units` compute units cannot be shared; empty if it can."""
         group = masks.group_units(xcc=card.xcc, paired=card.paired)
         # A mask of any number of units would take any amount of time.
         if not group <= units <= rocm.MAX_COMPUTE_UNITS:
