@@ -109,7 +109,7 @@ class OverlapJudge:
 
     def _delete(self, pod: Pod, other: Pod, conflict: Conflict) -> None:
         text = (
-            f"{pod.namespace}/{pod.name} and {other.namespace}/{other.name} were granted {conflict.clash.value}"
+            f"{pod.namespace}/{pod.name} and {other.namespace}/{other.name} were granted {conflict.over.value}"
             f" of card {conflict.card} on {conflict.node}; {pod.namespace}/{pod.name} was bound later"
             " and is deleted"
         )

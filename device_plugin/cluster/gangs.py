@@ -62,9 +62,8 @@ class Gangs:
         self._clock = clock
         self._members = GangMembers(groups, ledger)
         self._states: dict[Name, GangState] = {}
-        self._freed = 0
         self.news = 0
-        """Grows when something became free, and with every change of a gang's pods."""
+        """Grows with every change of a gang's pods."""
 
     def see(self, pod: Pod, now: float) -> Name | None:
         """Take news of a pod; returns the name of its gang, or of the one that it has left, if that may lose places."""
@@ -102,11 +101,6 @@ class Gangs:
         member = self._members.get(uid)
         return member is not None and self._members.view(member.name).under_way
 
-    def note_freed(self) -> None:
-        """Something became free: what was refused may fit now."""
-        self._freed += 1
-        self.news += 1
-
     def reserve(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], now: float, *, named: bool
     ) -> Reservation | Refusal:
@@ -131,7 +125,6 @@ class Gangs:
                 return answer
             for reservation in view.reserved:
                 self._ledger.release(reservation.pod.uid)
-                self.note_freed()
             view = self._members.view(name)
         offered = self._node_lists.of(nodes)
         if not named:
@@ -166,7 +159,7 @@ class Gangs:
         member = self._members.get(pod.uid)
         if member is None or not member.unbound:
             return False
-        return self._known(member.name).may_fit(self._members.view(member.name), self._freed)
+        return self._known(member.name).may_fit(self._members.view(member.name), self._ledger.freed)
 
     def expired(self, now: float) -> list[str]:
         """Uids of pods whose gang nobody came to bind in time."""
@@ -202,7 +195,7 @@ class Gangs:
             return unready
         state = self._state(name)
         pods = state.lacking(view, first)
-        asked = state.asked(pods, None if named else nodes, self._freed)
+        asked = state.asked(pods, None if named else nodes, self._ledger.freed)
         if not named:
             if (known := state.known(asked)) is not None:
                 return known
@@ -244,7 +237,6 @@ class Gangs:
             answer = self._placer.place(held.request, nodes, vetted=True)
             if isinstance(answer, Grant):
                 change.commit()
-                self.note_freed()
                 return self._put(answer, held.request)
         said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
         return refusal(answer.main, said + answer.text, said + answer.summary)

@@ -287,7 +287,7 @@ class State:
 
     def news(self) -> object:
         """A value that changes whenever a refused pod may fit again."""
-        return self.ledger.gained, self.gangs.news, self.groups.news
+        return self.ledger.freed, self.gangs.news, self.groups.news
 
     def bounds(self) -> Mapping[str, Bound]:
         """All that grows with pods that wait, beside the pods themselves."""
@@ -465,8 +465,6 @@ class State:
             self._keep(Holding.of(vanished.grant))
         else:
             self.ledger.release(uid)
-        if before is not None and before != self.ledger.holding(uid):
-            self.gangs.note_freed()
         if before is not None:
             self._hold_reported(before.node, uid)
 
@@ -494,8 +492,8 @@ class State:
         own, left = self.ledger.holding(uid), self.reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):
             self._keep(Holding.of(left.grant))
-        elif self.ledger.release(reports.holder(node, uid)) is not None:
-            self.gangs.note_freed()
+        else:
+            self.ledger.release(reports.holder(node, uid))
 
     def _lives(self, uid: str) -> bool:
         """True if the pod exists and has not ended, as far as we know."""
@@ -507,7 +505,6 @@ class State:
         held = self.ledger.holding(uid)
         if held is not None and held.grant is None:
             self.ledger.release(uid)
-            self.gangs.note_freed()
 
     def _note_host(self, pod: Pod) -> None:
         """Note what a pod that asks for no slice takes of its host."""
@@ -566,8 +563,6 @@ class State:
             self.ledger.drop_node(name)
         else:
             self.ledger.set_node(name, inventory, whole)
-        if known is not self.ledger.node(name):
-            self.gangs.note_freed()
         if inventory != (known.inventory if known is not None else None):
             for uid in self.reports.report(name, inventory):
                 self._reported(name, uid)

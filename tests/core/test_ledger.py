@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import CardSize, Grant, Slice
-from device_plugin.core.ledger import CardState, Clash, Holding, Ledger
+from device_plugin.core.ledger import CardPart, CardState, Holding, Ledger
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.reasons import Reason
@@ -72,15 +72,15 @@ def test_holding_again_replaces() -> None:
 @pytest.mark.parametrize(
     ("second", "clash"),
     [
-        (grant("b", 1, 1, 2), Clash.CORES),
-        (grant("b", 16000, 7), Clash.MEMORY),
+        (grant("b", 1, 1, 2), CardPart.CORES),
+        (grant("b", 16000, 7), CardPart.MEMORY),
     ],
 )
-def test_clashing_grants_are_both_kept_and_named(second: Grant, clash: Clash) -> None:
+def test_clashing_grants_are_both_kept_and_named(second: Grant, clash: CardPart) -> None:
     ledger = ledger_of("n")
     ledger.hold(grant("a", 4092, 0, 1))
     (conflict,) = ledger.hold(second)
-    assert (conflict.pod, conflict.other, conflict.clash) == ("b", "a", clash)
+    assert (conflict.pod, conflict.other, conflict.over) == ("b", "a", clash)
     assert set(ledger.grants()) == {"a", "b"}
     other_way = ledger_of("n")
     other_way.hold(second)
@@ -92,7 +92,7 @@ def test_one_slice_too_many_clashes_with_every_holder() -> None:
     ledger = ledger_of("n")
     for i in range(4):
         assert ledger.hold(grant(f"p{i}", 1, i)) == ()
-    assert {c.clash for c in ledger.hold(grant("p4", 1, 9))} == {Clash.SLICES}
+    assert {c.over for c in ledger.hold(grant("p4", 1, 9))} == {CardPart.SLICES}
 
 
 def only_card(ledger: Ledger) -> CardState:
@@ -140,7 +140,7 @@ def test_a_rebuilt_ledger_accuses_nobody_because_a_card_shrank(size: CardSize | 
     for pod, cores in (("a", range(30)), ("b", range(30, 60))):
         assert ledger.hold(grant(pod, 8000, *cores, size=size)) == ()
     (conflict,) = ledger.hold(grant("c", 1, 0, size=size))
-    assert conflict.clash is Clash.CORES, "a core group is never granted twice, whatever the card reports"
+    assert conflict.over is CardPart.CORES, "a core group is never granted twice, whatever the card reports"
 
 
 def test_what_no_size_of_the_card_explains_is_a_conflict() -> None:
@@ -148,7 +148,7 @@ def test_what_no_size_of_the_card_explains_is_a_conflict() -> None:
     ledger = ledger_of("n", count=1, mem_mib=8192)
     ledger.hold(grant("a", 8184, *range(30)))
     (conflict,) = ledger.hold(grant("b", 16000, 40, size=CardSize(20000, 4)))
-    assert conflict.clash is Clash.MEMORY
+    assert conflict.over is CardPart.MEMORY
 
 
 def test_in_the_way_is_whoever_leaves_too_little_of_the_card_as_it_is_now() -> None:
@@ -157,7 +157,7 @@ def test_in_the_way_is_whoever_leaves_too_little_of_the_card_as_it_is_now() -> N
     wanted = grant("b", 8184, *range(30, 60))
     assert ledger.conflicts(wanted) == ()
     (conflict,) = ledger.in_the_way(wanted)
-    assert (conflict.other, conflict.clash) == ("a", Clash.MEMORY)
+    assert (conflict.other, conflict.over) == ("a", CardPart.MEMORY)
 
 
 def test_a_grant_on_a_card_that_is_away_counts_when_the_card_returns() -> None:

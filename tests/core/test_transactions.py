@@ -58,7 +58,7 @@ class Driver:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.ledger, self.model, self.now = Ledger(), Model(), 0.0
-        self.open: list[tuple[Transaction, Model, int]] = []
+        self.open: list[tuple[Transaction, Model, tuple[int, int]]] = []
         self.follower, self.seen, self.copy = dict[str, object](), 0, Ledger()
         self.kept: tuple[Snapshot, Model] = self.ledger.snapshot(), Model()
         self.counts = dict.fromkeys(
@@ -134,7 +134,8 @@ class Driver:
     def begin(self) -> bool:
         if len(self.open) == 3:
             return False
-        self.open.append((self.ledger.transaction().__enter__(), self.model.copy(), self.ledger.gained))
+        counts = self.ledger.gained, self.ledger.freed
+        self.open.append((self.ledger.transaction().__enter__(), self.model.copy(), counts))
         return True
 
     def commit(self) -> bool:
@@ -149,13 +150,13 @@ class Driver:
         """Take a transaction back: it was not committed, or something failed after that."""
         if not self.open:
             return False
-        transaction, self.model, gained = self.open.pop()
+        transaction, self.model, before = self.open.pop()
         if self.rng.random() < 0.5:
             transaction.commit()
             transaction.__exit__(ValueError, ValueError(), None)
         else:
             transaction.__exit__(None, None, None)
-        assert self.ledger.gained == gained
+        assert (self.ledger.gained, self.ledger.freed) == before
         return True
 
     def expire(self) -> bool:

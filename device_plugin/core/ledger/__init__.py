@@ -5,9 +5,17 @@ from device_plugin.core.ledger.ledger import Ledger
 from device_plugin.core.ledger.snapshot import Snapshot
 from device_plugin.core.ledger.states import CardState, NodeState
 from device_plugin.core.ledger.transaction import Transaction
-from device_plugin.core.ledger.view import Clash, Conflict
+from device_plugin.core.ledger.view import CardPart, Conflict
 
 __all__ = [
-    "CardState", "Clash", "Conflict", "Holding", "Ledger", "NodeState", "Reservation", "Snapshot", "Stage",
+    "CardPart",
+    "CardState",
+    "Conflict",
+    "Holding",
+    "Ledger",
+    "NodeState",
+    "Reservation",
+    "Snapshot",
+    "Stage",
     "Transaction",
 ]  # fmt: skip

@@ -32,7 +32,9 @@ class Ledger(Followed, LedgerView):
         self._open: list[Transaction] = []
         self._snapshot: Snapshot | None = None
         self.gained = 0
-        """Grows whenever a node may have become better for somebody: a slice ended, or its inventory is another."""
+        """Grows whenever cards may have become better for somebody: a slice ended, or an inventory is another."""
+        self.freed = 0
+        """Grows whenever anything ended, slices or host amounts, and when anything of a node is another."""
 
     def __eq__(self, other: object) -> bool:
         """Equal if the same is held against the same inventories, with the same remainders."""
@@ -47,9 +49,11 @@ class Ledger(Followed, LedgerView):
         before = self._nodes.get(name) or NodeState(name)
         if before.inventory == inventory:
             if before.whole != whole:
+                self.freed += 1
                 self._record(replace(before, whole=whole))
             return
         self.gained += 1
+        self.freed += 1
         cards = sorted(inventory.cards, key=lambda card: card.uuid)
         states = tuple([self._state(card, before.held.get(card.uuid, {})) for card in cards])
         self._record(replace(before, inventory=inventory, cards=states, whole=whole))
@@ -58,6 +62,7 @@ class Ledger(Followed, LedgerView):
         """Forget a node's inventory and what its host can give; what is held there stays held."""
         before = self._nodes.get(name)
         if before is not None and before.inventory is not None:
+            self.freed += 1
             self._record(replace(before, inventory=None, cards=(), whole=NOTHING))
 
     def hold(self, grant: Grant, host: HostAmounts = NOTHING) -> tuple[Conflict, ...]:
@@ -73,7 +78,7 @@ class Ledger(Followed, LedgerView):
         if before != holding:
             self._write(holding.holder, before, holding)
         grant = holding.grant
-        return self.conflicts(grant) if grant is not None and self._may_clash(grant) else ()
+        return self.conflicts(grant) if grant is not None and self._may_conflict(grant) else ()
 
     def release(self, holder: str) -> Holding | None:
         """End the holding; returns it, or None if there was none."""
@@ -111,6 +116,7 @@ class Ledger(Followed, LedgerView):
         self._unbound = dict(unbound)
         self._snapshot = snapshot
         self.gained += 1
+        self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:
         """Note from now on what the transaction changes."""
@@ -131,14 +137,16 @@ class Ledger(Followed, LedgerView):
             self._set_holding(holder, holding)
         for name, node in transaction.nodes.items():
             self._set_node(name, node)
-        self.gained = transaction.gained
+        self.gained, self.freed = transaction.gained, transaction.freed
 
     def _write(self, holder: str, before: Holding | None, after: Holding | None) -> None:
         """Replace one holding, and the records of the nodes that it is and was on."""
         if self._open:
             self._open[-1].holdings.setdefault(holder, before)
         self._set_holding(holder, after)
-        self.gained += _grant(before) is not None and not _same(_grant(before), _grant(after))
+        other_slices = not _same(_grant(before), _grant(after))
+        self.gained += _grant(before) is not None and other_slices
+        self.freed += before is not None and (after is None or other_slices or before.host != after.host)
         if before is not None and (after is None or after.node != before.node):
             self._update(before.node, holder, before, None)
             before = None
@@ -213,7 +221,7 @@ class Ledger(Followed, LedgerView):
             for size in sizes if size is not None
         )  # fmt: skip
 
-    def _may_clash(self, held: Grant) -> bool:
+    def _may_conflict(self, held: Grant) -> bool:
         """False if all that is held of its cards can be had together, which is nearly always and takes less to see."""
         node = self.node(held.node)
         if node is None:

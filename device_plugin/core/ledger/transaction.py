@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 class Transaction:
     """A context manager over all changes to a ledger from here on; `commit` keeps them.
 
-    Transactions nest: what an inner one keeps is taken back with the outer one. `nodes`, `holdings` and `gained` are
-    what the ledger had of what was changed since.
+    Transactions nest: what an inner one keeps is taken back with the outer one. `nodes`, `holdings`, `gained` and
+    `freed` are what the ledger had of what was changed since.
     """
 
     def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
         self.nodes: dict[str, NodeState | None] = {}
         self.holdings: dict[str, Holding | None] = {}
-        self.gained = ledger.gained
+        self.gained, self.freed = ledger.gained, ledger.freed
         self._committed = False
 
     def commit(self) -> None:

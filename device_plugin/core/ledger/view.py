@@ -11,8 +11,8 @@ from device_plugin.core.ledger.holdings import Holding, Reservation
 from device_plugin.core.ledger.states import Held, NodeState
 
 
-class Clash(Enum):
-    """What two live grants cannot both have."""
+class CardPart(Enum):
+    """What of a card two live grants cannot both have."""
 
     CORES = "a core group"
     MEMORY = "more memory than the card has"
@@ -27,7 +27,7 @@ class Conflict:
     card: str
     pod: str
     other: str
-    clash: Clash
+    over: CardPart
 
 
 class LedgerView:
@@ -91,7 +91,7 @@ class LedgerView:
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
-            for conflict in self._clashes(grant, uuid, self._largest(grant, uuid))
+            for conflict in self._conflicts_on(grant, uuid, self._largest(grant, uuid))
         )
 
     def in_the_way(self, grant: Grant) -> tuple[Conflict, ...]:
@@ -99,7 +99,7 @@ class LedgerView:
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
-            for conflict in self._clashes(grant, uuid, self._size(grant, uuid))
+            for conflict in self._conflicts_on(grant, uuid, self._size(grant, uuid))
         )
 
     def fits_still(self, grant: Grant) -> bool:
@@ -121,7 +121,7 @@ class LedgerView:
         sizes = [each.cards.get(uuid) for each in (grant, *others) if each is not None]
         return None if None in sizes else largest((*sizes, self._size(grant, uuid)))
 
-    def _clashes(self, grant: Grant, uuid: str, size: CardSize | None) -> Iterator[Conflict]:
+    def _conflicts_on(self, grant: Grant, uuid: str, size: CardSize | None) -> Iterator[Conflict]:
         """Conflicts on one card; of its memory and slices only if its `size` is known."""
         held = self.holders(grant.node, uuid)
         others = sorted((pod, slices) for pod, slices in held.items() if pod != grant.pod)
@@ -134,11 +134,11 @@ class LedgerView:
         many = size is not None and len(together) > size.max_slices
         for pod, slices in others:
             if not all(mine.isdisjoint(s.cores) for s in slices):
-                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.CORES)
+                yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.CORES)
             elif full:
-                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.MEMORY)
+                yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.MEMORY)
             elif many:
-                yield Conflict(grant.node, uuid, grant.pod, pod, Clash.SLICES)
+                yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.SLICES)
 
 
 _UNKNOWN = NodeState("")

@@ -21,15 +21,15 @@ LOOKS, LOOKS_PER_SET = 8_192, 500
 Ranks = Mapping[str, int]
 """Of the pods that may leave, by UID; of two, the one with the lower rank leaves first."""
 
-Leaving = tuple[str, ...]
+VictimSet = tuple[str, ...]
 """Pods by UID, ascending."""
 
-Does = Callable[[Collection[str]], bool]
+Fits = Callable[[Collection[str]], bool]
 
 
 @dataclass(slots=True)
-class Patience:
-    """How much may still be looked at on one node."""
+class Budget:
+    """How many more sets of pods may be tried on one node."""
 
     left: int = LOOKS
 
@@ -55,7 +55,7 @@ def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
     return len(found), found
 
 
-def fewest(cards: Iterable[Shared], request: PodRequest, ranks: Ranks) -> Leaving | None:
+def fewest(cards: Iterable[Shared], request: PodRequest, ranks: Ranks) -> VictimSet | None:
     """The pods that must leave; none if the request fits as it is, None if not even all of `ranks` leaving would do.
 
     `cards` are those of one node that serves. CPU and memory of the host are not looked at.
@@ -63,9 +63,9 @@ def fewest(cards: Iterable[Shared], request: PodRequest, ranks: Ranks) -> Leavin
     allowed = [shared for shared in cards if _accepts(request, shared.state)]
     if len(request.containers) > 1:
         return _for_several(allowed, request, ranks)
-    asked, patience = request.containers[0][1], Patience()
+    asked, budget = request.containers[0][1], Budget()
     found = [
-        _for_card(shared, asked, ranks, patience)
+        _for_card(shared, asked, ranks, budget)
         for shared in allowed
         if shared.state.card.family == asked.family
     ]
@@ -78,7 +78,7 @@ def _accepts(request: PodRequest, state: CardState) -> bool:
     return card.open and request.models.accepts(card.model) and request.uuids.accepts(card.uuid)
 
 
-def _for_card(shared: Shared, asked: Request, ranks: Ranks, patience: Patience) -> Leaving | None:
+def _for_card(shared: Shared, asked: Request, ranks: Ranks, budget: Budget) -> VictimSet | None:
     """Who must leave one card for one slice of it, or for all of it."""
     size = size_on(shared.state.card, asked)
     if size is None:
@@ -94,11 +94,11 @@ def _for_card(shared: Shared, asked: Request, ranks: Ranks, patience: Patience) 
     if not _fits(shared.without(movable), size):
         return None
 
-    def does(pods: Collection[str]) -> bool:
-        patience.left -= 1
+    def fits(pods: Collection[str]) -> bool:
+        budget.left -= 1
         return _fits(shared.without(pods), size)
 
-    return _least(movable, does, ranks, patience)
+    return _least(movable, fits, ranks, budget)
 
 
 def _fits(state: CardState, size: Size) -> bool:
@@ -110,7 +110,7 @@ def _fits(state: CardState, size: Size) -> bool:
     )
 
 
-def _together(sets: Sequence[Leaving], count: int, ranks: Ranks) -> Leaving | None:
+def _together(sets: Sequence[VictimSet], count: int, ranks: Ranks) -> VictimSet | None:
     """`count` of the sets whose union costs least; None if there are not as many."""
     if len(sets) < count:
         return None
@@ -122,47 +122,47 @@ def _together(sets: Sequence[Leaving], count: int, ranks: Ranks) -> Leaving | No
     return tuple(sorted(min(islice(unions, LOOKS), key=lambda pods: (cost(pods, ranks), sorted(pods)))))
 
 
-def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> Leaving | None:
-    patience = Patience()
+def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> VictimSet | None:
+    budget = Budget()
 
-    def does(pods: Collection[str]) -> bool:
+    def fits(pods: Collection[str]) -> bool:
         looks = SearchBudget(LOOKS_PER_SET)
         looks.next_node()
         left = (shared.without(pods) for shared in cards)
         given = fit_pod([state for state in left if not state.short], request.containers, looks)
-        patience.left -= LOOKS_PER_SET - looks.left
+        budget.left -= LOOKS_PER_SET - looks.left
         return given is not None
 
-    if does(()):
+    if fits(()):
         return ()
     movable = sorted({pod for shared in cards for pod in shared.held if pod in ranks})
-    return _least(movable, does, ranks, patience) if does(movable) else None
+    return _least(movable, fits, ranks, budget) if fits(movable) else None
 
 
-def _least(pods: Sequence[str], does: Does, ranks: Ranks, patience: Patience) -> Leaving:
-    """The cheapest set of pods that `does`, where all of them do and none of them does not.
+def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> VictimSet:
+    """The cheapest of the sets of `pods` for which `fits` is true; it is for all of them together, not for none.
 
-    Whoever does, does with more. Without `patience` it is a set of which nobody can be spared, but there may be cheaper
-    ones.
+    Sets are tried by size, for what fits without a set fits without a larger one. Once the budget is spent, the answer
+    is a set of which no pod can be left out, though a cheaper set may exist.
     """
     for count in range(1, len(pods)):
         found = []
         for some in combinations(pods, count):
-            if patience.left <= 0:
+            if budget.left <= 0:
                 break
-            if does(some):
+            if fits(some):
                 found.append(some)
         if found:
             return tuple(sorted(min(found, key=lambda some: (cost(some, ranks), sorted(some)))))
-        if patience.left <= 0:
-            return _spared(pods, does, ranks)
+        if budget.left <= 0:
+            return _spared(pods, fits, ranks)
     return tuple(sorted(pods))
 
 
-def _spared(pods: Sequence[str], does: Does, ranks: Ranks) -> Leaving:
-    """All but those that can be spared, the highest ranks first."""
+def _spared(pods: Sequence[str], fits: Fits, ranks: Ranks) -> VictimSet:
+    """`pods` without those that need not leave, the highest ranks being kept first."""
     left = set(pods)
     for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
-        if does(left - {pod}):
+        if fits(left - {pod}):
             left.remove(pod)
     return tuple(sorted(left))

@@ -7,7 +7,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.fit import size_on
-from device_plugin.core.rearrange.fewest import Leaving, Ranks, Shared, cost, fewest
+from device_plugin.core.rearrange.fewest import Ranks, Shared, VictimSet, cost, fewest
 from device_plugin.core.rearrange.plan import Move, Plan, Ranked
 from device_plugin.core.requests import PodRequest
 
@@ -17,7 +17,7 @@ class Option:
     """A node where the request fits its cards once these pods have left."""
 
     node: str
-    leaving: Leaving
+    leaving: VictimSet
 
 
 class Planner:

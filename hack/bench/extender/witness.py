@@ -28,8 +28,8 @@ def overlaps(
             found.append(f"pod-{number} has the grant of {grant.pod}")
         ledger.hold(grant)
         found += [
-            f"pod-{number} and {clash.other} hold {clash.clash.value} of card {clash.card}"
-            for clash in ledger.in_the_way(grant)
+            f"pod-{number} and {conflict.other} hold {conflict.over.value} of card {conflict.card}"
+            for conflict in ledger.in_the_way(grant)
         ]
         if ended is not None:
             ledger.release(uid(ended))
