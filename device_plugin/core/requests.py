@@ -90,7 +90,7 @@ class Selector:
 
 
 # An entry takes 16 KiB at most.
-@lru_cache(256)
+@lru_cache(128)
 def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """The words of a comma list, apart by whether they stand behind an exclamation mark."""
     words = [word.strip() for word in text.split(",") if word.strip()]
