@@ -7,7 +7,6 @@ API server and kubelet are stand-ins in this process, the agent is a process of 
 """
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.cluster import AGENT_USER, ALLOCATOR_USER
 from hack.embedded.kubelet import Kubelet
 from hack.embedded.services import ServiceProcess
+from hack.process_cost import cpu_seconds, rss_mib
 from vgpu_runtime import sim
 
 CARDS, SLICES = 8, 32
@@ -119,18 +119,11 @@ def measure(pid: int, api: EmbeddedApiServer, seconds: float) -> int:
     time.sleep(seconds)
     cpu = 100 * (cpu_seconds(pid) - before) / seconds
     writes = api.writes[AGENT]
-    status = Path(f"/proc/{pid}/status").read_text()
-    rss = next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+    rss = rss_mib(pid)
     print(f"{CARDS} cards, {SLICES} slices, {seconds:.0f} s idle")
     print(f"RSS {rss:.1f} MiB (at most {MOST_MIB:.0f}), CPU {cpu:.2f} % of a core (at most {MOST_CPU:.0f})")
     print(f"API writes {writes} (at most {MOST_WRITES})")
     return int(rss > MOST_MIB or cpu > MOST_CPU or writes > MOST_WRITES)
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of the process: fields 14 and 15 of proc(5) stat."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def until(what: str, look: Callable[[], T | None]) -> T:

@@ -16,8 +16,8 @@ from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.api_server import SWITCH_SECONDS
 from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError, uid
 from hack.bench.extender.kept_call import CallError, KeptCall
-from hack.bench.extender.proc import cpu_seconds
 from hack.bench.extender.timing import LoadTiming, Notes
+from hack.process_cost import cpu_seconds
 
 # Pods that have a node and are not bound yet, at most. kube-scheduler knows no limit, but a growing queue says nothing.
 # With the filter's, these are as many connections as the service keeps open.

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
-from hack.bench.extender import api_server, load, proc
+from hack import process_cost
+from hack.bench.extender import api_server, load
 from hack.bench.extender.child import Child
 from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError
 from hack.bench.extender.timing import LoadTiming
@@ -51,7 +52,7 @@ def measure(workload: ClusterModel) -> Figures:
         timing = scheduler.hear(patience, lambda: check(service))
         if not isinstance(timing, LoadTiming):
             raise ExtenderBenchError(f"{timing}; the service's log ends with:\n{service.log_tail()}")
-        rss = proc.rss_mib(service.pid)
+        rss = process_cost.rss_mib(service.pid)
         if wrongs := api.ask("wrongs", STUB_SECONDS):
             raise ExtenderBenchError(f"{len(wrongs)} calls or grants were wrong: {'; '.join(wrongs[:5])}")
     filters, learning = timing.filters_ms, timing.learning_ms

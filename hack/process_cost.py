@@ -1,4 +1,4 @@
-"""What a process costs, as proc(5) tells it."""
+"""Memory and processor time of a process, as proc(5) tells them."""
 
 import os
 from pathlib import Path
