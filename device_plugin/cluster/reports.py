@@ -38,6 +38,7 @@ class CardChanges:
         # By node: when all of its changes are paid off, and what waits for its turn.
         self._paid: dict[str, float] = {}
         self._waiting: dict[str, Node] = {}
+        self._tidied = float("-inf")
 
     def taken(
         self, node: Node, before: Inventory | None, inventory: Inventory | None, now: float
@@ -65,7 +66,10 @@ class CardChanges:
 
     def due(self, now: float) -> list[Node]:
         """The nodes whose cards may change now."""
-        self._paid = {name: paid for name, paid in self._paid.items() if paid > now}
+        # Every decision asks: nodes are gone through where one waits, and now and then to forget what is paid off.
+        if now >= self._tidied + CHANGE_SECONDS:
+            self._tidied = now
+            self._paid = {name: paid for name, paid in self._paid.items() if paid > now}
         latest = now + (CHANGES - 1) * CHANGE_SECONDS
         return [node for name, node in self._waiting.items() if self._paid.get(name, now) <= latest]
 
