@@ -298,8 +298,8 @@ class NodeTable(Columns):
         mask = np.zeros(self.there.shape, dtype=bool) if uuids.include else self.there.copy()
         for words, wanted in ((uuids.include, True), (uuids.exclude, False)):
             for word in words:
-                for cell in self._cells_of.get(word, ()):
-                    mask[cell] = wanted
+                if word in self._cell_of:
+                    mask.flat[self._twins.get(word, self._cell_of[word])] = wanted
         return mask
 
     def _follow(self, ledger: Cards, loads: Loads | None) -> None:
@@ -359,21 +359,26 @@ class NodeTable(Columns):
         self.nodes = self._ledger.nodes()
         self._rows = [state for name in self.nodes if (state := self._ledger.node(name)) is not None]
         self.position = {name: position for position, name in enumerate(self.nodes)}
-        kinds = sorted({Kind.of(card.card) for state in self._rows for card in state.cards})
-        self.kinds = {kind: number for number, kind in enumerate(kinds)}
-        self._numbers = [kind.numbers(number) for number, kind in enumerate(kinds)]
-        shape = len(self._rows), max([1, *(len(state.cards) for state in self._rows)])
+        cards = [(state, card) for state in self._rows for card in state.cards]
+        kind_of = [Kind.of(card.card) for _, card in cards]
+        self.kinds = {kind: number for number, kind in enumerate(sorted(set(kind_of)))}
+        self._numbers = [kind.numbers(number) for kind, number in self.kinds.items()]
+        sizes = np.array([len(state.cards) for state in self._rows], dtype=np.int64)
+        shape = len(sizes), int(sizes.max(initial=1))
         layers = np.broadcast_to(np.array(EMPTY)[:, None, None], (len(COLUMNS), *shape)).copy()
-        self.there: Mask = np.zeros(shape, dtype=bool)
-        self._cells_of: dict[str, list[tuple[int, int]]] = {}
-        for position, state in enumerate(self._rows):
-            self.there[position, : len(state.cards)] = True
-            for slot, card in enumerate(state.cards):
-                self._cells_of.setdefault(card.card.uuid, []).append((position, slot))
-        self.card_count = int(self.there.sum())
+        self.there: Mask = np.arange(shape[1]) < sizes[:, None]
+        self.card_count = len(cards)
+        # Where a card of each uuid is in flattened arrays; all places of a uuid that two nodes claim.
+        uuids, places = [card.card.uuid for _, card in cards], np.flatnonzero(self.there).tolist()
+        self._cell_of: dict[str, int] = dict(zip(uuids, places, strict=True))
+        self._twins: dict[str, list[int]] = {}
+        if len(self._cell_of) < len(cards):
+            for uuid, place in zip(uuids, places, strict=True):
+                if self._cell_of[uuid] != place:
+                    self._twins.setdefault(uuid, [self._cell_of[uuid]]).append(place)
         layers[:, self.there] = _packed([
-            (*_left(state, card), *self._numbers[self.kinds[Kind.of(card.card)]])
-            for state in self._rows for card in state.cards
+            _left(state, card) + self._numbers[self.kinds[kind]]
+            for (state, card), kind in zip(cards, kind_of, strict=True)
         ])  # fmt: skip
         super().__init__(layers)
         self.states = CardStates(layers)
@@ -384,7 +389,8 @@ class NodeTable(Columns):
         for position, state in enumerate(self._rows):
             self._write_host(position, state)
             self._stamp(position)
-            self._update_used(state.name)
+            if self._loads is not None and self._loads.used(state.name):
+                self._update_used(state.name)
 
 
 def _packed(cards: Sequence[Sequence[int]]) -> Ints:

@@ -83,6 +83,14 @@ def test_nodes_with_fewer_cards_have_empty_cells() -> None:
     assert not table.chosen([]).any()
     assert table.named(Selector("!a-0")).tolist() == [[False, True], [False, False], [True, False]]
     assert table.named(Selector("a-0")).tolist() == [[True, False], [False, False], [False, False]]
+    ledger.set_node("d", inventory("a", 2))
+    table.refresh()
+    assert table.named(Selector("a-0")).tolist() == [
+        [True, False],
+        [False, False],
+        [False, False],
+        [True, False],
+    ]
     assert Placer(ledger).place(slice_request("p", 1), ["c"]).node == "c"  # type: ignore[union-attr]
 
 
