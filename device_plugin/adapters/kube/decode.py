@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from device_plugin.adapters.kube import room
+from device_plugin.adapters.kube import pod_requests
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
@@ -271,7 +271,7 @@ def node(text: Text) -> Node:
         kubelet=info.kubelet_version,
         runtime=info.container_runtime_version,
         capacity={name: str(amount) for name, amount in capacity.items() if "/" in name},
-        room=room.offered(raw.status.allocatable or {}),
+        room=pod_requests.offered(raw.status.allocatable or {}),
         cordoned=kept.get(annotations.CORDONED, ""),
     )
 
@@ -376,7 +376,7 @@ def _constraints(spec: _PodSpec) -> int:
 
 
 def _host(spec: _PodSpec) -> HostAmounts:
-    return room.requested(
+    return pod_requests.requested(
         (_asked(container.resources) for container in spec.containers),
         ((_asked(c.resources), c.restart_policy == "Always") for c in spec.init_containers or ()),
         _asked(spec.resources),

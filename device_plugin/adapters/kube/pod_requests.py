@@ -24,14 +24,14 @@ def requested(
     """
     sidecars, starting = NOTHING, NOTHING
     for amounts, sidecar in inits:
-        own = _room(amounts)
+        own = _amounts(amounts)
         if sidecar:
             sidecars += own
             own = NOTHING
         starting = _larger(starting, sidecars + own)
     running = sidecars
     for amounts in mains:
-        running = _room(amounts) if running is NOTHING else running + _room(amounts)
+        running = _amounts(amounts) if running is NOTHING else running + _amounts(amounts)
     needed = running if starting is NOTHING else _larger(starting, running)
     if whole:
         needed = HostAmounts(
@@ -39,7 +39,7 @@ def requested(
             _mib(str(whole["memory"])) if "memory" in whole else needed.memory_mib,
             needed.disk_mib,  # never requested for the pod as a whole
         )
-    return _bounded(needed + _room(overhead) if overhead else needed)
+    return _bounded(needed + _amounts(overhead) if overhead else needed)
 
 
 def offered(allocatable: Amounts) -> HostAmounts:
@@ -53,7 +53,7 @@ def offered(allocatable: Amounts) -> HostAmounts:
     )
 
 
-def _room(amounts: Amounts) -> HostAmounts:
+def _amounts(amounts: Amounts) -> HostAmounts:
     if not amounts:
         return NOTHING
     return _read(str(amounts.get("cpu", 0)), str(amounts.get("memory", 0)), str(amounts.get(DISK, 0)))
@@ -84,5 +84,7 @@ def _mib(text: str) -> int:
 
 
 @lru_cache(4096)
-def _bounded(room: HostAmounts) -> HostAmounts:
-    return HostAmounts(min(room.cpu_milli, MOST), min(room.memory_mib, MOST), min(room.disk_mib, MOST))
+def _bounded(amounts: HostAmounts) -> HostAmounts:
+    return HostAmounts(
+        min(amounts.cpu_milli, MOST), min(amounts.memory_mib, MOST), min(amounts.disk_mib, MOST)
+    )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from device_plugin.adapters.kube.room import offered, requested
+from device_plugin.adapters.kube.pod_requests import offered, requested
 from device_plugin.core.hosts import HostAmounts
 
 LARGEST = str(2**63 - 1)
