@@ -150,10 +150,10 @@ def test_no_device_by_annotation(kubectl: Kubectl) -> None:
     assert "cdi.k8s.io/all" not in kubectl.pod("waits")["metadata"].get("annotations", {})
 
 
-def test_as_many_annotations_as_a_pod_can_have_can_be_judged(kubectl: Kubectl) -> None:
-    """180 KiB of keys as short as the policy compares: the most expensive ones."""
+def test_thousands_of_annotations_can_be_judged(kubectl: Kubectl) -> None:
+    """Keys as short as the policy compares: the API server bounds the cost of an expression."""
     body = slice_pod("many", mem=999)
-    body["metadata"]["annotations"] = {f"{number:012d}": "" for number in range(15_000)}
+    body["metadata"]["annotations"] = {f"{number:012d}": "" for number in range(5_000)}
     kubectl.create(body)
 
 
