@@ -16,7 +16,7 @@ from device_plugin.core.rearrange import Planner
 
 # A search computes for TURN_SECONDS and then rests for PAUSE_SECONDS. It holds no lock, but only one thread of the
 # interpreter computes at a time, and to a /filter a search counts as much as another /filter.
-TURN_SECONDS, PAUSE_SECONDS = 0.002, 0.002
+TURN_SECONDS, PAUSE_SECONDS = 0.001, 0.002
 
 Item = TypeVar("Item")
 

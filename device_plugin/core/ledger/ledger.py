@@ -29,6 +29,8 @@ class Ledger(Followed, LedgerView):
         self._nodes: dict[str, NodeState] = {}
         self._holdings: dict[str, Holding] = {}
         self._unbound: dict[str, Holding] = {}
+        # No holding expires before this.
+        self._first_expiry = _NEVER
         self._open: list[Transaction] = []
         self._snapshot: Snapshot | None = None
         self.gained = 0
@@ -89,6 +91,10 @@ class Ledger(Followed, LedgerView):
 
     def expired(self, now: float) -> list[str]:
         """Holders whose holding should have been used by now."""
+        # Every decision asks, and mostly nothing has expired.
+        if now < self._first_expiry:
+            return []
+        self._first_expiry = min((found.expires for found in self._unbound.values()), default=_NEVER)
         return [holder for holder, found in self._unbound.items() if found.expires <= now]
 
     def transaction(self) -> Transaction:
@@ -114,6 +120,7 @@ class Ledger(Followed, LedgerView):
             self._set_node(name, nodes.get(name))
             self._holdings.update(nodes[name].holdings if name in nodes else {})
         self._unbound = dict(unbound)
+        self._first_expiry = -_NEVER
         self._snapshot = snapshot
         self.gained += 1
         self.freed += 1
@@ -202,6 +209,7 @@ class Ledger(Followed, LedgerView):
             self._holdings[holder] = holding
         if isinstance(holding, Reservation) or (holding is not None and holding.expires != _NEVER):
             self._unbound[holder] = holding
+            self._first_expiry = min(self._first_expiry, holding.expires)
         else:
             self._unbound.pop(holder, None)
 
