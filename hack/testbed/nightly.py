@@ -1,4 +1,4 @@
-"""hack/nightly: the contract suite, touches and a Job on an older Kubernetes, which make e2e does not run.
+"""hack/nightly: the contract suite, touches and a Job on an older Kubernetes; random transactions of more seeds.
 
 Installs the overlay kubernetes-1.31: pods name their scheduler themselves. The last line says how it went.
 Needs root and Go.
@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ from hack.testbed.e2e import Lane, LaneResult, run
 from hack.testbed.layout import Layout
 
 RELEASE = "1.34"
+# Seeds, each of so many random events, after each of which the ledger equals a model and its rebuild.
+SEEDS, EVENTS = range(20), 100_000
 LANES = (
     Lane("contract", 1, ("tests/contract",), product=False),
     Lane(
@@ -38,6 +41,8 @@ def main() -> int:
     except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
+    seeds = [sys.executable, "-m", "tests.core.test_transactions", str(EVENTS), *map(str, SEEDS)]
+    transactions = subprocess.run(seeds, cwd=PROJECT, check=False).returncode
     archives = images.build_all()
     clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
     results = [
@@ -46,8 +51,9 @@ def main() -> int:
     ]
     ended = "; ".join(f"{lane.name} {summary(r)}" for lane, r in zip(LANES, results, strict=True))
     release = programs.version("k8s.io/kubernetes")
+    ended += f"; transactions of {len(SEEDS)} seeds {'failed' if transactions else 'passed'}"
     print(f"nightly on Kubernetes {release}: {ended}; {time.monotonic() - begin:.0f} s")
-    return 1 if any(result.status for result in results) else 0
+    return 1 if transactions or any(result.status for result in results) else 0
 
 
 def overlay(where: Layout) -> Path:
