@@ -74,7 +74,7 @@ class Binder:
             raise BindError("fenced", self._leader.why_not())
         grant = self._state.written(claimed.grant)
         try:
-            labels = claimed.request.standing.labels(claimed.pod)
+            labels = claimed.request.rank.labels(claimed.pod)
             self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)
         except GoneError as error:
             self._state.forget_pod(call.uid)
@@ -164,5 +164,5 @@ def _holds(pod: Pod, grant: Grant) -> bool:
 def _bound(reservation: Reservation, grant: str) -> Pod:
     pod = reservation.pod
     carried = {**(pod.annotations or {}), annotations.GRANT: grant}
-    labels = {**(pod.labels or {}), **reservation.request.standing.labels(pod)}
+    labels = {**(pod.labels or {}), **reservation.request.rank.labels(pod)}
     return replace(pod, node=reservation.grant.node, annotations=carried, labels=labels or None)

@@ -245,7 +245,7 @@ class Gangs:
         """Their requests, by uid, with their ranks where the policy looks at them."""
         scored = [each.pod for each in pods if each.request.policy == NODE_SCORE]
         ranks = self._groups.ranks(scored) if scored else {}
-        return {each.pod.uid: replace(each.request, standing=ranks.get(each.pod.uid, ALONE)) for each in pods}
+        return {each.pod.uid: replace(each.request, rank=ranks.get(each.pod.uid, ALONE)) for each in pods}
 
     def _put(self, grant: Grant, request: PodRequest) -> Reservation:
         # The reservations of a gang have a deadline in common, kept here.

@@ -96,7 +96,7 @@ class Groups:
     def _held(self, uid: str) -> Held:
         """The node and the rank that a pod has before it is bound. In a transaction it may have a grant alone."""
         pod, reservation = self._members[self._of[uid]][uid], self._ledger.reservation(uid)
-        rank = reservation.request.standing.number if reservation is not None else rank_of(pod)
+        rank = reservation.request.rank.number if reservation is not None else rank_of(pod)
         return Held(self._ledger.holdings()[uid].node, rank)
 
     def _note(self, key: Key, wrong: str) -> None:

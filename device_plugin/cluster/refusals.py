@@ -100,7 +100,7 @@ class Refusals:
 
     def _rows(self, request: PodRequest, nodes: Collection[str]) -> Mask:
         """The nodes that a decision looks at: those offered, without those of other pods of the group."""
-        table, avoid = self._placer.table, request.standing.avoid
+        table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
         return offered & ~table.looked_up(avoid) if avoid else offered
 
@@ -216,7 +216,7 @@ def _take_one(counts: Counter[str], namespace: str) -> None:
 
 
 def _key(pod: Pod, request: PodRequest) -> Key:
-    return _shape(request), None if request.standing is ALONE else (pod.namespace, pod.label(GROUP))
+    return _shape(request), None if request.rank is ALONE else (pod.namespace, pod.label(GROUP))
 
 
 def _shape(request: PodRequest) -> Shape:

@@ -409,11 +409,11 @@ class State:
             self.waiting.clear()
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
-        """The request, with the pod's standing in its group where its placement policy looks at that."""
+        """The request, with the pod's rank in its group where its placement policy looks at that."""
         if request.policy != NODE_SCORE:
             return request
         with self.lock:
-            return replace(request, standing=self.groups.rank(pod))
+            return replace(request, rank=self.groups.rank(pod))
 
     def request_of(self, pod: Pod) -> PodRequest | None:
         """What the pod asks for, or None. Raises RequestError."""

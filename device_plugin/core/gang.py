@@ -61,7 +61,7 @@ def place_all(members: Iterable[Member], placer: Placer, ledger: Ledger) -> Sequ
 
 def _order(member: Member) -> tuple[float, ...]:
     request = member.request
-    role = request.standing.number or 0 if request.policy == NODE_SCORE else 0
+    role = request.rank.number or 0 if request.policy == NODE_SCORE else 0
     return role, -size(request), math.inf if member.nodes is None else len(member.nodes)
 
 
@@ -78,8 +78,8 @@ def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
     """With `node-score` each pod of a group goes to a node of its own, the best nodes to the first roles."""
     if request.policy != NODE_SCORE:
         return request
-    avoid = request.standing.avoid.union(grant.node for grant in grants)
-    return replace(request, standing=replace(request.standing, avoid=avoid, leave=0))
+    avoid = request.rank.avoid.union(grant.node for grant in grants)
+    return replace(request, rank=replace(request.rank, avoid=avoid, leave=0))
 
 
 def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:

@@ -116,7 +116,7 @@ class PodRequest:
     """The request of a pod: its containers' requests in the order of the spec, and what it says of cards.
 
     `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
-    `app_type` and `standing` matter to the policy `node-score`; where a pod stands in its group is not what it asks
+    `app_type` and `rank` matter to the policy `node-score`; the rank of a pod in its group is not what it asks
     for, and is not compared.
     """
 
@@ -127,7 +127,7 @@ class PodRequest:
     policy: str = ""
     host: HostAmounts = HostAmounts()
     app_type: str = ""
-    standing: Rank = field(default=ALONE, compare=False)
+    rank: Rank = field(default=ALONE, compare=False)
     gang: Gang | None = None
 
 

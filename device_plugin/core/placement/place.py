@@ -134,7 +134,7 @@ class Placer:
         self.table.refresh()
         if self._scored(request) or not self.nowhere(request):
             return None
-        return self._refused(replace(request, standing=ALONE), nodes, vetted=vetted, everywhere=True)
+        return self._refused(replace(request, rank=ALONE), nodes, vetted=vetted, everywhere=True)
 
     def _refused(
         self, request: PodRequest, nodes: Sequence[str] | None, *, vetted: bool, everywhere: bool = False
@@ -159,8 +159,8 @@ class Placer:
         if scores is None and self.nowhere(request, nodes):
             return None
         among = None if vetted or request.host == NOTHING else self.table.with_host(request.host)
-        if request.standing.avoid:
-            apart = ~self.table.looked_up(request.standing.avoid)
+        if request.rank.avoid:
+            apart = ~self.table.looked_up(request.rank.avoid)
             among = apart if among is None else among & apart
         if shape is None:
             return self._several(request, self._offering(nodes, among), policy, budget or SearchBudget())
@@ -254,7 +254,7 @@ class Placer:
         self, request: PodRequest, scores: NodeScores, among: Mask | None, nodes: Sequence[str] | None
     ) -> Grant | None:
         """The grant of a pod with at most one asking container."""
-        table, leave = self.table, request.standing.leave
+        table, leave = self.table, request.rank.leave
         scores.refresh()
         best = scores.best(among)
         # The best of all is nearly always offered: to look for that one name is faster than to look all names up.
@@ -287,7 +287,7 @@ class Placer:
         for wanted, counts in fits_by_node(table, request, allowed):
             candidates &= counts >= wanted
         positions = np.flatnonzero(candidates)
-        leave, found, refused = request.standing.leave, None, set[bytes]()
+        leave, found, refused = request.rank.leave, None, set[bytes]()
         order = np.argsort(-policy.several(NodeView(table, positions)), kind="stable")
         for position in positions[order].tolist():
             slots = np.flatnonzero(allowed[position])

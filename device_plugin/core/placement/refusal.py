@@ -235,8 +235,8 @@ class Causes:
             other = self._there & (ranks != _RANK[Reason.FAMILY]) & (ranks != _RANK[Reason.MODEL])
             ranks[other & ~self._named] = _RANK[Reason.UUID]
         together = ranks == _RANK[Reason.TOGETHER]
-        if self._request.standing.avoid:
-            avoided = self._places(_positions(self._position, self._request.standing.avoid))
+        if self._request.rank.avoid:
+            avoided = self._places(_positions(self._position, self._request.rank.avoid))
             ranks[together & avoided[:, None]] = _RANK[Reason.APART]
         if self._host is not None:
             ranks[together & ~self._host[:, None]] = _RANK[Reason.HOST]

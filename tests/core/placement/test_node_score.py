@@ -64,10 +64,10 @@ class Cluster:
         )
         return dict(zip(table.nodes, values.tolist(), strict=True))
 
-    def chosen(self, app_type: str = "", standing: Rank | None = None) -> str:
+    def chosen(self, app_type: str = "", rank: Rank | None = None) -> str:
         """Where a small slice goes."""
         asked = slice_request("new", 1, 1, policy="node-score", app_type=app_type)
-        found = self.placer.place(replace(asked, standing=standing) if standing else asked)
+        found = self.placer.place(replace(asked, rank=rank) if rank else asked)
         assert isinstance(found, Grant), found.text
         return found.node
 
@@ -258,14 +258,14 @@ def test_nodes_of_the_group_are_avoided_and_better_ones_left_to_others() -> None
     cluster = Cluster("a", "b", "c")
     cluster.host_pod("x", "b", HostAmounts(32_000))
     cluster.host_pod("y", "c", HostAmounts(48_000))
-    assert [cluster.chosen(standing=Rank(leave=i)) for i in range(4)] == ["a", "b", "c", "c"]
-    assert cluster.chosen(standing=Rank(avoid=frozenset({"a"}))) == "b"
-    assert cluster.chosen(standing=Rank(avoid=frozenset({"a", "gone"}), leave=1)) == "c"
+    assert [cluster.chosen(rank=Rank(leave=i)) for i in range(4)] == ["a", "b", "c", "c"]
+    assert cluster.chosen(rank=Rank(avoid=frozenset({"a"}))) == "b"
+    assert cluster.chosen(rank=Rank(avoid=frozenset({"a", "gone"}), leave=1)) == "c"
 
 
 def test_no_node_apart_from_the_group_is_a_reason_of_its_own() -> None:
-    standing = Rank(avoid=frozenset({"a", "b"}))
-    request = slice_request("p", 1, 1, policy="node-score", standing=standing)
+    rank = Rank(avoid=frozenset({"a", "b"}))
+    request = slice_request("p", 1, 1, policy="node-score", rank=rank)
     no = Cluster("a", "b").placer.place(request)
     assert isinstance(no, Refusal)
     assert (no.main, no.text) == (Reason.APART, "4 cards: 4 on nodes of other pods of its group")
@@ -278,7 +278,7 @@ def test_a_pod_of_several_containers_goes_by_the_score_too() -> None:
     cluster.host_pod("y", "c", HostAmounts(16_000))
     containers = tuple((name, Request(FAMILY, mem=4)) for name in ("main", "side"))
     request = PodRequest("p", containers, policy="node-score")
-    found = [cluster.placer.place(replace(request, standing=Rank(leave=i))) for i in range(4)]
+    found = [cluster.placer.place(replace(request, rank=Rank(leave=i))) for i in range(4)]
     assert [grant.node for grant in found if isinstance(grant, Grant)] == ["b", "c", "a", "a"]
 
 
