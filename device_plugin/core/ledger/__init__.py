@@ -1,4 +1,4 @@
-"""The ledger: who holds which slice of every card and what of its host, with transactions and snapshots."""
+"""The ledger: which holder has which slices of every card, and amounts of hosts, with transactions and snapshots."""
 
 from device_plugin.core.ledger.holdings import Holding, Reservation, Stage
 from device_plugin.core.ledger.ledger import Ledger

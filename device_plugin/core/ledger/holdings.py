@@ -1,4 +1,4 @@
-"""What one holder has: slices of cards and amounts of their host, and how far it is on its way to a binding."""
+"""Holdings: the slices and host amounts that one holder has on a node. A reservation is a holding of an unbound pod."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,10 +12,10 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a holder has of a node: a `grant` of cards, or none, and `host` amounts.
+    """The share of one node that `holder` has: a `grant` of cards, or none, and `host` amounts.
 
-    The `holder` is a pod's UID, or another name of its own: what is held for a pod that does not exist yet. It ends at
-    `expires`, in seconds of the owner's clock.
+    The holder is a pod's UID, or another unique name where the pod does not exist yet. The holding ends at `expires`,
+    in seconds of its owner's clock.
     """
 
     holder: str
@@ -26,12 +26,12 @@ class Holding:
 
     @classmethod
     def of(cls, grant: Grant, host: HostAmounts = NOTHING) -> "Holding":
-        """A pod's holding of what it was granted."""
+        """The holding of the pod that the grant names."""
         return Holding(holder=grant.pod, node=grant.node, grant=grant, host=host)
 
 
 class Stage(Enum):
-    """How far a reservation is on its way to a binding."""
+    """The stages of a reservation on its way to a binding."""
 
     NOMINATED = "nominated"
     WAITING = "waiting"
@@ -41,10 +41,10 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation(Holding):
-    """What /filter decided for `pod`, which asked for `request`, and what is not bound yet.
+    """A grant that /filter decided for `pod` and its `request`, and that is not bound yet.
 
-    NOMINATED: others hold some of it still, and are about to leave; nobody else gets what they leave behind.
-    BINDING: a Binding is under way. UNKNOWN: one was sent at `sent`, and nobody knows yet what became of it.
+    NOMINATED: other pods, which are about to end, still hold some of it; no other pod gets what they free. WAITING: for
+    /bind. BINDING: a Binding is under way. UNKNOWN: a Binding was sent at `sent`, and its outcome is not known yet.
     """
 
     grant: Grant
@@ -57,7 +57,7 @@ class Reservation(Holding):
     def for_pod(
         cls, pod: Pod, request: PodRequest, grant: Grant, expires: float, stage: Stage = Stage.WAITING
     ) -> "Reservation":
-        """A pod's reservation of what it was granted, and of the host amounts that it requests."""
+        """The reservation of `grant`, and of the host amounts that the pod requests."""
         return Reservation(
             holder=pod.uid, node=grant.node, grant=grant, host=request.host, expires=expires, pod=pod,
             request=request, stage=stage,
@@ -65,5 +65,5 @@ class Reservation(Holding):
 
     @property
     def under_way(self) -> bool:
-        """True once a Binding was sent: what becomes of it is then to be learnt, not decided."""
+        """True from the moment a Binding is sent: then the API server decides its outcome, and we can only learn it."""
         return self.stage in (Stage.BINDING, Stage.UNKNOWN)

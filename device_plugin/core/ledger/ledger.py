@@ -1,7 +1,7 @@
-"""The ledger: who holds which slice of every card, and what of its host.
+"""The ledger: records which holder has which slices of every card, and amounts of each host.
 
-It is a function of the set of holdings and inventories, never of the order in which they came: a ledger rebuilt from
-grants equals the live one. Callers hold one lock around it; who only reads takes a snapshot.
+Its state depends on the set of holdings and inventories, never on the order in which they came: a ledger rebuilt from
+grants equals the live one. Callers that change it hold one lock around it; readers take a snapshot.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,9 +19,9 @@ from device_plugin.core.ledger.view import Conflict, LedgerView
 
 
 class Ledger(Followed, LedgerView):
-    """Holdings against inventories. What is held on cards or nodes that are away stays held.
+    """Holdings and inventories by node. Holdings on cards or nodes that disappear stay.
 
-    Records of nodes are replaced with every change, so that snapshots and rollbacks cost no more than what changed.
+    The record of a node is replaced with every change, never modified, so that snapshots and rollbacks are cheap.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Ledger(Followed, LedgerView):
         self._open: list[Transaction] = []
         self._snapshot: Snapshot | None = None
         self.gained = 0
-        """Grows whenever cards may have become better for somebody: a slice ended, or an inventory is another."""
+        """Grows whenever a refused request may fit the cards: a slice ended, or an inventory changed."""
         self.freed = 0
-        """Grows whenever anything ended, slices or host amounts, and when anything of a node is another."""
+        """Grows whenever a refused request may fit: slices or host amounts ended, or anything of a node changed."""
 
     def __eq__(self, other: object) -> bool:
-        """Equal if the same is held against the same inventories, with the same remainders."""
+        """True if both have equal holdings and equal records of nodes."""
         if not isinstance(other, Ledger):
             return NotImplemented
         return (self._holdings, self._nodes) == (other._holdings, other._nodes)
@@ -47,7 +47,7 @@ class Ledger(Followed, LedgerView):
     __hash__ = None  # type: ignore[assignment]  # a ledger changes
 
     def set_node(self, name: str, inventory: Inventory, whole: HostAmounts = NOTHING) -> None:
-        """Take a node's inventory, and what its host can give; does nothing if both are the same as before."""
+        """Set a node's inventory and the amounts of its host; does nothing if both are unchanged."""
         before = self._nodes.get(name) or NodeState(name)
         if before.inventory == inventory:
             if before.whole != whole:
@@ -61,20 +61,20 @@ class Ledger(Followed, LedgerView):
         self._record(replace(before, inventory=inventory, cards=states, whole=whole))
 
     def drop_node(self, name: str) -> None:
-        """Forget a node's inventory and what its host can give; what is held there stays held."""
+        """Remove a node's inventory and the amounts of its host; holdings there stay."""
         before = self._nodes.get(name)
         if before is not None and before.inventory is not None:
             self.freed += 1
             self._record(replace(before, inventory=None, cards=(), whole=NOTHING))
 
     def hold(self, grant: Grant, host: HostAmounts = NOTHING) -> tuple[Conflict, ...]:
-        """Record a pod's grant and its host amounts in place of what it had; returns the grant's conflicts."""
+        """Record a pod's grant and host amounts, replacing its earlier holding; returns the grant's conflicts."""
         return self.put(Holding.of(grant, host))
 
     def put(self, holding: Holding) -> tuple[Conflict, ...]:
-        """Record what a holder has in place of what it had; returns the conflicts of its grant.
+        """Record a holding, replacing the holder's earlier one; returns the conflicts of its grant.
 
-        It is recorded even so: the ledger tells what is, and the caller decides who loses.
+        A holding with conflicts is recorded too: the ledger shows the facts, and the caller decides which pod loses.
         """
         before = self._holdings.get(holding.holder)
         if before != holding:
@@ -83,32 +83,32 @@ class Ledger(Followed, LedgerView):
         return self.conflicts(grant) if grant is not None and self._may_conflict(grant) else ()
 
     def release(self, holder: str) -> Holding | None:
-        """End the holding; returns it, or None if there was none."""
+        """End the holder's holding; returns it, or None if there was none."""
         before = self._holdings.get(holder)
         if before is not None:
             self._write(holder, before, None)
         return before
 
     def expired(self, now: float) -> list[str]:
-        """Holders whose holding should have been used by now."""
-        # Every decision asks, and mostly nothing has expired.
+        """The holders of the holdings that expired at or before `now`."""
+        # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_expiry:
             return []
         self._first_expiry = min((found.expires for found in self._unbound.values()), default=_NEVER)
         return [holder for holder, found in self._unbound.items() if found.expires <= now]
 
     def transaction(self) -> Transaction:
-        """A context manager: what is changed within is taken back at its end unless it was committed."""
+        """A context manager that rolls back all changes made inside it, unless it was committed."""
         return Transaction(self)
 
     def snapshot(self) -> Snapshot:
-        """What is held now, to be read without the lock; the same object until something changes."""
+        """An immutable view of the ledger as it is now, for readers without the lock; one object per version."""
         if self._snapshot is None:
             self._snapshot = Snapshot(self._nodes, self._unbound)
         return self._snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Become what a snapshot shows. Only nodes that differ change, for those who follow."""
+        """Take over the holdings and records of a snapshot. Only nodes that differ are reported as changed."""
         nodes, unbound = snapshot.records()
         others = [
             name for name in self._nodes.keys() | nodes.keys() if self._nodes.get(name) is not nodes.get(name)
@@ -126,11 +126,11 @@ class Ledger(Followed, LedgerView):
         self.freed += 1
 
     def begin(self, transaction: Transaction) -> None:
-        """Note from now on what the transaction changes."""
+        """Record in `transaction` the old value of everything that changes from now on."""
         self._open.append(transaction)
 
     def end(self, transaction: Transaction, *, keep: bool) -> None:
-        """Take back what the innermost transaction changed, or keep it for the one around it."""
+        """Roll back the changes of the innermost transaction, or keep them, as part of the one around it."""
         if self._open.pop() is not transaction:
             raise AssertionError("an inner transaction is still open")
         if keep:
@@ -147,7 +147,7 @@ class Ledger(Followed, LedgerView):
         self.gained, self.freed = transaction.gained, transaction.freed
 
     def _write(self, holder: str, before: Holding | None, after: Holding | None) -> None:
-        """Replace one holding, and the records of the nodes that it is and was on."""
+        """Replace one holding, and the records of its old and new node."""
         if self._open:
             self._open[-1].holdings.setdefault(holder, before)
         self._set_holding(holder, after)
@@ -161,7 +161,7 @@ class Ledger(Followed, LedgerView):
             self._update(after.node, holder, before, after)
 
     def _update(self, name: str, holder: str, before: Holding | None, after: Holding | None) -> None:
-        """Write a node's record anew after a holder has another grant or other amounts there."""
+        """Replace a node's record after the grant or the host amounts of a holder changed there."""
         node = self._nodes.get(name) or NodeState(name)
         less = before.host if before is not None else NOTHING
         more = after.host if after is not None else NOTHING
@@ -181,7 +181,7 @@ class Ledger(Followed, LedgerView):
             ])  # fmt: skip
             self._record(NodeState(name, node.inventory, cards, holdings, held, node.whole, taken))
         else:
-            # Whoever follows what remains need not look at a node of which as much is left as before.
+            # Caches follow the free amounts: a change that leaves as much of the node free is not reported to them.
             self._record(
                 NodeState(name, node.inventory, node.cards, holdings, node.held, node.whole, taken),
                 changed=taken is not node.taken,
@@ -214,14 +214,14 @@ class Ledger(Followed, LedgerView):
             self._unbound.pop(holder, None)
 
     def _state(self, card: Card, held: Held) -> CardState:
-        """What remains of a card; the holders' grants are in the ledger already."""
+        """The state of a card with these slices held; the holders' grants are in the ledger already."""
         state = CardState.of(card, [s for slices in held.values() for s in slices])
         if state.crowded and not state.short and self._shrank(card, held):
             return CardState.of(card, [s for slices in held.values() for s in slices], shrank=True)
         return state
 
     def _shrank(self, card: Card, holders: Iterable[str]) -> bool:
-        """True if the card has less than when one of these was granted some of it."""
+        """True if the card has less memory or fewer slices than when one of the holders was granted its slices."""
         grants = (self.grant(holder) for holder in holders)
         sizes = (grant.cards.get(card.uuid) for grant in grants if grant is not None)
         return any(
@@ -230,7 +230,7 @@ class Ledger(Followed, LedgerView):
         )  # fmt: skip
 
     def _may_conflict(self, held: Grant) -> bool:
-        """False if all that is held of its cards can be had together, which is nearly always and takes less to see."""
+        """False if no card of the grant is crowded: nearly always so, and faster to see than to list conflicts."""
         node = self.node(held.node)
         if node is None:
             return True
@@ -246,14 +246,14 @@ def _grant(holding: Holding | None) -> Grant | None:
 
 
 def _same(one: Grant | None, other: Grant | None) -> bool:
-    """True if both are equal; to compare grants takes longer than to see that they are one object."""
+    """True if both are equal. Identity is compared first, because it is much faster."""
     return one is other or one == other
 
 
 def _exchanged(
     held: Mapping[str, Held], holder: str, off: Grant | None, on: Grant | None
 ) -> Mapping[str, Held]:
-    """What is held of a node's cards once a holder has the grant `on` in place of `off`."""
+    """The slices held of a node's cards after the holder's grant `off` is replaced by `on`."""
     slices: dict[str, tuple[Slice, ...]] = {}
     for s in on.slices() if on is not None else ():
         slices[s.card] = (*slices.get(s.card, ()), s)

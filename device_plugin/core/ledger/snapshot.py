@@ -1,4 +1,4 @@
-"""An immutable view of a ledger at one version: it is read without the ledger's lock, for as long as one likes."""
+"""An immutable view of the ledger at one version, read without the ledger's lock."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,11 +15,11 @@ class Snapshot(LedgerView):
         self._nodes = dict(nodes)
         self._unbound = dict(unbound)
 
-    # To copy forty thousand entries would take too long under the lock; readers find them by node.
+    # Built when first read, because copying 40,000 entries takes too long with the lock held.
     @cached_property
     def _holdings(self) -> Mapping[str, Holding]:  # type: ignore[override]
         return {holder: held for node in self._nodes.values() for holder, held in node.holdings.items()}
 
     def records(self) -> tuple[Mapping[str, NodeState], Mapping[str, Holding]]:
-        """All records of nodes, and the holdings that may end by themselves."""
+        """All records of nodes, and the holdings that are reservations or expire."""
         return self._nodes, self._unbound

@@ -1,4 +1,4 @@
-"""What remains of a card and of a node. The ledger writes both anew with every change: a reader may keep them."""
+"""The state of a card and of a node: what is held and what is free. The ledger replaces both and never changes them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ Held = Mapping[str, tuple[Slice, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CardState:
-    """What remains of one card. `free_cores` is a set of core-group ids, bit g for group g.
+    """The free part of one card. `free_cores` is a set of core-group ids, bit g for group g.
 
-    A card is `short` if it has less now than its holders were granted when it had more: they keep what they hold, and
-    nobody else gets any of it until enough of them have ended. It is `crowded` if its holders cannot all have what they
-    hold, whether because it shrank or because two grants conflict.
+    A card is `short` if it has less now than its holders were granted when it had more: they keep their slices, and the
+    card gives no new ones until enough of the holders have ended. It is `crowded` if its slices together exceed it,
+    because it shrank or because two grants conflict.
     """
 
     card: Card
@@ -31,9 +31,9 @@ class CardState:
 
     @classmethod
     def of(cls, card: Card, slices: Iterable[Slice], *, shrank: bool = False) -> "CardState":
-        """What remains of a card of which these slices are held; `shrank` if it had more when one of them was granted.
+        """The state of a card with `slices` held; `shrank` if it had more when one of them was granted.
 
-        It is short if a core group of theirs is no more, or if it shrank to less than they take together.
+        It is short if a core group of the slices no longer exists, or if it shrank to less than they take together.
         """
         taken = mib = count = cores = 0
         for s in slices:
@@ -54,22 +54,22 @@ class CardState:
 
     @property
     def open(self) -> bool:
-        """True if it may get new slices."""
+        """True if the card may get new slices."""
         return self.card.open and not self.short
 
     @property
     def untouched(self) -> bool:
-        """True if nobody holds any of it."""
+        """True if no slice of the card is held."""
         return self.free_slices == self.card.max_slices
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node's `cards` in their fixed order, by uuid, and what its holders have of them and of its host.
+    """A node's `cards` in order of their uuids, and the holdings on its cards and its host.
 
-    `inventory` is None where its agent publishes none; what is held there stays held. `holdings` are by holder, `held`
-    has their slices by the uuid of the card, cards that are away included. `whole` is what the host can give, and
-    `taken` what its holders have of it.
+    `inventory` is None where the agent publishes none; holdings there stay. `holdings` are by holder, `held` has their
+    slices by the uuid of the card, even of cards that are gone. `whole` is the amounts of the host, and `taken` the
+    amounts that its holders have.
     """
 
     name: str
@@ -82,12 +82,12 @@ class NodeState:
 
     @property
     def serving(self) -> bool:
-        """True if its agent serves."""
+        """True if the node's agent serves."""
         return self.inventory is not None and self.inventory.serving
 
     @property
     def left(self) -> HostAmounts:
-        """What the host has left: less than nothing where its holders have more than it can give."""
+        """The free amounts of the host; negative where its holders have more than it can give."""
         return self.whole - self.taken
 
     @property

@@ -1,4 +1,4 @@
-"""A transaction: changes to a ledger that count from the moment they are made, and are taken back unless committed."""
+"""A transaction: changes to a ledger that take effect at once, and are rolled back at its end unless committed."""
 
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """A context manager over all changes to a ledger from here on; `commit` keeps them.
+    """A context manager that rolls back all changes to the ledger made inside it, unless `commit` is called.
 
-    Transactions nest: what an inner one keeps is taken back with the outer one. `nodes`, `holdings`, `gained` and
-    `freed` are what the ledger had of what was changed since.
+    Transactions nest: changes that an inner one commits are rolled back with the outer one. `nodes`, `holdings`,
+    `gained` and `freed` are the ledger's values from before the changes.
     """
 
     def __init__(self, ledger: "Ledger") -> None:
@@ -29,12 +29,11 @@ class Transaction:
         self._committed = True
 
     def __enter__(self) -> "Transaction":
-        """Begin."""
         self._ledger.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep what was committed, take back the rest; after an error all is taken back."""
+        """Keep committed changes, roll back others; after an error all are rolled back."""
         self._ledger.end(self, keep=self._committed and error is None)

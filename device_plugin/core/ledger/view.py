@@ -1,4 +1,4 @@
-"""What can be read of a ledger and of a snapshot of it alike."""
+"""The reading methods that the ledger and its snapshots share."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from device_plugin.core.ledger.states import Held, NodeState
 
 
 class CardPart(Enum):
-    """What of a card two live grants cannot both have."""
+    """The part of a card in which two grants can conflict."""
 
     CORES = "a core group"
     MEMORY = "more memory than the card has"
@@ -31,7 +31,7 @@ class Conflict:
 
 
 class LedgerView:
-    """Reads the records of nodes and of holders. `_unbound` are those of `_holdings` that may end by themselves."""
+    """Reads the records of nodes and the holdings. `_unbound` are the holdings that are reservations or expire."""
 
     _nodes: Mapping[str, NodeState]
     _holdings: Mapping[str, Holding]
@@ -42,7 +42,7 @@ class LedgerView:
         return tuple(sorted(name for name, node in self._nodes.items() if node.inventory is not None))
 
     def node(self, name: str) -> NodeState | None:
-        """What remains on a node, or None if it has no inventory."""
+        """The state of a node; None if it has no inventory."""
         node = self._nodes.get(name)
         return node if node is not None and node.inventory is not None else None
 
@@ -51,11 +51,11 @@ class LedgerView:
         return {name: node.inventory for name, node in self._nodes.items() if node.inventory is not None}
 
     def holders(self, node: str, card: str) -> Held:
-        """Who holds what of a card: holder to slices."""
+        """The held slices of a card, by holder."""
         return self._nodes.get(node, _UNKNOWN).held.get(card, {})
 
     def holding(self, holder: str) -> Holding | None:
-        """What the holder has."""
+        """The holding of `holder`; None without one."""
         return self._holdings.get(holder)
 
     def holdings(self) -> Mapping[str, Holding]:
@@ -68,25 +68,25 @@ class LedgerView:
         return found if isinstance(found, Reservation) else None
 
     def reservations(self) -> list[Reservation]:
-        """All reservations, as they are now."""
+        """A list of all reservations."""
         return [found for found in list(self._unbound.values()) if isinstance(found, Reservation)]
 
     def grant(self, holder: str) -> Grant | None:
-        """The slices that the holder has."""
+        """The grant of `holder`; None without one."""
         found = self._holdings.get(holder)
         return found.grant if found is not None else None
 
     def grants(self) -> dict[str, Grant]:
-        """Every held grant by holder."""
+        """All grants by holder."""
         return {holder: found.grant for holder, found in self._holdings.items() if found.grant is not None}
 
     def conflicts(self, grant: Grant) -> tuple[Conflict, ...]:
         """The grants of other pods that conflict with `grant`: at no time did the card have room for both.
 
-        Two grants of one core group never can. More memory or slices than a card has are a conflict only if the card
-        never had as much: whichever of its grants was decided last was decided with all others in the ledger, so
-        together they fit the largest size that any of them recorded. A grant that records none may have been that last
-        one, and then only core groups are compared.
+        Two grants of one core group always conflict. Grants of more memory or slices than a card has conflict only if
+        the card never had as much: the last of its grants was decided with all others in the ledger, so together they
+        fit the largest size that any of them recorded. A grant without a recorded size may have been that last one;
+        then only core groups are compared.
         """
         return tuple(
             conflict
@@ -95,7 +95,7 @@ class LedgerView:
         )
 
     def in_the_way(self, grant: Grant) -> tuple[Conflict, ...]:
-        """The grants of other pods beside which `grant` does not fit its cards as they are now."""
+        """The grants of other pods that conflict with `grant` on its cards at their present size."""
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
@@ -113,16 +113,16 @@ class LedgerView:
         return card.card.size if card is not None else None
 
     def _largest(self, grant: Grant, uuid: str) -> CardSize | None:
-        """The most that a card had when any of its grants, `grant` included, was decided, or has now.
+        """The largest size that a card had when any of its grants, `grant` included, was decided, or that it has now.
 
-        None if one of them does not say.
+        None if one of the grants records no size.
         """
         others = (self.grant(holder) for holder in self.holders(grant.node, uuid))
         sizes = [each.cards.get(uuid) for each in (grant, *others) if each is not None]
         return None if None in sizes else largest((*sizes, self._size(grant, uuid)))
 
     def _conflicts_on(self, grant: Grant, uuid: str, size: CardSize | None) -> Iterator[Conflict]:
-        """Conflicts on one card; of its memory and slices only if its `size` is known."""
+        """The conflicts on one card; in memory and slices only if its `size` is known."""
         held = self.holders(grant.node, uuid)
         others = sorted((pod, slices) for pod, slices in held.items() if pod != grant.pod)
         if not others:

@@ -1,7 +1,8 @@
-"""Where a request goes.
+"""Placement: choose the node and the cards for a request.
 
-`table` has all cards as arrays, `fit` says what fits, `policies` which of it is best, `cache` keeps their scores,
-`workload`, `fill` and `fragmentation` what pods to come will need, and `place` decides, or says why not (`refusal`).
+`table` holds all cards as arrays, `fit` finds the cards that a request fits, `policies` score them, `cache` keeps the
+scores, `workload`, `fill` and `fragmentation` estimate what later pods will need, `place` decides, and `refusal` finds
+the reasons where a request fits nowhere.
 """
 
 from device_plugin.core.placement.place import Placer

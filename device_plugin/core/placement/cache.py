@@ -1,8 +1,8 @@
-"""The score cache: what policies think of every node for the shapes that were lately decided.
+"""The score cache: the scores that policies gave every node, for the shapes that were decided most recently.
 
-Scores are made again only for rows that changed. When a policy learns something new, all of its scores are void at
-once, and making them anew takes longer than a decision may. So the old ones stay in use, each with the policy that made
-it, until new ones stand ready beside them.
+Scores are computed again only for rows that changed. A policy with new workload tables makes all of its old scores
+void, and computing them anew takes longer than a decision may. So the old scores stay in use, with the policy that
+computed them, until all new scores are ready.
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,11 @@ from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, StaleRows, kinds_where
 from device_plugin.core.requests import ANYTHING, Shape
 
-# Shapes whose scores are kept: by number, and by bytes for all of their nodes.
+# Bounds of the cache: shapes, bytes of scores in all, and bytes of one score.
 MOST, MOST_BYTES, NODE_BYTES = 256, 24 * 2**20, 20
 # Beyond this many nodes at once the arrays leave the processor's cache.
 BATCH = 512
-# Nodes whose scores take hardly longer than those of one: where no more changed, upper bounds are not worth their time.
+# Scoring this many nodes takes hardly longer than scoring one: where no more changed, upper bounds save no time.
 AT_ONCE = 48
 # Among upper bounds the FEW best are made exact first; if none of them wins, MORE times as many, and so on.
 FEW, MORE = 6, 2
@@ -31,26 +31,26 @@ Bound = Callable[[Ints], Floats]
 
 
 class UpperBounds(Protocol):
-    """Finds quickly how good a node can be at best: a node that is far behind by that need not be scored."""
+    """Computes upper bounds of scores, faster than the scores: a node whose bound is too low need not be scored."""
 
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask, /) -> Bound:
-        """Bounds for a shape, which takes these sizes of cards, of the kinds that are accepted; shape (kinds + 1,)."""
+        """The bounds for `shape`, which takes `sizes` of the `accepted` kinds of cards, of shape (kinds + 1,)."""
 
     def renew(self, most: int, /) -> bool:
-        """Catch up with at most `most` nodes that changed; true once none is left."""
+        """Update the bounds of at most `most` nodes that changed; true once none is left."""
 
 
 class Policy(ABC):
-    """Scores nodes; the highest wins, of equal ones the first in the fixed order of the nodes.
+    """Computes a score for each node; the highest wins, of equal scores the first node in the fixed order of nodes.
 
-    A score may depend on nothing but the node itself and the shape: that is why scores can be kept until the node
-    changes. A policy that learns something new is another object.
+    A score may depend on nothing but the node and the shape, so that it stays valid until the node changes. A policy
+    for new workload tables is a new object.
     """
 
     lasting = True
-    """False if no score outlives its decision."""
+    """False if each score is for one decision only."""
     bounds: UpperBounds | None = None
-    """None where scores are found quickly enough."""
+    """None for a policy whose scores are fast to compute."""
 
     @abstractmethod
     def slices(self, view: NodeView, need: CardFit, shape: Shape, /) -> Floats:
@@ -65,7 +65,7 @@ class Policy(ABC):
         return -view.node_slack()
 
     def fork(self, _table: NodeTable, /) -> "Policy":
-        """The policy for a fork of the node table: itself, if it keeps nothing about nodes."""
+        """The policy for a fork of the node table: the policy itself, if it keeps nothing about nodes."""
         return self
 
 
@@ -79,12 +79,12 @@ class NodeScores:
     def __init__(self, table: NodeTable, shape: Shape, policy: Policy) -> None:
         self.policy = policy
         self.used = 0
-        """Grows with every use of scores of the cache: the least was used the longest ago."""
+        """The number of the cache's latest use of these scores: those with the lowest number were used longest ago."""
         self._table = table
         self.shape = shape
         self._stale = StaleRows(table)
         self.value: Floats = np.zeros(0)
-        # The best card's place in its row.
+        # The index of the best card in its row.
         self._card: Places = np.zeros(0, dtype=np.int16)
         self._exact: Mask = np.zeros(0, dtype=bool)
         self._bound: Bound | None = None
@@ -107,7 +107,7 @@ class NodeScores:
         return len(now) == len(stale)
 
     def best(self, among: Mask | None) -> int | None:
-        """Where the highest value is, the first if there are several, of all nodes or `among` some; None if nowhere."""
+        """The position of the highest value, the first of equal ones, of all nodes or `among` some; None if none."""
         few = FEW
         while len(self.value):
             value = self.value if among is None else np.where(among, self.value, -np.inf)
@@ -127,7 +127,7 @@ class NodeScores:
         return float(self.value[position])
 
     def cells(self, position: int) -> list[int]:
-        """The places of the cards that the shape takes in the row at `position`."""
+        """The indexes of the cards that the shape takes in the row at `position`."""
         if self.shape.is_slice:
             return [int(self._card[position])]
         taken: list[int] = np.flatnonzero(
@@ -152,7 +152,7 @@ class NodeScores:
         if most > 1:
             known = value[self._exact].max(initial=-np.inf)
             near = ~self._exact & (value > known)
-            # The foremost itself too, whatever is as good: where its bound is the truth, that settles it.
+            # The best one is always among them: if its exact value equals its bound, the search is over.
             near[best] = True
             positions = np.flatnonzero(near)
             if len(positions) > most:
@@ -187,7 +187,7 @@ class NodeScores:
         return taken
 
     def _open(self, view: NodeView) -> Mask:
-        """Cards that the shape may have at all."""
+        """Usable cards that the selectors of the shape accept; shape (nodes, cards)."""
         cards = view.usable
         if not self._all_kinds:
             cards = cards & self._accepted[view.kind]
@@ -197,32 +197,31 @@ class NodeScores:
 
 
 class ScoreCache:
-    """Scores by the name of a policy and the shape; beyond the bounds the least recently used are forgotten."""
+    """Scores by policy name and shape; beyond MOST shapes or MOST_BYTES the least recently used are dropped."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._scores: dict[tuple[str, Shape], NodeScores] = {}
         self._uses = 0
-        # By a policy that is not in use yet.
+        # Scores by a policy that is not in use yet.
         self._coming: dict[tuple[str, Shape], NodeScores] = {}
         self.left_out = 0
-        """Scores that were forgotten because there were too many."""
+        """Number of shapes whose scores were dropped because there were too many."""
 
     def __len__(self) -> int:
-        """Number of shapes whose scores are kept."""
         return len(self._scores)
 
     @property
     def most(self) -> int:
-        """How many may be kept."""
+        """How many shapes may have scores at this number of nodes."""
         return max(1, min(MOST, MOST_BYTES // (NODE_BYTES * max(1, len(self._table.nodes)))))
 
     def get(self, name: str, shape: Shape) -> NodeScores | None:
-        """The kept scores of this shape, as they were made last; None if there are none. It needs no lock."""
+        """The cached scores of `shape`, perhaps out of date; None if there are none. It needs no lock."""
         return self._scores.get((name, shape))
 
     def of(self, name: str, policy: Policy, shape: Shape) -> NodeScores:
-        """The scores of this shape by `policy`, or by the one that had its name before, kept if they last."""
+        """The cached scores of `shape`, even by an earlier policy of this name; else new ones by `policy`."""
         scores = self.get(name, shape)
         if scores is None:
             scores = NodeScores(self._table, shape, policy)
@@ -238,7 +237,7 @@ class ScoreCache:
         return scores
 
     def renew(self, policies: Mapping[str, Policy], most: int) -> bool:
-        """Score at most `most` nodes by `policies`, which are to be used next; true once all scores are theirs."""
+        """Score at most `most` nodes by the new `policies`; true once all cached scores are theirs."""
         for key, scores in self._scores.items():
             policy = policies[key[0]]
             if scores.policy is policy:
@@ -253,6 +252,5 @@ class ScoreCache:
         return True
 
     def clear(self) -> None:
-        """Forget all scores."""
         self._scores.clear()
         self._coming.clear()

@@ -1,8 +1,8 @@
-"""Duals: what one more slice of each size costs, in cards, when cards are cut in the best mix of patterns.
+"""Dual prices of slice sizes: the cards that one more slice of each size costs when cards are cut in the best way.
 
-The covering problem of cutting stock by column generation (Gilmore and Gomory, Operations Research 9, 1961), each
-size a vector of levels. Space that only few slices could use comes out nearly worthless; a size
-that pairs well is dear.
+The covering problem of cutting stock by column generation (Gilmore and Gomory, Operations Research 9, 1961), where each
+size is a vector of levels. Space that only few sizes can use gets a price near zero; a size that fills cards well
+together with others gets a high price.
 """
 
 import functools
@@ -12,7 +12,7 @@ import numpy as np
 from device_plugin.core.placement.table import Floats, Ints
 
 ROUNDS = 400
-# Many problems have many optimal duals. Their mean over a few slightly different demands lies in the middle of them.
+# Many problems have several optimal duals. The mean over DRAWS slightly different demands lies between them.
 DRAWS, NOISE = 8, 0.1
 
 
@@ -21,7 +21,7 @@ def central_duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
     return _central(sizes.astype(np.int64).tobytes(), demand.astype(np.float64).tobytes(), card)
 
 
-# A new kind of card in the cluster changes nothing for the others.
+# Cached, so that a new kind of card in the cluster does not make the prices of all other kinds be computed again.
 @functools.lru_cache(maxsize=64)
 def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
     sizes, demand = np.frombuffer(sizes_, dtype=np.int64).reshape(-1, 2), np.frombuffer(demand_)
@@ -33,7 +33,10 @@ def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
 
 
 def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
-    """Revised simplex: a pattern enters while the best cut of one card is worth more than the card."""
+    """The dual price of each size, by the revised simplex method.
+
+    A pattern enters the basis as long as the best cut of one card is worth more than the card.
+    """
     copies = _copies(sizes, card)
     basis, cost, amount = np.diag(copies.astype(float)), np.ones(len(sizes)), demand / copies
     duals: Floats = cost.copy()
@@ -56,7 +59,7 @@ def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
 
 
 def best_cut(values: Floats, sizes: Ints, card: tuple[int, int]) -> tuple[float, Floats]:
-    """The most that slices cut from one card are worth together, and how many of each size that takes."""
+    """The highest total value of slices cut from one card, and the number of slices of each size in that cut."""
     best = np.zeros((card[0] + 1, card[1] + 1))
     for value, (mem, cores), times in zip(values, sizes, _copies(sizes, card), strict=True):
         for _ in range(times):
@@ -83,7 +86,7 @@ def _taken(best: Floats, values: Floats, sizes: Ints, card: tuple[int, int]) -> 
 
 
 def _copies(sizes: Ints, card: tuple[int, int]) -> Ints:
-    """How often each size alone fits a free card."""
+    """How many slices of each size fit a free card, if it holds no other size."""
     times: Ints = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
     least: Ints = np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)
     return least

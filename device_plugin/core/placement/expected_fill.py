@@ -1,13 +1,15 @@
-"""The policy `fragmentation`: a pod goes where it destroys the least expected fill.
+"""The policy `fragmentation`: choose the node that loses the least expected fill.
 
-A placement scores the worth of the node after it less the worth before, of its cards one by one and of those that a pod
-could have together, less the price of the kinds of cards that other pods depend on. Untouched nodes are opened last.
+The score of a placement is the worth of the node after it minus the worth before. The worth counts each card, and free
+cards that one pod could take together. The price of kinds of cards that other pods depend on is subtracted, and
+untouched nodes come last.
 
     worth(node) = min over CPU prices p of
         p * free CPU + sum over cards of fill.worth[kind, p, level] - IDLE * fill.useless[kind, level]
 
-The minimum is a Lagrangian bound: a node short of CPU for its free cards has a price for it, a node with plenty has
-none, and nobody weighs CPU against cards. The last term settles near-equal choices.
+The minimum is a Lagrangian bound: on a node that is short of CPU for its free cards CPU has a price, on a node with
+plenty it has none, so no fixed weight of CPU against cards is needed. The last term decides between nearly equal
+choices.
 """
 
 from copy import copy
@@ -24,21 +26,21 @@ from device_plugin.core.requests import Shape
 
 # Thousandths of a card that a wholly useless card costs.
 IDLE = 3.0
-# What opening an untouched node costs beside expected fill: it settles near-equal choices.
+# Thousandths of a card that opening an untouched node costs beside expected fill; decides nearly equal choices.
 OPENING = 9.0
-# Scores are rounded to this many digits; in upper bounds the sums come out otherwise, by less than ERROR.
+# Scores are rounded to this many digits; the sums of upper bounds differ from theirs by less than ERROR.
 DIGITS, ERROR = 6, 1e-9
-# Now, and once it is given.
+# Before and after one slice is given.
 _TIMES: Ints = np.array([0, 1])[:, None, None]
 _ONE_KIND: Ints = np.zeros((1, 1), dtype=np.int64)
 
 
 class Worth:
-    """What nodes and their cards are worth by expected fill, in thousandths of a card."""
+    """Computes the worth of nodes and of their cards by expected fill, in thousandths of a card."""
 
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
-        # The CPU price comes first: to find the least of 17 long rows is ten times faster than of each short one.
+        # CPU prices are the first axis: a minimum over 17 long rows is ten times faster than over each short row.
         self.table: Floats = np.ascontiguousarray(
             (fill.worth - IDLE * fill.useless[:, None, :]).transpose(1, 0, 2)
         )
@@ -47,20 +49,23 @@ class Worth:
         self._flat: Floats = self.table.reshape(len(fill.cpu), -1)
 
     def now(self, view: NodeView) -> tuple[Floats, Floats]:
-        """Of nodes and of their cards at each CPU price; shapes (CPU prices, nodes) and (CPU prices, nodes, cards)."""
-        # Where nothing more can be had there is nothing to lose.
+        """The worth of nodes and of their cards at each CPU price.
+
+        Shapes (CPU prices, nodes) and (CPU prices, nodes, cards).
+        """
+        # A card that can give no more slices has no worth to lose.
         cards = self._of_cards(view, view.free_mib, view.free_cores) * view.gives
         return self._of_nodes(view, cards), cards
 
     def lost_by_slice(self, view: NodeView, mib: Ints, cores: Ints, cpu: int) -> Floats:
-        """Less than zero by what a node loses when a card gives `mib` and `cores`, and it `cpu`; (nodes, cards).
+        """Minus the worth that a node loses when a card gives `mib` and `cores`, and the host `cpu`.
 
-        Undefined where a card does not have as much.
+        Shape (nodes, cards). Undefined for a card with less than `mib` or `cores` free.
         """
         free_mib, free_cores = view.free_mib - _TIMES * mib, view.free_cores - _TIMES * cores
         cards, after = self._of_cards(view, free_mib, free_cores).swapaxes(0, 1)
         cards *= view.gives
-        # The last slice of a card leaves nothing that other pods could have.
+        # Once its last slice is given, a card is worth nothing to other pods.
         after *= view.free_slices > 1
         node = self._of_nodes(view, cards)
         after += node[:, :, None] - cards
@@ -70,7 +75,7 @@ class Worth:
         return lost
 
     def lost_by_whole(self, view: NodeView, taken: Mask, cpu: int) -> Floats:
-        """Less than zero by what a node loses when it gives the cards `taken`, and `cpu`; shape (nodes,)."""
+        """Minus the worth that a node loses when it gives the cards `taken` and `cpu`; shape (nodes,)."""
         node, cards = self.now(view)
         after = node - np.where(taken, cards, 0).sum(axis=2) - (self._fill.cpu * cpu)[:, None]
         lost: Floats = after.min(axis=0) - node.min(axis=0)
@@ -81,7 +86,7 @@ class Worth:
         return node
 
     def _of_cards(self, view: NodeView, mib: Ints, cores: Ints) -> Floats:
-        """Of each card with this much free, at each CPU price; shape (CPU prices, …, nodes, cards)."""
+        """The worth of cards with `mib` and `cores` free, at each CPU price; shape (CPU prices, …, nodes, cards)."""
         level = self._fill.grid.levels(mib, cores, view.mib, view.groups)
         worth: Floats = self._flat.take(view.kind * self._levels + level, axis=1, mode="clip")
         return worth
@@ -117,7 +122,7 @@ class ExpectedFill(Policy):
 
 
 def _settled(view: NodeView, score: Floats) -> Floats:
-    """Untouched nodes behind others; rounded, so that equal states are exactly equal."""
+    """The scores with untouched nodes put last, rounded so that equal states have exactly equal scores."""
     untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
     settled: Floats = np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
     return settled
@@ -125,7 +130,7 @@ def _settled(view: NodeView, score: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a shape takes of a card of each kind, and what it costs of the kind's price; shape (kinds + 1,)."""
+    """The memory, core groups and price of a shape's slice on a card of each kind; shape (kinds + 1,)."""
 
     shape: Shape
     mib: Ints
@@ -134,11 +139,11 @@ class _Asked:
 
 
 class FillBounds:
-    """Upper bounds of the policy's scores: quick to find, and never less than what a placement really leaves.
+    """Computes upper bounds of the policy's scores, faster than the scores, and never below them.
 
-    A node's worth is a minimum over CPU prices. At the one price that gives the minimum now, the node loses what the
-    one card loses, and CPU at that price; and at any other price it loses no less. So it is enough to keep, of each
-    node, that price and what its cards are worth at it.
+    A node's worth is a minimum over CPU prices. At the price that gives the minimum now, the node loses what the one
+    card loses, plus the CPU at that price; at any other price it loses no less. So it is enough to keep for each node
+    that price and the worth of its cards at it.
     """
 
     def __init__(self, fill: Fill, worth: Worth, table: NodeTable) -> None:
@@ -158,7 +163,7 @@ class FillBounds:
         return made
 
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
-        """Bounds for the shape, which takes these sizes of cards, where it is `accepted`; until the layout changes."""
+        """The bounds for `shape`, which takes `sizes` of the `accepted` kinds; valid until the layout changes."""
         accepted = accepted & ~sizes.small
         if not shape.is_slice:
             return partial(self._whole, shape, accepted)
@@ -166,33 +171,33 @@ class FillBounds:
         return partial(self._slice, _Asked(shape, sizes.mib, sizes.cores, price))
 
     def renew(self, most: int) -> bool:
-        """Catch up with at most `most` nodes that changed; true once none is left."""
+        """Update the bounds of at most `most` nodes that changed; true once none is left."""
         self._follow()
         stale = self._stale.all()
         self._make(stale[:most])
         return len(stale) <= most
 
     def _slice(self, asked: "_Asked", positions: Ints) -> Floats:
-        """By the card that loses least."""
+        """The bound of a slice: by the card of each node that loses least."""
         self._catch_up(positions)
-        # Where all cards are alike, what holds for their kind need not be copied for each.
+        # With one kind of card its values are broadcast instead of copied for each card.
         kind = self._table.kind[positions] if self._kinds > 1 else _ONE_KIND
         mib, cores, slices = self._table.layers[:3].take(positions, axis=1)
         mib -= asked.mib[kind]
         cores -= asked.cores[kind]
         level = self._fill.grid.levels(mib, cores, self._table.mib[positions], self._table.groups[positions])
         level += self._levels * (self._kinds * self._price[positions][:, None] + kind)
-        # The last slice of a card leaves nothing that other pods could have.
+        # Once its last slice is given, a card is worth nothing to other pods.
         after = self._flat.take(level, mode="clip") * (slices > 1)
         score = after - self._now.take(positions, axis=0) - asked.price[kind]
-        # Less than nothing if either is: signs are bits.
+        # True where either is negative, because the sign is a bit.
         score[(mib | cores) < 0] = -np.inf
         if self._fill.multi_card.matters:
             score += self._fill.multi_card.lost_by_slice(NodeView(self._table, positions), asked.shape)
         return _rounded_up(score.max(axis=1) - self._cpu(positions, asked.shape) - self._opened(positions))
 
     def _whole(self, shape: Shape, accepted: Mask, positions: Ints) -> Floats:
-        """By the free card that is worth least, times the cards asked for; where none is asked for, by CPU alone."""
+        """The bound of whole cards: their number times the worth of the least free card; without cards, CPU alone."""
         self._catch_up(positions)
         view, number = NodeView(self._table, positions), shape.request.whole
         score = self._fill.multi_card.lost_by_whole(view, shape) - self._cpu(positions, shape)
@@ -204,7 +209,7 @@ class FillBounds:
         return _rounded_up(np.where(free.sum(axis=1) >= number, score, -np.inf))
 
     def _cpu(self, positions: Ints, shape: Shape) -> Floats:
-        """What its CPU costs on each node."""
+        """The cost of the shape's CPU on each node, at the node's CPU price."""
         cpu: Floats = self._fill.cpu[self._price[positions]] * shape.host.cpu_milli
         return cpu
 
@@ -220,8 +225,8 @@ class FillBounds:
         self._make(self._stale.among(positions))
 
     def _lay_out(self) -> None:
-        # Of each card what it is worth, more than anything where nothing can be had. Of each node which CPU price is
-        # its own, and whether all of its cards are untouched.
+        # For each card its worth, infinite where it can give no slice. For each node the index of its CPU price, and
+        # whether all of its cards are untouched.
         nodes = len(self._table.nodes)
         self._now: Floats = np.zeros(self._table.there.shape)
         self._price: Ints = np.zeros(nodes, dtype=np.int64)

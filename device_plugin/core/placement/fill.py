@@ -1,6 +1,6 @@
-"""Expected fill: what the rest of a card will probably be worth to the pods that are still to come.
+"""Expected fill: an estimate of how much of a card's free part later pods will be able to use.
 
-The tables for it are made off the decision path, for one target workload.
+Its tables are computed for one target workload, in the background.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 
 FREE_CARD = 1000.0
-# Prices of CPU that are tried, as multiples of what an average pod of the workload is worth per unit of its CPU.
+# Prices of CPU that are tried, as multiples of the worth of an average pod of the workload per milli-CPU.
 CPU_PRICES = (0, .05, .1, .15, .2, .25, .3, .35, .4, .5, .6, .7, .85, 1.0, 1.3, 1.8, 3.0)  # fmt: skip
-# A card meets a random stream of pods but need not take each: the better half of those that fit.
+# Of the pods that fit, only the better half is counted: pods come at random, but a card need not take each of them.
 CHOOSY = 0.5
-# What an untouched card is worth beyond its fill: breaks ties, so that no card is opened without need.
+# Thousandths that an untouched card is worth beyond its fill: decides ties, so that no card is opened without need.
 UNTOUCHED = 10.0
 # A kind is scarce when the pods confined to it would fill more than this share of it.
 SCARCE = 0.25
-# Levels of memory where memory stands for both, and of each where both count.
+# Most levels of memory where memory stands for core groups too, and of each of the two where both count.
 STEPS, STEPS_OF_TWO = 100, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Levels 0..`mem` of free memory, and 0..`cores` of free core groups beside them.
+    """Levels 0..`mem` of free memory and 0..`cores` of free core groups.
 
     `cores` is 0 where memory and core groups are always asked for in proportion: then memory stands for both, and core
-    groups count only where they are clearly short, for a proportion is rounded up to whole groups.
+    groups count only where they are clearly short, because a proportion is rounded up to whole groups.
     """
 
     mem: int
@@ -39,7 +39,7 @@ class Grid:
 
     @classmethod
     def for_demand(cls, demand: Demand) -> "Grid":
-        """As fine as the cards' own units allow."""
+        """The grid for a workload: a whole number of levels for each unit, or of units for each level, if possible."""
         units = max((kind.units for kind in demand.kinds), default=1)
         if not _apart(demand):
             return cls(_multiple(units, STEPS), 0)
@@ -52,7 +52,7 @@ class Grid:
         return self.mem + 1, self.cores + 1
 
     def levels(self, mib: Ints, cores: Ints, card_mib: Ints, card_cores: Ints) -> Ints:
-        """The level of a card with this much free, rounded down, as an index into a flat table."""
+        """The level of a card with `mib` and `cores` free, rounded down, as an index into a flat table."""
         first = mib * self.mem // card_mib
         if not self.cores:
             level: Ints = np.minimum(first, -(-cores * self.mem // card_cores))
@@ -61,7 +61,7 @@ class Grid:
         return level
 
     def sizes(self, kind: Kind, mib: Ints, cores: Ints) -> Ints:
-        """How many levels a slice takes of a card of a kind, rounded up; shape (slices, 2)."""
+        """The levels that slices of `mib` and `cores` take of a card of `kind`, rounded up; shape (slices, 2)."""
         first = -(-mib * self.mem // kind.mem_mib)
         if self.cores:
             return np.stack((first, -(-cores * self.cores // kind.groups)), axis=-1)
@@ -88,12 +88,12 @@ def _divisor(units: int, most: int) -> int:
 
 
 class Fill:
-    """The worth of what is left of cards, in thousandths of a free card.
+    """The worth of the free part of cards, in thousandths of a free card.
 
     `worth` has the shape (kinds, CPU prices, levels); `cpu` are the CPU prices, per milli; `price`, of shape (kinds,),
-    is what a whole card of a kind costs beyond its fill, because others depend on it. `useless`, of shape (kinds,
-    levels), is how much of a card is idle at each level, times the share of the workload that is too large for it,
-    models left out. `multi_card` adds what free cards of one node are worth together.
+    is the cost of a whole card of a kind beyond its fill, because other pods can use no other kind. `useless`, of shape
+    (kinds, levels), is the idle share of a card at each level, times the share of the workload that is too large for
+    it, models left out. `multi_card` adds the worth of several free cards on one node.
     """
 
     def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
@@ -127,7 +127,7 @@ class Fill:
         self.multi_card = MultiCardWorth(demand, FREE_CARD)
 
     def _duals(self, sizes: Ints, slices: Mask, mass: Floats) -> Floats:
-        """What each shape costs of a card of one kind, in cards; 1 for a whole card."""
+        """The cost of each shape on cards of one kind, in cards; 1 for whole cards."""
         card = self.grid.mem, self.grid.cores
         parts = slices & (mass > 0) & (sizes <= card).all(axis=1) & (sizes.sum(axis=1) > 0)
         costs: Floats = np.ones(len(sizes))
@@ -142,8 +142,8 @@ class Fill:
 def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -> Floats:
     """The worth of every level of a card; shape (CPU prices, levels).
 
-    By recursion: the mean over the better half of the shapes that fit, of what such a pod is worth and what it leaves.
-    And never less than the worth of two parts of the space.
+    By recursion: the mean, over the better half of the shapes that fit, of the pod's gain plus the worth of the level
+    that it leaves. It is at least the sum of the worths of any two parts of the space.
     """
     worth = np.zeros((*shape, gain.shape[1]))
     for i, j in np.ndindex(shape):
@@ -157,16 +157,16 @@ def _expected(shape: tuple[int, int], sizes: Ints, gain: Floats, mass: Floats) -
 
 
 def _useless(grid: Grid, sizes: Ints, demand: Demand, family: Mask) -> Floats:
-    """How much of a card of one kind is idle, times the share of the workload that cannot use it; shape (levels,).
+    """The idle share of a card of one kind, times the share of the workload that cannot use it; shape (levels,).
 
-    What is idle is the lesser of memory and core groups.
+    The idle share is the lesser of the free shares of memory and core groups.
     """
     mem, cores = np.divmod(np.arange(np.prod(grid.shape)), grid.cores + 1)
     idle = mem / grid.mem
     if grid.cores:
         idle = np.minimum(idle, cores / grid.cores)
     usable = (mem[:, None] >= sizes[:, 0]) & (cores[:, None] >= sizes[:, 1]) & family
-    # Whole cards can be had only where no slice is held.
+    # Requests for whole cards can use only a free card, the last level.
     usable[:-1] &= demand.slice
     wanted = demand.count * (demand.slice | (demand.whole > 0))
     useless: Floats = idle * (1 - usable @ wanted / max(float(wanted.sum()), 1e-9))
@@ -183,7 +183,10 @@ def _better_half(values: Floats, mass: Floats) -> Floats:
 
 
 def _scarcity(demand: Demand, supply: Floats) -> Floats:
-    """Of each kind: demand confined to some kinds over the supply of those, all demand scaled to all supply."""
+    """The demand that can use only some kinds, divided by the supply of these kinds, for each kind; shape (kinds,).
+
+    All demand is scaled to all supply.
+    """
     scarcity = np.zeros(len(supply))
     wanted = demand.wanted()
     if not len(supply) or not wanted.sum():
@@ -196,21 +199,21 @@ def _scarcity(demand: Demand, supply: Floats) -> Floats:
     return scarcity
 
 
-# Of the cards that such a pod takes, how much it is worth to keep them together: KEEPING, times the share of all wanted
-# cards that pods like it want, times the share that pods of as many cards want, beyond a FEW. Where fewer want several
-# cards, to keep some together costs more than it brings. The share is taken one standard error low: the first of a
-# hundred pods may well want eight cards.
+# The worth of keeping the cards together that a pod of several cards takes: KEEPING, times the share of all wanted
+# cards that pods of its shape want, times the share that all pods of as many cards want minus FEW. With a smaller
+# share, keeping cards together costs more than it gains. The share is reduced by one standard error, because a small
+# sample may hold a pod of eight cards by chance.
 KEEPING, FEW = 0.3, 0.1
-# The rarest change nothing.
+# The shapes with the highest value that count; rarer ones change nothing.
 MOST = 32
 
 
 class MultiCardWorth:
-    """What a node is worth as a whole to pods that want several free cards at once, with the host to match.
+    """Computes the worth of a node for pods that need several free cards of one node, and its CPU and memory.
 
-    In thousandths of a card. Cards that are looked at one by one add up wherever they are. But of a node that could
-    still take a pod of eight cards the first card that is given away costs all of that, and so does the CPU that such a
-    pod would need. It `matters` where enough pods want several cards.
+    In thousandths of a card. The worth of single cards does not depend on which node they are on. But where a node
+    could still take a pod of eight cards, giving away one of these cards, or the CPU that such a pod needs, loses this
+    worth entirely. It `matters` where enough pods want several cards.
     """
 
     def __init__(self, demand: Demand, free_card: float) -> None:
@@ -226,7 +229,7 @@ class MultiCardWorth:
         self.matters = len(chosen) > 0
 
     def lost_by_slice(self, view: NodeView, shape: Shape) -> Floats:
-        """Less than zero by what is lost when a card gives a slice; shape (nodes, cards)."""
+        """Minus the worth that a node loses when a card gives a slice; shape (nodes, cards)."""
         if not self.matters:
             return np.zeros(view.kind.shape)
         free = _free(view)
@@ -236,7 +239,7 @@ class MultiCardWorth:
         return lost
 
     def lost_by_whole(self, view: NodeView, shape: Shape) -> Floats:
-        """Less than zero by what is lost when a node gives the free cards that are asked for; shape (nodes,)."""
+        """Minus the worth that a node loses when it gives the free cards that `shape` asks for; shape (nodes,)."""
         if not self.matters:
             return np.zeros(len(view.kind))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
@@ -245,7 +248,7 @@ class MultiCardWorth:
         return lost
 
     def _worth(self, view: NodeView, number: Ints, shape: Shape, times: Ints) -> Floats:
-        """With `number` free cards, and the host less `times` what the shape wants of it; shape of `number`."""
+        """The worth with `number` free cards, and `times` the shape's host amounts taken; has the shape of `number`."""
         cpu, memory = view.cpu - times * shape.host.cpu_milli, view.memory - times * shape.host.memory_mib
         fits: Mask = number[..., None] >= self._cards
         fits &= cpu[..., None] >= self._cpu

@@ -1,4 +1,4 @@
-"""Whether requests fit: one on a card, a whole pod on a node, one on every card of the table at once."""
+"""Find the cards that a request fits: one card, the cards of a node for a pod, or every card of the table at once."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 
-# A node of 16 cards and a pod of 8 containers needs a hundred looks when it fits. A pod made so that nearly
-# everything fits must not hold the service up: all looks of a decision take some 0.1 s.
+# Cards that a decision may look at, on one node and in all. A pod of 8 containers that fits a node of 16 cards needs a
+# hundred looks; a pod can be made so that it needs very many: LOOKS take about 0.1 s.
 LOOKS_PER_NODE = 2_000
 LOOKS = 20_000
 
@@ -33,7 +33,7 @@ class Size:
 
 
 def size_on(card: Card, request: Request) -> Size | None:
-    """What `request` takes of `card`, the missing half in proportion, rounded up; None if the card is too small."""
+    """The size of `request` on `card`, missing memory or core groups in proportion, rounded up; None if too large."""
     if request.whole:
         return Size(card.mem_mib, card.core_groups)
     mem, cores = request.mem, request.cores
@@ -47,7 +47,7 @@ def size_on(card: Card, request: Request) -> Size | None:
 
 
 def fit(state: CardState, request: Request) -> Slice | Reason:
-    """The slice that one card would give, or why it cannot now. Looks at what is left of the card alone."""
+    """The slice that the card would give, or the reason why it cannot. Only the free part of the card is compared."""
     size = size_on(state.card, request)
     if size is None:
         return Reason.TOO_LARGE
@@ -76,7 +76,7 @@ def choose_cores(free: int, count: int) -> tuple[int, ...]:
 
 
 def take(state: CardState, given: Slice) -> CardState:
-    """What remains of the card once `given` is taken from it."""
+    """The state of the card after `given` is taken from it."""
     return CardState(
         state.card,
         state.free_mib - given.mem_mib,
@@ -100,7 +100,7 @@ def _runs(free: int) -> list[tuple[int, int]]:
 
 
 class SearchBudget:
-    """How many cards one decision may still look at: in all, and on the node at hand."""
+    """Bounds how many cards one decision looks at: in all, and on each node."""
 
     def __init__(self, total: int = LOOKS) -> None:
         self._total = total
@@ -108,16 +108,16 @@ class SearchBudget:
 
     @property
     def left(self) -> int:
-        """How many are left in all."""
+        """Looks that are left in all."""
         return max(0, self._total)
 
     def next_node(self) -> bool:
-        """Turn to another node; False if nothing is left for it."""
+        """Begin with another node; False if no looks are left."""
         self._here = min(LOOKS_PER_NODE, self._total)
         return self._here > 0
 
     def spend(self, count: int) -> bool:
-        """Take `count` looks; False if the node has had its share."""
+        """Take `count` looks; False once the node, or the whole decision, has used more than its looks."""
         self._total -= count
         self._here -= count
         return self._here >= 0
@@ -162,7 +162,7 @@ def _search(
 def _choices(
     cards: Sequence[CardState], request: Request, start: int, budget: SearchBudget
 ) -> Iterator[Choice]:
-    """Cards for one request, of cards that are alike only the first."""
+    """The cards that one request could take; of cards in equal states only the first."""
     if request.whole:
         for choice in _whole_cards(list(_free_cards(cards, request).values()), request.whole):
             if not budget.spend(len(cards)):
@@ -183,7 +183,7 @@ def _choices(
 
 
 def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object, list[tuple[int, Slice]]]:
-    """Wholly free cards by size, the smallest first: which one of a size is taken makes no difference."""
+    """Free cards of the request's family by size: cards of one size are interchangeable."""
     sizes: dict[object, list[tuple[int, Slice]]] = {}
     for position, state in enumerate(cards):
         if state.card.family == request.family and isinstance(given := fit(state, request), Slice):
@@ -192,7 +192,7 @@ def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object,
 
 
 def _whole_cards(sizes: Sequence[list[tuple[int, Slice]]], count: int) -> Iterator[Choice]:
-    """Every way to take `count` cards that differs in how many of each size it takes."""
+    """Every way to take `count` cards; two ways differ in the number of cards of some size."""
     if not sizes:
         if not count:
             yield []
@@ -204,14 +204,14 @@ def _whole_cards(sizes: Sequence[list[tuple[int, Slice]]], count: int) -> Iterat
 
 
 def _alike(card: Card) -> tuple[object, ...]:
-    """Equal for cards that give the same slices when they are free."""
+    """A key that is equal for two cards if they can give equal slices when they are free."""
     return card.family, card.mem_mib, card.units, card.core_groups, card.max_slices
 
 
 class KindSizes:
-    """What one request takes of a card of each kind: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
+    """The size of one request on each kind of card: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
 
-    The last place stands for NO_KIND. `small` are the kinds that have less; `fits_all` if there are none.
+    The last position stands for NO_KIND. `small` marks the kinds that are too small; `fits_all` if there are none.
     """
 
     def __init__(self, kinds: Collection[Kind], request: Request) -> None:
@@ -233,7 +233,7 @@ class KindSizes:
 
 
 class CardFit:
-    """Columns against one request: the `mib` and `cores` that it would take of each card, and where it fits."""
+    """Compares one request with the cards of `columns`: `mib` and `cores` are what it would take of each."""
 
     def __init__(self, columns: Columns, sizes: KindSizes) -> None:
         self._columns = columns
@@ -243,18 +243,18 @@ class CardFit:
 
     @property
     def share(self) -> Floats:
-        """What it would take of each card, the larger share of memory and core groups."""
+        """The share of each card that the request would take, the larger of memory and core groups."""
         share: Floats = self._sizes.share[self._columns.kind]
         return share
 
     @property
     def small(self) -> Mask:
-        """Cards that have less than it asks for even when they are free."""
+        """True for cards that are too small for the request even when they are free."""
         small: Mask = self._sizes.small[self._columns.kind]
         return small
 
     def fits(self) -> Mask:
-        """Cards that have enough left; health, family and selectors are not looked at."""
+        """True for cards with enough free; health, family and selectors are not compared."""
         columns = self._columns
         enough: Mask = (
             (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
@@ -264,7 +264,7 @@ class CardFit:
         return enough & columns.untouched if self._sizes.whole else enough
 
     def copies(self) -> Ints:
-        """How many times over it fits each card, nothing else being taken."""
+        """How many slices or cards of the request each card could give at once, beside those held now."""
         columns = self._columns
         slices = np.minimum(
             columns.free_mib // np.maximum(self.mib, 1), columns.free_cores // np.maximum(self.cores, 1)
@@ -272,14 +272,14 @@ class CardFit:
         return np.where(self.fits(), np.minimum(slices, columns.free_slices), 0)
 
     def leftover(self) -> Ints:
-        """What would remain of each card, in millionths of the card, memory and core groups added."""
+        """The free part of each card after the request, in millionths of the card; memory and core groups are added."""
         columns = self._columns
         left: Ints = (columns.free_mib - self.mib) * 10**6 // columns.mib
         left += (columns.free_cores - self.cores) * 10**6 // columns.groups
         return left
 
     def lacking(self) -> list[tuple[Reason, Mask]]:
-        """For each reason the cards that it holds of, the first that applies being the one to name."""
+        """For each reason the cards to which it applies, in the order of preference when a card has several."""
         columns = self._columns
         whole = ~columns.untouched if self._sizes.whole else np.zeros(columns.mib.shape, dtype=bool)
         return [
@@ -292,23 +292,23 @@ class CardFit:
 
 
 def cards_of(table: NodeTable, family: str) -> Mask:
-    """Cards of a family; shape (nodes, cards)."""
+    """True for cards of `family`; shape (nodes, cards)."""
     mask: Mask = kinds_where(table.kinds, lambda kind: kind.family == family)[table.kind]
     return mask
 
 
 def allowed_cards(table: NodeTable, request: PodRequest) -> Mask:
-    """Usable cards that the request's selectors accept; shape (nodes, cards)."""
+    """True for usable cards that the request's selectors accept; shape (nodes, cards)."""
     models = kinds_where(table.kinds, lambda kind: request.models.accepts(kind.model))
     allowed: Mask = table.usable & models[table.kind] & table.named(request.uuids)
     return allowed
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
-    """For each distinct container how many of the pod's ask alike, and how often each node could take one alone.
+    """For each distinct request of the pod's containers, the number wanted and the number that each node has room for.
 
-    For whole cards: how many wholly free cards each node has, and how many the containers ask for. Counts have the
-    shape (nodes,); only `allowed` cards are counted.
+    They count slices, or for whole cards free cards. The second number has shape (nodes,) and counts only `allowed`
+    cards, as if nothing else of the pod were placed.
     """
     for asked, times in Counter(asked for _, asked in request.containers).items():
         copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
@@ -317,9 +317,9 @@ def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterat
 
 
 def at_most(table: NodeTable, request: PodRequest, nodes: Sequence[str] | None = None) -> int:
-    """No more pods like this one fit on `nodes` (None: all). Exact for one slice, or whole cards, in one container.
+    """An upper bound of the number of such pods that fit on `nodes` (None: all); exact for a pod of one container.
 
-    Of a pod of several containers each is counted as if it were alone. Call it with a table that is up to date.
+    Of a pod of several containers each is counted as if it were alone. The table must be up to date.
     """
     allowed = allowed_cards(table, request)
     counts = np.min([count // wanted for wanted, count in fits_by_node(table, request, allowed)], axis=0)

@@ -1,8 +1,9 @@
-"""Fragmentation as FGD measures it: what is idle on a node and of no use to a pod of the target workload.
+"""Fragmentation as FGD measures it: the idle cards of a node that a pod of the target workload could not use.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
 USENIX ATC'23, section 3: F(node) = sum over classes m of p_m times the idle share of the cards that m cannot use there;
-all that is idle where m does not fit the node at all. Here an idle share is the lesser of memory and core groups.
+the idle share of all cards where m does not fit the node at all. An idle share is here the lesser of the free shares of
+memory and core groups.
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,9 @@ from device_plugin.core.requests import Shape
 
 
 class Fragments:
-    """F for nodes, and how much a placement would add to it. In cards.
+    """Computes F for nodes, and how much a placement would add to it, in cards.
 
-    Shapes that differ in nothing but CPU form one group: they fit the same cards, and a node has CPU for some of them.
+    Shapes that differ only in CPU form one group: a card fits all of them or none, and a node has CPU for some of them.
     """
 
     def __init__(self, kinds: Sequence[Kind], shapes: Sequence[Weighted]) -> None:
@@ -32,7 +33,7 @@ class Fragments:
         cpu = [each.shape.host.cpu_milli for each in shapes]
         self._cpu: Ints
         self._cpu, rows = np.unique(np.array(cpu, dtype=np.int64), return_inverse=True)
-        # Of shapes that want as much CPU, in the column of their group, their share of the workload.
+        # The share of the workload of each shape, in the row of its CPU and the column of its group.
         self._shares: Floats = np.zeros((len(self._cpu), len(alike)))
         for row, group, each in zip(rows, groups, shapes, strict=True):
             self._shares[row, group] += each.count / total
@@ -45,7 +46,7 @@ class Fragments:
 
     def added_by_slice(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The growth of F when a card gives the slice; shape (nodes, cards)."""
-        # Now, and once it is given.
+        # Before and after the slice is given.
         times: Ints = np.array([0, 1])[:, None, None]
         mib, cores = view.free_mib - times * need.mib, view.free_cores - times * need.cores
         idle, fit = self._cards(view, mib, cores, view.free_slices - times)
@@ -70,13 +71,13 @@ class Fragments:
         return self._sum(served, left.sum(axis=1), _useless(left, fit), fit.sum(axis=1)) - before
 
     def _cards(self, view: NodeView, mib: Ints, cores: Ints, slices: Ints) -> tuple[Floats, Mask]:
-        """With this much free: the idle share of each card, and which groups could use it.
+        """The idle share of each card with `mib`, `cores` and `slices` free, and which groups could use it.
 
-        Shapes (…, nodes, cards) and (…, nodes, cards, groups); `mib`, `cores` and `slices` are like the former.
+        Shapes (…, nodes, cards), which is that of the arguments too, and (…, nodes, cards, groups).
         """
         demand = self._demand
         idle = np.where(view.usable, np.minimum(mib / view.mib, cores / view.groups), 0)
-        # Where all cards are alike, what is asked of them need not be copied for each.
+        # With one kind of card the sizes are broadcast instead of copied for each card.
         kind = view.kind if len(demand.kinds) > 1 else 0
         fit = (
             demand.allowed[kind] & (view.usable & (slices >= 1))[..., None]
@@ -86,12 +87,12 @@ class Fragments:
         return idle, fit
 
     def _served(self, cpu: Ints) -> Floats:
-        """The share of the workload, by group, that nodes have CPU for; shape (…, nodes, groups)."""
+        """The share of the workload for which nodes have enough CPU, by group; shape (…, nodes, groups)."""
         served: Floats = (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
         return served
 
     def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
-        """F from what is idle in all, and what of it each group cannot use though it fits the node."""
+        """F of nodes with `idle` cards in all, of which `useless` cannot be used by each group that fits the node."""
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
         f: Floats = idle * self._all - spared
@@ -99,26 +100,26 @@ class Fragments:
 
 
 def _useless(idle: Floats, fit: Mask) -> Floats:
-    """Of each node the idle shares on cards that a group cannot use; shape (nodes, groups)."""
+    """The sum of the idle shares of the cards that a group cannot use; shape (nodes, groups)."""
     useless: Floats = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
     return useless
 
 
 class Fgd(Policy):
-    """The policy `fgd`: where F grows least, in the published steps of a hundredth of a sigmoid.
+    """The policy `fgd`: choose the node where F grows least, rounded in steps of 1/100 of a sigmoid as in the paper.
 
-    The steps matter: nearly equal nodes count as equal, and the first of them is filled before the next is opened.
+    The steps matter: nearly equal nodes have equal scores, so the first of them is filled before the next is used.
     """
 
     def __init__(self, fragments: Fragments) -> None:
         self._fragments = fragments
 
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
-        """The less F grows, the better."""
+        """Minus the growth of F, in steps."""
         return _steps(self._fragments.added_by_slice(view, need, shape))
 
     def whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
-        """The less F grows, the better."""
+        """Minus the growth of F, in steps."""
         return _steps(self._fragments.added_by_whole(view, taken, shape))
 
 
@@ -127,7 +128,7 @@ def _steps(added: Floats) -> Floats:
 
 
 class FragmentationGauge:
-    """How fragmented the whole cluster is for one target workload, measured again only where nodes changed."""
+    """Measures the fragmentation of the cluster for one target workload, again only for nodes that changed."""
 
     def __init__(self, table: NodeTable, fragments: Fragments) -> None:
         self._table = table
@@ -136,7 +137,7 @@ class FragmentationGauge:
         self._f: Floats = np.zeros(0)
 
     def refresh(self, most: int | None = None) -> bool:
-        """Measure at most `most` of the nodes that changed since; true once none is left."""
+        """Measure at most `most` of the nodes that changed; true once none is left."""
         if self._stale.relaid():
             self._f = np.zeros(len(self._table.nodes))
         stale = self._stale.all()
@@ -147,5 +148,5 @@ class FragmentationGauge:
         return len(now) == len(stale)
 
     def ratio(self) -> float:
-        """Of all cards the share that is idle and of no use to the target workload, as of the last `refresh`."""
+        """The share of all cards that is idle and useless to the target workload, as of the last `refresh`."""
         return float(self._f.sum() / max(1, self._table.card_count))

@@ -1,16 +1,16 @@
-"""The policy `node-score`: the node with the most free of what the application needs.
+"""The policy `node-score`: choose the node with the most free resources, weighted by application type.
 
     score(node) = sum over GPU, CPU, memory and disk of  weight * free share
 
-The free share of CPU, memory and disk is what the node can give less what its pods request. That of its GPUs is the
-mean of its cards' free shares:
+The free share of CPU, memory and disk is the node's allocatable amount minus its pods' requests, divided by the former.
+That of its GPUs is the mean of its cards' free shares:
 
     free(card) = 1 - max(granted memory share, granted share of core groups, used memory share, load)
 
 and 0 for a card of which any of the four is beyond its threshold, or that gets no new slices. Used memory and load are
-what the node's agent measured, whoever uses the card; on a node that was not measured lately they count as 0.
+the agent's measurements, for all users of the card together; without a recent measurement they count as 0.
 
-By a setting amounts are added in place of shares: cards, CPUs, GiB of memory and GiB of disk that are free.
+A setting adds amounts in place of shares: free cards, CPUs, GiB of memory and GiB of disk.
 docs/node-score.md has an example and says why shares are the default.
 """
 
@@ -22,13 +22,13 @@ from device_plugin.core.placement.fit import CardFit
 from device_plugin.core.placement.table import Floats, Mask, NodeView
 from device_plugin.core.requests import Shape
 
-# Scores that differ by less are alike; and among cards of one node that are alike but for their share, this decides.
+# Digits that scores are rounded to, and the weight of a card's own free share, which decides among the cards of a node.
 DIGITS, CARD = 9, 1e-10
 ROUNDING = 1e-9
 
 
 class NodeScore(Policy):
-    """Scores for one application type, 0 to 1 where shares are added. On the best node the freest card is taken."""
+    """Computes scores for one application type; where shares are added, from 0 to 1."""
 
     def __init__(self, weights: Weights, scoring: Scoring) -> None:
         self._weights = weights
@@ -37,7 +37,7 @@ class NodeScore(Policy):
         self._counts = scoring.counts
 
     def slices(self, view: NodeView, _need: CardFit, _shape: Shape) -> Floats:
-        """The score of the card's node; then the card's own free share."""
+        """The score of the card's node, plus a small part of the card's own free share."""
         return self.score(view)[:, None] + CARD * self.free(view)
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
@@ -57,7 +57,7 @@ class NodeScore(Policy):
         return np.where(view.usable & within, 1 - np.maximum(memory, cores), 0.0)
 
     def score(self, view: NodeView) -> Floats:
-        """Of each node; shape (nodes,)."""
+        """The score of each node; shape (nodes,)."""
         weights = self._weights
         gpu, host = self.free(view).sum(axis=1), view.amounts if self._counts else view.shares
         if not self._counts:

@@ -1,4 +1,4 @@
-"""`place`: request + ledger → grant, or a refusal. The extender, the benchmarks and the simulator all call this one."""
+"""`place`: decide a request against the ledger, with a grant or a refusal. Services and benches both call it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ BY_DEFAULT = Scoring()
 
 
 class Placer:
-    """Decides against one ledger, with a node table that follows it, by the `offered` policies.
+    """Decides requests against one ledger, with a node table that follows it, by the `offered` placement policies.
 
     Callers hold the ledger's lock.
     """
@@ -47,14 +47,14 @@ class Placer:
         self.table = NodeTable(ledger, loads)
         self.scores = ScoreCache(self.table)
         self._model = Model(Given(WorkloadTables((), (), ()), self.table, scoring))
-        # Not ready yet.
+        # The model that replaces it once its scores are ready.
         self._next: Model | None = None
 
     def fork(self, ledger: Cards, loads: Loads | None = None) -> "Placer":
-        """A placer that decides alike on private copies of the ledger and the loads.
+        """A copy of the placer that decides on private copies of the ledger and the loads.
 
-        They hold now what the originals hold. Take the fork with the lock held; it is then used without it. It takes
-        2 ms for 5,000 nodes of 8 cards; the fork scores each shape anew.
+        The copies must be up to date. The fork is made with the lock held and then used without it. It takes 2 ms for
+        5,000 nodes of 8 cards; the fork has no cached scores.
         """
         self.table.refresh()
         made = copy(self)
@@ -65,21 +65,21 @@ class Placer:
 
     @property
     def tables(self) -> WorkloadTables:
-        """What is decided by now."""
+        """The workload tables in use."""
         return self._model.given.tables
 
     def supply(self) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
-        """The kinds of cards, and how many of each there are: what workload tables are made for."""
+        """The kinds of cards and the number of cards of each, for which workload tables are made."""
         self.table.refresh()
         supply = np.bincount(self.table.kind[self.table.there], minlength=len(self.table.kinds))
         return tuple(self.table.kinds), tuple(supply.tolist())
 
     def learn(self, shapes: Sequence[Weighted]) -> None:
-        """Decide for this target workload from now on; it takes as long as its tables take to make."""
+        """Use this target workload from now on. It computes the workload tables first, which takes seconds."""
         self._use(self._modelled(WorkloadTables(*self.supply(), shapes)))
 
     def install(self, tables: WorkloadTables) -> None:
-        """Decide by these tables once `renew` has made everything ready; at once if those in use are void."""
+        """Use these tables once `renew` has computed all scores; at once if the kinds of cards are other ones now."""
         model = self._modelled(tables)
         if tables.kinds != self._model.given.tables.kinds:
             self._use(model)
@@ -87,7 +87,7 @@ class Placer:
             self._next = model
 
     def renew(self, most: int) -> bool:
-        """Bring at most `most` nodes' scores and fragmentation up to date; true once there is nothing left to do."""
+        """Update the scores and fragmentation of at most `most` nodes; true once all are up to date."""
         self.table.refresh()
         if self._next is not None:
             if self._next.learnt and not self._next.prepare(most):
@@ -98,7 +98,7 @@ class Placer:
         return self.scores.renew(self._model.policies, most) and self._model.prepare(most)
 
     def fragmentation(self) -> float | None:
-        """Of all cards the share that is idle and of no use to the target workload; None without one.
+        """The share of all cards that is idle and useless to the target workload; None without a target workload.
 
         As of the last `renew`.
         """
@@ -108,10 +108,10 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | Refusal:  # fmt: skip
-        """Choose among `nodes` (None: all). The ledger is not changed: the caller holds the grant, or does not.
+        """The grant on the best of `nodes` (None: all), or the refusal. The ledger is not changed.
 
         With `vetted`, kube-scheduler has checked that the hosts of `nodes` have the CPU and memory. Several decisions
-        may share their `budget`.
+        may share one `budget`.
         """
         answer = self.decide(request, nodes, vetted=vetted, budget=budget)
         return answer if isinstance(answer, Grant) else answer()
@@ -120,7 +120,7 @@ class Placer:
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False,
         budget: SearchBudget | None = None,
     ) -> Grant | Refused:  # fmt: skip
-        """Like `place`, but the reasons for a refusal are found when the caller asks for them, without the lock."""
+        """Like `place`, but the reasons for a refusal are computed later, when the caller no longer holds the lock."""
         refused = self.hopeless(request, nodes, vetted=vetted)
         if refused is not None:
             return refused
@@ -130,7 +130,7 @@ class Placer:
     def hopeless(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
     ) -> Refused | None:
-        """The refusal of what the cards of no node can take, whatever the pod's group; None if some perhaps can."""
+        """The refusal of a request that no node has the cards for, whatever the pod's group; None if one may have."""
         self.table.refresh()
         if self._scored(request) or not self.nowhere(request):
             return None
@@ -167,18 +167,18 @@ class Placer:
         return self._one(request, self.scores.of(name, policy, shape), among, nodes)
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Look the names of `nodes` up, if a decision will have to: it takes longer than most decisions.
+        """Look up the names of `nodes` if the decision will need them: this takes longer than most decisions.
 
-        Call it without the lock.
+        It is called without the lock.
         """
         if not self._scored(request):
             self.table.chosen(nodes)
 
     def nowhere(self, request: PodRequest, nodes: Sequence[str] | None = None) -> bool:
-        """True if by their cards none of `nodes` (None: all) can take the request; false if some perhaps can.
+        """True if none of `nodes` (None: all) has the cards for the request; false if one may have.
 
-        It is found by the states of cards, much faster than scores, and most of what is refused is refused by it. The
-        table must be up to date.
+        It compares states of cards, which is much faster than computing scores, and decides most refusals. The table
+        must be up to date.
         """
         table, models = self.table, request.models
         states = table.states.columns()
@@ -193,9 +193,9 @@ class Placer:
         )
 
     def _enough(self, asked: Request, usable: Mask, cells: Mask | None) -> bool:
-        """True if some node has enough cards for one container among `cells`, nothing else being taken.
+        """True if some node has enough cards among `cells` for one container, if it were the only one.
 
-        `usable` are states, `cells` (None: all) of the shape (nodes, cards), or (nodes, 1) for all cards of a node.
+        `usable` marks states; `cells` (None: all) has shape (nodes, cards), or (nodes, 1) for all cards of a node.
         """
         table = self.table
         states = table.states.columns()
@@ -209,9 +209,9 @@ class Placer:
         return bool(fitting.any() if asked.whole <= 1 else (fitting.sum(axis=1) >= asked.whole).any())
 
     def gain(self, request: PodRequest, node: str, than: str) -> float:
-        """How much more expected fill is left when the request goes to `node` than to `than`, in thousandths of a card.
+        """The expected fill that placing the request on `node` saves, compared with `than`, in thousandths of a card.
 
-        0 while there is no target workload, and for what does not fit both.
+        0 without a target workload, and if the request does not fit both nodes.
         """
         self.table.refresh()
         shape = Shape.of(request)
@@ -223,7 +223,7 @@ class Placer:
         return gain if math.isfinite(gain) else 0.0
 
     def _scored(self, request: PodRequest) -> bool:
-        """True if every node's score for the request is kept: then it is decided at once. It needs no lock."""
+        """True if the scores for the request are cached, so that it is decided fast. It needs no lock."""
         shape = Shape.of(request)
         return (
             shape is not None
@@ -232,7 +232,7 @@ class Placer:
         )
 
     def _problem(self, request: PodRequest) -> tuple[Reason, str] | None:
-        """Why no cards whatever would do for the request, in words; None if some might."""
+        """The reason and text for a request that no card could satisfy; None if its form is valid."""
         if (request.policy or DEFAULT) not in self._offered:
             said = f"no placement policy {request.policy!r}: write {', '.join(self._offered)}"
             return Reason.POLICY, said
@@ -244,7 +244,7 @@ class Placer:
         return None
 
     def _offering(self, nodes: Sequence[str] | None, among: Mask | None) -> Mask | None:
-        """Those of `among` that are offered."""
+        """`among` without the nodes that are not offered; None means all nodes."""
         if nodes is None:
             return among
         offered = self.table.chosen(nodes)
@@ -253,11 +253,11 @@ class Placer:
     def _one(
         self, request: PodRequest, scores: NodeScores, among: Mask | None, nodes: Sequence[str] | None
     ) -> Grant | None:
-        """The grant of a pod with at most one asking container."""
+        """The grant of a pod in which at most one container asks for slices."""
         table, leave = self.table, request.rank.leave
         scores.refresh()
         best = scores.best(among)
-        # The best of all is nearly always offered: to look for that one name is faster than to look all names up.
+        # The best node of all is nearly always offered: looking for this one name is faster than looking up all names.
         if best is not None and nodes is not None and (leave or table.nodes[best] not in nodes):
             among = self._offering(nodes, among)
             best = scores.best(among)
@@ -278,9 +278,9 @@ class Placer:
     def _several(
         self, request: PodRequest, among: Mask | None, policy: Policy, budget: SearchBudget
     ) -> Grant | None:
-        """The grant of a pod of several containers, on the first node that fits them all together.
+        """The grant of a pod of several containers, on the first node, in the policy's order, that fits all of them.
 
-        Only nodes that each container alone fits often enough are looked at, in the policy's order.
+        Only nodes are tried that have room for each of the containers by itself.
         """
         table, allowed = self.table, allowed_cards(self.table, request)
         candidates = np.ones(len(table.nodes), dtype=bool) if among is None else among.copy()
@@ -291,7 +291,7 @@ class Placer:
         order = np.argsort(-policy.several(NodeView(table, positions)), kind="stable")
         for position in positions[order].tolist():
             slots = np.flatnonzero(allowed[position])
-            # What does not fit the cards of one node does not fit those of another that are in the same states.
+            # A pod that does not fit the cards of one node does not fit those of another whose cards have equal states.
             alike = np.sort(table.states.code[position, slots]).tobytes()
             if alike in refused:
                 continue
@@ -309,7 +309,7 @@ class Placer:
         return found
 
     def _granted(self, pod: str, position: int, slices: Mapping[str, tuple[Slice, ...]]) -> Grant:
-        """The grant of these slices, with the sizes of their cards as they are now."""
+        """The grant of these slices, which records the present sizes of their cards."""
         named = {s.card for given in slices.values() for s in given}
         sizes = {
             state.card.uuid: state.card.size
@@ -327,6 +327,6 @@ class Placer:
 
 
 def _left(value: Floats, leave: int) -> int:
-    """The best node once `leave` better ones are left to others; the last that fits, if there are fewer."""
+    """The position after the `leave` best ones, which better-ranked pods get; the last that fits if there are fewer."""
     order = np.argsort(-value, kind="stable")
     return int(order[min(leave, int((value > -np.inf).sum()) - 1)])

@@ -1,6 +1,7 @@
-"""Placement policies: which of the cards that fit is taken. Feasibility is never theirs to decide.
+"""Placement policies: score the cards that fit. No policy decides whether a request fits.
 
-DECLARED is the one list of them. Policies that look at remainders alone stand here; the others have files of their own.
+DECLARED lists all of them. Policies that compare only the free part of cards and nodes are defined here; the others
+have modules of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,63 +22,63 @@ from device_plugin.core.placement.table import Floats, Kind, Mask, NodeTable, No
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 
-# The sizes by which BestFit compares cards with CPU; only their ratio matters.
+# The largest node, by which BestFit scales cards and CPU; only the ratio matters.
 LARGEST_CARDS, LARGEST_CPU = 8, 128_000
-# A node of 64 cards has a slack of 1.28e8 millionths: one such step of the first key outweighs any second key, and
-# both together are exact in a float.
+# The weight of the first of two sort keys in one float: a node of 64 cards has a slack of at most 1.28e8 millionths, so
+# one step of the first key outweighs any second key, and both together are exact in a float.
 STEP = 1 << 28
-# FGD's own cut: rare shapes cost time and change nothing. KINDS bounds the shapes, CPU apart, for each is looked at for
-# every card.
+# The share of pods whose shapes FGD counts: rarer ones cost time and change nothing. KINDS bounds the
+# number of shapes that differ in more than CPU, because each of them is compared with every card.
 COVER, KINDS = 0.95, 128
-# Shapes, CPU and models apart, that count where fragmentation is measured all the time.
+# Shapes, without CPU and models, that count in the fragmentation gauge, which is measured all the time.
 PLAIN = 48
 
 
 class Pack(Policy):
-    """Best fit on the card, then the fullest node."""
+    """Choose the card with the least left after the request, of equal ones on the fullest node."""
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
-        """The less would remain of the card, the better."""
+        """Highest where the least of the card is left; of equal ones, on the fullest node."""
         return -(need.leftover() * float(STEP) + view.node_slack()[:, None])
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """The fullest node."""
+        """Highest for the fullest node."""
         return -view.node_slack()
 
 
 class Spread(Policy):
-    """The emptiest node, then the emptiest card."""
+    """Choose the emptiest node, and there the emptiest card."""
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
-        """The more is free on the node, the better."""
+        """Highest on the emptiest node; there, highest for the card with the most left."""
         return view.node_slack()[:, None] * 2.0**22 + need.leftover()
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """The emptiest node."""
+        """Highest for the emptiest node."""
         return view.node_slack()
 
     def several(self, view: NodeView) -> Floats:
-        """The emptiest node."""
+        """Highest for the emptiest node."""
         return view.node_slack()
 
 
 class BestFit(Policy):
-    """The node with the least left, CPU and cards counting alike; there the card with the least left.
+    """Choose the node with the least CPU and cards left, and there the card with the least left.
 
-    As the baseline of FGD's paper (ATC'23) does it: each dimension against the largest node.
+    This is the baseline of FGD's paper (ATC'23): each dimension is divided by that of the largest node.
     """
 
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
-        """The less would remain of the node, the better; then of the card."""
+        """Highest on the node with the least left; there, highest for the card with the least left."""
         return _fullness(view)[:, None] - need.leftover() * 1e-12
 
     def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """The less would remain of the node, the better."""
+        """Highest for the node with the least left."""
         return _fullness(view)
 
 
 class Random(Policy):
-    """A random node and a random card, drawn anew for each decision: the baseline for all other policies."""
+    """Choose a random node and card, anew for each decision: a baseline for the other policies."""
 
     lasting = False
 
@@ -94,16 +95,16 @@ class Random(Policy):
 
 
 def _fullness(view: NodeView) -> Floats:
-    # What the pod takes is the same everywhere, so what is left now orders the nodes as what remains does.
+    # The pod takes equal amounts on every node, so the amounts left now order the nodes as those left afterwards would.
     cards = np.where(view.there, view.idle(), 0).sum(axis=1)
     fullness: Floats = -(cards / LARGEST_CARDS + view.cpu / LARGEST_CPU)
     return fullness
 
 
 class WorkloadTables:
-    """What policies know of a target workload, `shapes`, the most frequent first, on cards of these `kinds`.
+    """Tables that policies compute once for a target workload: `shapes`, the most frequent first, on cards of `kinds`.
 
-    `supply` has the number of cards of each kind. It takes seconds to make, off the decision path.
+    `supply` is the number of cards of each kind. They take seconds to compute, in the background.
     """
 
     def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
@@ -113,7 +114,7 @@ class WorkloadTables:
         most = _most(self.shapes)
         self.fragments = Fragments(self.kinds, most)
         self.plain = Fragments(self.kinds, _plainest(most))
-        """For the gauge: the most frequent shapes, models left out: several times faster, and hardly another figure."""
+        """For the gauge: the most frequent shapes without models. Several times faster, with nearly equal figures."""
 
 
 def _plainest(shapes: Sequence[Weighted]) -> Sequence[Weighted]:
@@ -138,7 +139,7 @@ def _most(shapes: Sequence[Weighted]) -> Sequence[Weighted]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a policy can be made of: tables of the target workload, the node table, and the settings of node-score."""
+    """The inputs of a policy: tables of the target workload, the node table, and the settings of node-score."""
 
     tables: WorkloadTables
     table: NodeTable
@@ -147,10 +148,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One placement policy. Pods may name it in their annotation if it is `offered`.
+    """One entry of the list of placement policies. Pods may name it in their annotation if it is `offered`.
 
-    One that `learns` is used once there is a target workload, and UNTIL_LEARNT until then. One `by_type` is made for
-    each application type.
+    A policy that `learns` needs a target workload; without one UNTIL_LEARNT decides. A policy `by_type` is made once
+    for each application type.
     """
 
     name: str
@@ -160,7 +161,7 @@ class Declared:
     by_type: bool = False
 
     def named(self, app_type: str) -> str:
-        """The name under which the policy's scores for a pod of an application type are kept."""
+        """The name under which scores for pods of `app_type` are cached."""
         return f"{self.name} {app_type or DEFAULT_TYPE}" if self.by_type else self.name
 
 
@@ -185,10 +186,10 @@ OFFERED = tuple(each.name for each in DECLARED.values() if each.offered)
 
 
 class Model:
-    """The policies by the name of their scores, those that learn by one set of tables.
+    """All policies, by the name of their scores, with one set of workload tables.
 
-    To look at all nodes takes longer than a decision may. So they are looked at a few at a time, before anything is
-    decided by the model.
+    To score all nodes takes longer than a decision may. So `prepare` scores a few nodes at a time, before the model is
+    used for decisions.
     """
 
     def __init__(self, given: Given, before: "Model | None" = None) -> None:
@@ -198,7 +199,7 @@ class Model:
         for each in DECLARED.values():
             for app_type in TYPES if each.by_type else ("",):
                 name = each.named(app_type)
-                # A policy that does not learn stays the same object, so that its scores stay valid.
+                # A policy that does not learn is taken over from the earlier model, so that its scores stay valid.
                 known = before.policies[name] if before is not None and not each.learns else None
                 self.policies[name] = known or each.make(given, app_type)
 
@@ -211,7 +212,7 @@ class Model:
         return made
 
     def policy(self, request: PodRequest) -> tuple[str, Policy]:
-        """The policy that decides the request, with the name of its scores."""
+        """The policy that decides the request, and the name of its scores."""
         declared = DECLARED[request.policy or DEFAULT]
         if declared.learns and not self.learnt:
             declared = DECLARED[UNTIL_LEARNT]
@@ -220,10 +221,10 @@ class Model:
 
     @property
     def learnt(self) -> bool:
-        """True if there is a target workload, and it is about the cards that there are."""
+        """True if there is a target workload, and its tables are for the present kinds of cards."""
         return bool(self.given.tables.shapes) and self.given.tables.kinds == tuple(self.given.table.kinds)
 
     def prepare(self, most: int) -> bool:
-        """Look at no more than `most` nodes that changed since; true once none is left. Only where it is `learnt`."""
+        """Update bounds and fragmentation of at most `most` changed nodes; true once none is left. Needs `learnt`."""
         bounds = [policy.bounds for policy in self.policies.values() if policy.bounds is not None]
         return all(each.renew(most) for each in bounds) and self.gauge.refresh(most)

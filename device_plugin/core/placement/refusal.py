@@ -1,4 +1,4 @@
-"""Why a request cannot be granted now: for every card the first cause that applies, counted, in words that help."""
+"""Refusals: count, for the cards of the offered nodes, the first reason that keeps each from taking the request."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,26 +15,26 @@ from device_plugin.core.placement.table import Ints, Mask, NodeTable, kinds_wher
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest
 
-# What a person reads first: the causes that waiting or asking for less would cure.
+# The order in which people read reasons: those first that waiting, or asking for less, would cure.
 ORDER = (
     Reason.GANG_ROOM, Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES,
     Reason.WHOLE, Reason.SHORT, Reason.TOO_LARGE, Reason.UNHEALTHY, Reason.CORDONED, Reason.NOT_SERVING, Reason.MODEL,
     Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG, Reason.POLICY, Reason.MALFORMED,
 )  # fmt: skip
-# Those that every slice may change: a node that has one of them now may have another of them a moment later.
+# Reasons that change with every slice that comes or goes: a node may have another of them a moment later.
 MOVING = (
     Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES, Reason.WHOLE
 )  # fmt: skip
 
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
 Ranks = NDArray[np.int8]
-"""Places in ORDER, a byte each: a remembered refusal has one for every node."""
-# Reasons that a text says a number with; models that a text names, and characters of each.
+"""Indexes into ORDER, one byte each: a remembered refusal has one for every node."""
+# Reasons whose text has a number; the number of models that a text names, and the characters of each.
 _WITH_NUMBERS = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES)
 _NAMES, _SHOWN = 5, 40
 
 NodeRanks = Callable[[Sequence[str]], Iterable[int]]
-"""Of each of some nodes the place in ORDER of its foremost reason; len(ORDER) for a node without cards."""
+"""The index in ORDER of the first reason of each node given; len(ORDER) for a node without cards."""
 
 
 def _silent(nodes: Sequence[str]) -> Iterable[int]:
@@ -45,10 +45,10 @@ def _silent(nodes: Sequence[str]) -> Iterable[int]:
 class Refusal:
     """Why a request cannot be granted now.
 
-    `cards` counts cards per reason, `nodes` the nodes that show no cards. `details` say a number with a reason
-    (`largest free 3 GiB`), `rounded` the same for a text that may not change with every slice. `of_nodes` says the
-    foremost reason of each node. `said` replaces the text when the request is refused whatever the cards, and `steady`
-    stands for it where the text may not change by itself.
+    `cards` counts cards per reason, `nodes` the nodes that show no cards. `details` has the number that belongs to a
+    reason (`largest free 3 GiB`), `rounded` has it for texts that may not change with every slice. `of_nodes` finds the
+    first reason of each node. `said` is the text of a request that is refused whatever the cards, and `steady` replaces
+    it where the text may not change by itself.
     """
 
     cards: Mapping[Reason, int]
@@ -61,12 +61,12 @@ class Refusal:
 
     @property
     def reasons(self) -> Mapping[Reason, int]:
-        """Cards and nodes per reason, together."""
+        """The number of cards and nodes per reason."""
         return Counter(self.cards) + Counter(self.nodes)
 
     @property
     def main(self) -> Reason:
-        """The reason that stands for all in a metric: the first that a person could cure."""
+        """The first reason in ORDER, which metrics and advice use."""
         return next((r for r in ORDER if r in self.reasons), Reason.NO_INVENTORY)
 
     @property
@@ -84,10 +84,11 @@ class Refusal:
         return "; ".join(parts) or "no node shows any card"
 
     def by_node(self, nodes: Sequence[str]) -> Mapping[str, str]:
-        """A text for each of `nodes`, the same for all nodes of one reason: kube-scheduler counts nodes by text.
+        """A text for each of `nodes`, one text per reason, because kube-scheduler counts nodes by their text.
 
-        It seldom changes while slices come and go: kube-scheduler writes it into the pod, and asks again for a pod
-        that was changed. So numbers are rounded, and of the reasons that slices move all nodes get the foremost.
+        The text seldom changes while slices come and go: kube-scheduler writes it into the pod, and tries a pod again
+        when the pod changes. So numbers are rounded, and all nodes with any of the MOVING reasons get the first of
+        them.
         """
         if self.said:
             return dict.fromkeys(nodes, self.summary)
@@ -105,7 +106,7 @@ class Refusal:
 
     @property
     def advice(self) -> str:
-        """What to do about the main reason."""
+        """The advice that belongs to the main reason."""
         return self.main.advice
 
 
@@ -129,9 +130,9 @@ def rounded(number: int) -> int:
 
 
 class Refused:
-    """A refusal whose reasons are found when it is called: behind the lock there is no time for them.
+    """A refusal whose reasons are computed when it is called: they take too long to compute with the lock held.
 
-    `everywhere` says that no node whatever would do; else some might, of those that were not offered.
+    `everywhere` means that no node can take the request; otherwise a node that was not offered may.
     """
 
     def __init__(self, why: Callable[[], Refusal], *, everywhere: bool = False) -> None:
@@ -140,10 +141,10 @@ class Refused:
         self._refusal: Refusal | None = None
 
     def __call__(self) -> Refusal:
-        """The refusal, found once."""
+        """The refusal, computed at the first call."""
         why = self._why
         if why is not None:
-            # In this order, for another thread may come in between.
+            # In this order, because another thread may call it in between.
             self._refusal, self._why = why(), None
         if self._refusal is None:
             raise AssertionError("how the reasons are found is forgotten only once they are")
@@ -151,9 +152,9 @@ class Refused:
 
 
 class Causes:
-    """A copy of the cards by state, from which to say why a request fits none of `nodes` (None: all).
+    """A copy of the cards by state, which finds the reasons why a request fits none of `nodes` (None: all).
 
-    Made behind the lock, because a copy is fast. Call `refusal` when the lock is let go.
+    The copy is fast and made with the lock held; `refusal` takes longer and is called without the lock.
     """
 
     def __init__(self, table: NodeTable, request: PodRequest, nodes: Sequence[str] | None) -> None:
@@ -167,14 +168,14 @@ class Causes:
         self._host = None if request.host == NOTHING else table.with_host(request.host)
 
     def refusal(self) -> Refusal:
-        """The refusal."""
+        """The refusal with its counts, numbers and the first reason of each node."""
         positions = _positions(self._position, self._names)
         offered = self._places(positions)[:, None] & self._there
         family, need = self._hardest() if self._request.containers else ("", None)
         ranks = self._ranks(family, need)
         counts = np.bincount(ranks[offered], minlength=len(ORDER)).tolist()
         cards = {reason: count for reason, count in zip(ORDER, counts, strict=True) if count}
-        # For each node the lowest rank of its cards, the cause that is easiest to cure; the last place is for nodes
+        # For each node the lowest rank of its cards, the reason that is easiest to cure; the last element is for nodes
         # without cards.
         foremost = np.append(ranks.min(axis=1), len(ORDER)).astype(np.int8)
         silent = int((foremost[positions] == len(ORDER)).sum())
@@ -187,7 +188,7 @@ class Causes:
     def _details(
         self, family: str, cards: Collection[Reason], ranks: Ints, offered: Mask
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
-        """What is said with reasons: exact, and in texts that seldom change."""
+        """The details of each reason: exact ones, and ones that seldom change."""
         exact, about = {}, {}
         for reason in _WITH_NUMBERS:
             if reason in cards:
@@ -209,7 +210,7 @@ class Causes:
         return asked[0].whole if len(asked) == 1 else 0
 
     def _models(self, cells: Mask) -> str:
-        """What the pod asks for, and which models the cards in `cells` are."""
+        """The models that the pod asks for, and those of the cards in `cells`."""
         wanted = self._request.models
         words = [*sorted(wanted.include), *(f"!{word}" for word in sorted(wanted.exclude))]
         kinds = set(self._states.kind[np.unique(self._code[cells])].tolist())
@@ -217,15 +218,15 @@ class Causes:
         return f"asked: {_few(words)}; there are: {_few(there)}"
 
     def _most_together(self, cells: Mask) -> str:
-        """The node with the most cards of `cells`, and how many it has."""
+        """The node with the most cards in `cells`, and their number."""
         count = cells.sum(axis=1)
         best = int(count.argmax())
         name = next(name for name, position in self._position.items() if position == best)
         return f"{name} with {count[best]}"
 
     def _ranks(self, family: str, need: CardFit | None) -> Ints:
-        """Of each card the rank of its first cause; shape (nodes, cards). Empty cells have none: len(ORDER)."""
-        # Causes that all cards of a state share are found by state; those of single cards and nodes come in between.
+        """The rank of the first reason of each card, len(ORDER) for empty cells; shape (nodes, cards)."""
+        # Reasons that depend on the state are found once per state, those of single cards and nodes per cell.
         states = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.int64)
         for reason, hit in reversed(list(self._causes(family, need))):
             states[hit] = _RANK[reason]
@@ -243,7 +244,7 @@ class Causes:
         return ranks
 
     def _hardest(self) -> tuple[str, CardFit]:
-        """Of the containers the one that fits the fewest cards: its reasons are the pod's."""
+        """The family and fit of the container that fits the fewest cards: its reasons become those of the pod."""
         distinct = dict.fromkeys(asked for _, asked in self._request.containers)
         needs = [(asked.family, CardFit(self._states, KindSizes(self._kinds, asked))) for asked in distinct]
         if len(needs) == 1:
@@ -254,8 +255,8 @@ class Causes:
     def _numbers(self, reason: Reason, cells: Mask) -> tuple[int, int]:
         """Two numbers about the cards in `cells`, which all have `reason`.
 
-        They are the largest free memory (TOO_LARGE: units) and the most core groups. For full cards: the most slices of
-        one card, and the idle memory of all.
+        They are the largest free memory and the most free core groups. For TOO_LARGE they are the most units and core
+        groups of a card; for SLICES the most slices of a card, and the free memory of all cards.
         """
         states = self._states
         hit = np.bincount(self._code[cells], minlength=len(states.kind)) > 0
@@ -266,7 +267,7 @@ class Causes:
         return int(states.free_mib[hit].max()), int(states.free_cores[hit].max())
 
     def _causes(self, family: str, need: CardFit | None) -> Iterator[tuple[Reason, Mask]]:
-        """Which states a cause holds of, the first that applies being the one to name."""
+        """Each reason with the states to which it applies, in the order of preference when a state has several."""
         if need is not None:
             states = self._states
             yield Reason.FAMILY, ~self._of_family(family)
@@ -283,19 +284,19 @@ class Causes:
             yield from need.lacking()
 
     def _of_family(self, family: str) -> Mask:
-        """States of cards of a family."""
+        """True for states of cards of `family`."""
         mask: Mask = kinds_where(self._kinds, lambda kind: kind.family == family)[self._states.kind]
         return mask
 
     def _places(self, positions: Ints) -> Mask:
-        """Which rows are among `positions`; shape (nodes,)."""
+        """True for the rows in `positions`; shape (nodes,)."""
         places = np.zeros(len(self._position) + 1, dtype=bool)
         places[positions] = True
         return places[:-1]
 
 
 def _positions(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
-    """Where the nodes stand; the last place for those that show no cards."""
+    """The rows of `nodes`; -1, the last element, for nodes without cards."""
     return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
 
 
@@ -305,7 +306,7 @@ def _of_nodes(position: Mapping[str, int], foremost: Ranks, nodes: Sequence[str]
 
 
 def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool = False) -> str:
-    """The number that helps with a reason: exact, or with `about` a lower bound that seldom changes."""
+    """The text with a reason's numbers: exact, or with `about` a lower bound that seldom changes."""
     first, second = numbers
     if reason is Reason.TOO_LARGE:
         return f"at most {family}-mem: {first}, {family}-cores: {second}"
@@ -321,5 +322,5 @@ def _bound(number: int, text: Callable[[int], str], *, about: bool) -> str:
 
 
 def _few(words: Sequence[str]) -> str:
-    """The first of some words, shortened."""
+    """The first _NAMES words, each cut to _SHOWN characters."""
     return ", ".join([*(word[:_SHOWN] for word in words[:_NAMES]), *(["…"] if len(words) > _NAMES else [])])

@@ -2,7 +2,7 @@
 
 A row is a node, and the cells of a row are its cards; both stand in the fixed order, by node name and card uuid. A
 decision reads whole columns at once instead of walking thousands of objects. After a change only that node's row is
-written again and stamped, and StaleRows tells each cache for which rows its own values are older than the stamp.
+written again and stamped, and StaleRows tells each cache which of its values are older than their row's stamp.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,16 +28,16 @@ COLUMNS = (
     "free_mib", "free_cores", "free_slices", "serving", "usable", "cordoned", "short",
     "mib", "units", "groups", "most", "kind",
 )  # fmt: skip
-"""The columns, in the order of a table's layers. From "mib" on they are the same for all cards of a kind."""
+"""The columns, in the order of a table's layers. From "mib" on they are equal for all cards of one kind."""
 NO_KIND = -1
-# Nothing of an empty cell is usable, and nothing is divided by zero.
+# The columns of a cell without a card: never usable, and never a division by zero.
 EMPTY = tuple(
     {"kind": NO_KIND, "serving": 0, "usable": 0, "cordoned": 0, "short": 0}.get(c, 1) for c in COLUMNS
 )
 
 
 class Kind(NamedTuple):
-    """Cards of one kind are alike but for what is left of them."""
+    """The properties that cards of one kind share; to placement they differ only in uuid, health and free part."""
 
     family: str
     model: str
@@ -52,17 +52,17 @@ class Kind(NamedTuple):
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
 
     def numbers(self, number: int) -> tuple[int, ...]:
-        """The columns from "mib" on of the kind's cards; `number` is what the column "kind" says."""
+        """The columns from "mib" on for cards of this kind; `number` is the value of the column "kind"."""
         return self.mem_mib, self.units, self.groups, self.slices, number
 
 
 def kinds_where(kinds: Collection[Kind], accepts: Callable[[Kind], bool]) -> Mask:
-    """For which kinds it holds, and False in the last place, which is NO_KIND; shape (kinds + 1,)."""
+    """True for the kinds that `accepts` accepts; False in the last position, which is NO_KIND; shape (kinds + 1,)."""
     return np.array([*map(accepts, kinds), False], dtype=bool)
 
 
 class Columns:
-    """Cards as arrays of one shape, a layer of `layers` for each of COLUMNS; `free_cores` counts core groups."""
+    """Cards as arrays of equal shape, one layer of `layers` for each of COLUMNS; `free_cores` counts core groups."""
 
     def __init__(self, layers: Ints) -> None:
         self.layers = layers
@@ -84,51 +84,51 @@ class Columns:
 
     @property
     def serving(self) -> Mask:
-        """Where the card's node serves."""
+        """True for cards whose node serves."""
         mask: Mask = self.layers[3] == 1
         return mask
 
     @property
     def usable(self) -> Mask:
-        """Where the card may get new slices and its node serves."""
+        """True for cards that may get new slices and whose node serves."""
         mask: Mask = self.layers[4] == 1
         return mask
 
     @property
     def cordoned(self) -> Mask:
-        """Where the card is cordoned."""
+        """True for cordoned cards."""
         mask: Mask = self.layers[5] == 1
         return mask
 
     @property
     def short(self) -> Mask:
-        """Where the card has less than its holders were granted."""
+        """True for cards that have less now than their holders were granted."""
         mask: Mask = self.layers[6] == 1
         return mask
 
     @property
     def untouched(self) -> Mask:
-        """Where no slice of the card is held."""
+        """True for cards of which no slice is held."""
         mask: Mask = self.free_slices == self.most
         return mask
 
     def idle(self) -> Floats:
-        """The share of each card that a slice could still have: the lesser of its free memory and core groups."""
+        """The idle share of each card: the lesser of its free shares of memory and core groups."""
         idle: Floats = np.minimum(self.free_mib / self.mib, self.free_cores / self.groups)
         return idle
 
     def slack(self) -> Ints:
-        """What is free of each card, in millionths, memory and core groups added."""
+        """The free part of each card, in millionths of a card; memory and core groups are added."""
         slack: Ints = self.free_mib * 10**6 // self.mib + self.free_cores * 10**6 // self.groups
         return slack
 
 
 class CardStates:
-    """Cards grouped by equal columns: of thousands of cards most are alike, and what holds of one holds of its group.
+    """Groups cards by equal columns, called states: of thousands of cards most are in one of a few states.
 
-    To find out that nothing fits takes some ten passes over every card, and a hundredth of that over every state.
-    `code` has the number of each cell's state; state 0 is EMPTY. A number that no card has any more is given to the
-    next new state, so there are never more numbers than cards.
+    Finding that nothing fits takes about ten passes over all cards, and a hundredth of that time over all states.
+    `code` has the number of each cell's state; state 0 is EMPTY. The number of a state without cards is reused, so
+    there are never more states than cards.
     """
 
     def __init__(self, cells: Ints) -> None:
@@ -143,7 +143,7 @@ class CardStates:
         self._frozen: tuple[Columns, Ints] | None = None
 
     def fork(self) -> "CardStates":
-        """An independent copy."""
+        """A copy that later changes of this one do not touch."""
         made = copy(self)
         made._codes, made._states = self._codes.copy(), self._states.copy()
         made.code, made._layers = self.code.copy(), self._layers.copy()
@@ -155,13 +155,13 @@ class CardStates:
         return Columns(self._layers)
 
     def frozen(self) -> tuple[Columns, Ints]:
-        """Columns of the states and the code of each cell, copied: later changes do not show."""
+        """A copy of the states' columns and of the code of each cell, which later changes do not touch."""
         if self._frozen is None:
             self._frozen = Columns(self._layers.copy()), self.code.copy()
         return self._frozen
 
     def move(self, cell: tuple[int, int], state: tuple[int, ...]) -> None:
-        """Note that the card of this cell has another state now."""
+        """Record that the card of `cell` now has `state`."""
         self._frozen = None
         before = int(self.code[cell])
         self._count[before] -= 1
@@ -188,7 +188,7 @@ class CardStates:
 
 
 class Store(Protocol):
-    """What a table follows: a record of each node, and which of them changed since a version."""
+    """A versioned record of each node, which the table follows: the ledger, or the measured loads."""
 
     @property
     def version(self) -> int:
@@ -199,23 +199,23 @@ class Store(Protocol):
 
 
 class Cards(Store, Protocol):
-    """A ledger, or a private copy of one."""
+    """The ledger, or a copy of it."""
 
     def nodes(self) -> tuple[str, ...]:
         """Names of the nodes with an inventory, in order."""
 
     def node(self, name: str) -> NodeState | None:
-        """What remains on a node, or None if it has no inventory."""
+        """The state of a node: the free part of its cards and host; None if it has no inventory."""
 
 
 class NodeTable(Columns):
-    """Columns of shape (nodes, most cards of a node), and of each node what it has left beside its cards.
+    """Columns of shape (nodes, most cards of a node), and the free CPU, memory and disk of each node.
 
-    `there` says which cells are cards. `host` has what each node has left of CPU (milli), memory and disk (MiB), and
-    `host_most` what it can give in all; shape (3, nodes). `used`, of shape (2, nodes, cards), says how many percent of
-    each card's memory and time were measured to be in use. `kinds` numbers the kinds of cards, `states` groups equal
-    cards. `stamp`, of shape (nodes,), grows with every change of a row; `layout` when rows are given to other cards.
-    `position` says where a node's row is; it is replaced with each layout and never changed.
+    `there` marks the cells that hold a card. `host` is the free CPU (milli), memory and disk (MiB) of each node, and
+    `host_most` the amounts that the node has in all; shape (3, nodes). `used`, of shape (2, nodes, cards), is the
+    measured use of each card's memory and time, in percent. `kinds` numbers the kinds of cards, `states` groups equal
+    cards. `stamp`, of shape (nodes,), grows with every change of a row; `layout` grows when rows are assigned anew.
+    `position` is the row of each node by name; it is replaced with each layout and never changed.
     """
 
     def __init__(self, ledger: Cards, loads: Loads | None = None) -> None:
@@ -228,10 +228,10 @@ class NodeTable(Columns):
         self._load()
 
     def fork(self, ledger: Cards, loads: Loads | None = None) -> "NodeTable":
-        """A table of its own that follows these stores, which hold now what this table has caught up with.
+        """A copy of the table that follows copies of its stores; these must hold what this table has caught up with.
 
-        It copies the arrays and shares what is replaced and never changed: 2 ms for 5,000 nodes of 8 cards, where
-        to build a table takes 200.
+        It copies the arrays and shares immutable values: 2 ms for 5,000 nodes of 8 cards, a hundredth of the time that
+        a new table takes.
         """
         made = copy(self)
         made._follow(ledger, loads)
@@ -256,7 +256,7 @@ class NodeTable(Columns):
         self._seen = versions
 
     def node(self, name: str) -> NodeState | None:
-        """What remains on a node as of the last refresh; None if it shows no cards."""
+        """The state of a node as of the last refresh; None if it has no inventory."""
         position = self.position.get(name)
         return None if position is None else self._rows[position]
 
@@ -265,13 +265,13 @@ class NodeTable(Columns):
         return self._rows[position].cards
 
     def chosen(self, nodes: Collection[str]) -> Mask:
-        """Which of the nodes are among `nodes`; shape (nodes,). Not to be written to.
+        """True for rows of the nodes named in `nodes`; shape (nodes,). Callers must not write to it.
 
-        It needs no lock, and the answer for the newest `nodes` is kept: to look thousands of names up takes long, so
-        call it before the lock is taken, and again behind it.
+        It needs no lock, and keeps the answer for the latest `nodes`: looking up thousands of names takes long, so it
+        is called once before the lock is taken, and again with the lock held.
         """
-        # Nearly every decision is offered the same nodes as the one before: to compare is several times faster.
-        # `position` is replaced, never changed, so what was found by this one stays true of it.
+        # Nearly every decision is offered the nodes of the one before, and comparing the names is several times faster
+        # than looking them up. `position` is replaced, never changed, so an answer stays valid for its `position`.
         position = self.position
         found_by, names, known = self._chosen
         if found_by is position and names == nodes:
@@ -281,18 +281,18 @@ class NodeTable(Columns):
         return chosen
 
     def looked_up(self, nodes: Collection[str]) -> Mask:
-        """Like `chosen`, but the answer is not kept: `nodes` are few, or of one pod only."""
+        """Like `chosen`, but the answer is not kept: for a few `nodes`, or those of one pod."""
         return _marked(self.position, nodes)
 
     def with_host(self, asked: HostAmounts) -> Mask:
-        """Which of the nodes have that much CPU, memory and disk left; shape (nodes,)."""
+        """True for nodes with at least `asked` of CPU, memory and disk free; shape (nodes,)."""
         enough: Mask = (self.host[0] >= asked.cpu_milli) & (self.host[1] >= asked.memory_mib)
         if asked.disk_mib:
             enough &= self.host[2] >= asked.disk_mib
         return enough
 
     def named(self, uuids: Selector) -> Mask:
-        """Cells whose uuid the selector accepts."""
+        """True for cells whose card's uuid the selector accepts; shape (nodes, cards)."""
         if uuids == ANYTHING:
             return self.there
         mask = np.zeros(self.there.shape, dtype=bool) if uuids.include else self.there.copy()
@@ -311,7 +311,7 @@ class NodeTable(Columns):
         return tuple([-1 if store is None else store.version for store in self._stores])
 
     def _update_node(self, name: str) -> bool:
-        """Write the host and the cells of a node that changed; False if its cards are not those that the row is for."""
+        """Write the row of a node that changed; False if it now has other cards, so that a new layout is needed."""
         state, position = self._ledger.node(name), self.position.get(name)
         if state is None or position is None:
             return state is None and position is None
@@ -319,7 +319,7 @@ class NodeTable(Columns):
         if len(known) != len(state.cards):
             return False
         for slot, (before, after) in enumerate(zip(known, state.cards, strict=True)):
-            # The ledger makes new states of all cards of a node whose inventory changed.
+            # After a change of a node's inventory all of its cards have new states, most of them equal to the old.
             if before is after:
                 continue
             if before.card is not after.card and not _alike(before.card, after.card):
@@ -353,7 +353,7 @@ class NodeTable(Columns):
         self.stamp[position] = self.now
 
     def _load(self) -> None:
-        """Lay the rows out anew and write all of them."""
+        """Assign rows to all nodes anew and write all of them."""
         self._seen = self._versions()
         self.layout += 1
         self.nodes = self._ledger.nodes()
@@ -368,7 +368,7 @@ class NodeTable(Columns):
         layers = np.broadcast_to(np.array(EMPTY)[:, None, None], (len(COLUMNS), *shape)).copy()
         self.there: Mask = np.arange(shape[1]) < sizes[:, None]
         self.card_count = len(cards)
-        # Where a card of each uuid is in flattened arrays; all places of a uuid that two nodes claim.
+        # The index of each uuid in flattened arrays, and all indexes of a uuid that two nodes claim.
         uuids, places = [card.card.uuid for _, card in cards], np.flatnonzero(self.there).tolist()
         self._cell_of: dict[str, int] = dict(zip(uuids, places, strict=True))
         self._twins: dict[str, list[int]] = {}
@@ -394,12 +394,12 @@ class NodeTable(Columns):
 
 
 def _packed(cards: Sequence[Sequence[int]]) -> Ints:
-    """Cards, each given by its numbers in the order of COLUMNS, as layers of shape (cards,)."""
+    """The layers, of shape (cards,), of cards given as tuples in the order of COLUMNS."""
     return np.array(cards, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()
 
 
 def _left(node: NodeState, state: CardState) -> tuple[int, ...]:
-    """The columns of a card before "mib"."""
+    """The columns of a card before "mib": its free part and its health."""
     return (
         state.free_mib, state.free_cores.bit_count(), state.free_slices,
         node.serving, node.serving and state.open, state.card.cordoned, state.short,
@@ -407,15 +407,15 @@ def _left(node: NodeState, state: CardState) -> tuple[int, ...]:
 
 
 def _marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
-    """Which positions are those of `nodes`."""
-    # One place more, the last, for names that are none of ours.
+    """True at the positions of `nodes`; shape (nodes,)."""
+    # One more element at the end, for names that have no row.
     mask = np.zeros(len(position) + 1, dtype=bool)
     mask[np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = True
     return mask[:-1]
 
 
 def _alike(one: Card, other: Card) -> bool:
-    """True if they are the same card, however it is."""
+    """True if both have one uuid and are of one kind; their health may differ."""
     return one.uuid == other.uuid and Kind.of(one) == Kind.of(other)
 
 
@@ -427,7 +427,7 @@ class NodeView(Columns):
 
     def __init__(self, table: NodeTable, positions: Ints) -> None:
         self.positions = positions
-        # Neighbours are read where they stand, others are copied.
+        # Neighbouring rows are a view of the table's arrays; other rows are copied.
         together = len(positions) and positions[-1] - positions[0] == len(positions) - 1
         self.where: slice | Ints = slice(int(positions[0]), int(positions[-1]) + 1) if together else positions
         super().__init__(table.layers[:, self.where] if together else table.layers.take(positions, axis=1))
@@ -442,69 +442,69 @@ class NodeView(Columns):
 
     @property
     def memory(self) -> Ints:
-        """What nodes have left of it, in MiB; shape (rows,)."""
+        """The free memory of the nodes' hosts, in MiB; shape (rows,)."""
         memory: Ints = self._table.host[1, self.where]
         return memory
 
-    # A view does not change, so each of these is found once.
+    # A view does not change, so each of these is computed once.
     @cached_property
     def usable(self) -> Mask:
-        """Where the card may get new slices and its node serves."""
+        """True for cards that may get new slices and whose node serves."""
         return super().usable
 
     @cached_property
     def untouched(self) -> Mask:
-        """Where no slice of the card is held."""
+        """True for cards of which no slice is held."""
         return super().untouched
 
     @cached_property
     def gives(self) -> Mask:
-        """Where the card has a slice left to give."""
+        """True for usable cards that can give one more slice."""
         gives: Mask = self.usable & (self.free_slices > 0)
         return gives
 
     def node_slack(self) -> Floats:
-        """What is free of all cards of each node, in millionths of a card; shape (rows,)."""
+        """The free part of all cards of each node, in millionths of a card; shape (rows,)."""
         slack: Floats = np.where(self.there, self.slack(), 0).sum(axis=1).astype(np.float64)
         return slack
 
     @property
     def shares(self) -> Floats:
-        """The shares of CPU, memory and disk that nodes have left, 0 to 1; shape (3, rows)."""
+        """The free shares of each node's CPU, memory and disk, 0 to 1; shape (3, rows)."""
         left, most = np.maximum(self._table.host[:, self.where], 0), self._table.host_most[:, self.where]
         shares: Floats = np.where(most > 0, np.minimum(1.0, left / np.maximum(most, 1)), 0.0)
         return shares
 
     @property
     def amounts(self) -> Floats:
-        """What nodes have left beside their cards: CPUs, GiB of memory, GiB of disk; shape (3, rows)."""
+        """The free amounts of each node: CPUs, GiB of memory, GiB of disk; shape (3, rows)."""
         amounts: Floats = np.maximum(self._table.host[:, self.where] / [[1000], [1024], [1024]], 0)
         return amounts
 
     @property
     def used(self) -> Ints:
-        """Percent of each card's memory and time that are in use; shape (2, rows, cards)."""
+        """The measured use of each card's memory and time, in percent; shape (2, rows, cards)."""
         used: Ints = self._table.used[:, self.where]
         return used
 
 
 class StaleRows:
-    """The rows of a table for which a cache has no values yet, or values that are older than the row."""
+    """Tells a cache for which rows of the table it has no values yet, or values older than the row."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._layout = -1
-        # For each row the stamp that it had when the cache's values were made.
+        # For each row its stamp when the cache's values were computed.
         self._made: Ints = np.zeros(0, dtype=np.int64)
 
     def fork(self, table: NodeTable) -> "StaleRows":
-        """Those of a copy of the cache, made for a fork of the table."""
+        """The stale rows of a copy of the cache, made for a fork of the table."""
         made = copy(self)
         made._table, made._made = table, self._made.copy()
         return made
 
     def relaid(self) -> bool:
-        """True, once, after rows were given to other nodes: all values of the cache are void."""
+        """True, once, after rows were assigned to other nodes: then all values of the cache are void."""
         if self._layout == self._table.layout:
             return False
         self._layout, self._made = self._table.layout, np.full(len(self._table.nodes), -1, dtype=np.int64)
@@ -517,10 +517,10 @@ class StaleRows:
         return np.flatnonzero(self._table.stamp > self._made)
 
     def among(self, positions: Ints) -> Ints:
-        """Those of `positions` that are stale."""
+        """The stale rows among `positions`."""
         stale: Ints = positions[self._table.stamp[positions] > self._made[positions]]
         return stale
 
     def made(self, positions: Ints) -> None:
-        """Note that the cache has values for these rows as they are now."""
+        """Record that the cache's values for these rows are up to date."""
         self._made[positions] = self._table.stamp[positions]

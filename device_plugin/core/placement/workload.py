@@ -1,4 +1,4 @@
-"""The target workload: what pods will probably ask for, learnt from what they have asked so far."""
+"""The target workload: the shapes that later pods will probably have, estimated from the pods that came."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from device_plugin.core.placement.fit import CardFit, KindSizes
 from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask
 from device_plugin.core.requests import Request, Shape
 
-# Arrivals after which a shape counts half as much: long enough to know the mix, short enough to follow it.
+# Arrivals after which a pod counts half: enough pods to know the mix, few enough to follow its changes.
 HALF_LIFE = 4096
-# Rare shapes cost time and change nothing, beyond this share of all pods.
+# The most frequent shapes that make up this share of all pods count: rarer ones cost time and change nothing.
 COVER = 0.995
-# Shapes that are used at most: every pod may request another amount of CPU.
+# Most shapes that count: every pod may request another amount of CPU.
 MOST = 1000
-# Different requests that tables are made for while a service runs: 240 take minutes, 64 take about a second.
+# Most distinct requests in the tables that a running service computes: 240 take minutes, 64 take about a second.
 MOST_SIZES = 64
-# Different shapes that are counted at all; the rarest are forgotten when there are twice this number.
+# Beyond MOST_COUNTED distinct shapes only the KEPT most frequent stay counted.
 KEPT = 4 * MOST
 MOST_COUNTED = 2 * KEPT
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A shape, and how many pods of it there were (a newer one counting more)."""
+    """A shape and its count of pods, in which newer pods weigh more."""
 
     shape: Shape
     count: float
 
 
 class Target:
-    """Counts of the shapes of pods that came; older pods count less."""
+    """Counts the shapes of pods as they come; older pods weigh less."""
 
     def __init__(self, half_life: float = HALF_LIFE) -> None:
         self._counts: dict[Shape, float] = {}
@@ -41,10 +41,10 @@ class Target:
         self._growth = 2.0 ** (1 / half_life)
         self.arrivals = 0
         self.left_out = 0
-        """Shapes that were forgotten because there were too many."""
+        """Number of shapes that were dropped because there were too many."""
 
     def __len__(self) -> int:
-        """Number of different shapes that are counted."""
+        """Number of distinct shapes that are counted."""
         return len(self._counts)
 
     def add(self, shape: Shape, count: float = 1.0) -> None:
@@ -67,9 +67,9 @@ class Target:
         return made
 
     def affordable(self) -> tuple[Weighted, ...]:
-        """The most frequent shapes, as far as tables for them are made in a second or two.
+        """The most frequent shapes with at most MOST_SIZES distinct requests: their tables take 1 to 2 s to compute.
 
-        What takes time is how many different amounts of a card are asked for, not how many shapes there are.
+        The time grows with the number of distinct requests, not with that of shapes.
         """
         found, sizes = [], set[Request]()
         for each in self.frequent():
@@ -80,7 +80,7 @@ class Target:
         return tuple(found)
 
     def frequent(self, cover: float = COVER) -> tuple[Weighted, ...]:
-        """The most frequent shapes that make up `cover` of all, most frequent first."""
+        """The most frequent shapes that make up the share `cover` of all pods, at most MOST, in that order."""
         return tuple(islice(self._most(cover), MOST))
 
     def _most(self, cover: float) -> Iterator[Weighted]:
@@ -93,7 +93,7 @@ class Target:
 
 
 def _order(shape: Shape) -> tuple[object, ...]:
-    """A fixed order for shapes of equal counts."""
+    """A sort key that orders shapes of equal counts."""
     request, host = shape.request, shape.host
     models = sorted(shape.models.include), sorted(shape.models.exclude)
     return (
@@ -103,7 +103,7 @@ def _order(shape: Shape) -> tuple[object, ...]:
 
 
 class Demand:
-    """What pods of each shape would take of a card of each kind.
+    """The amounts that pods of each shape would take of a card of each kind.
 
     `mib`, `cores`, `family` and `allowed` have the shape (kinds, shapes); `whole` (0 for a slice), `slice`, `cpu`,
     `memory` (of the host, in MiB) and `count` (shapes,). A shape is allowed on a kind that its family and models accept
@@ -134,7 +134,10 @@ class Demand:
             self.allowed[:, number] = self.family[:, number] & np.array(accepted, dtype=bool)
 
     def wanted(self) -> Floats:
-        """How many cards all pods of a shape want, a slice by its larger share of the card it fills most; (shapes,)."""
+        """The cards that all pods of each shape take together; shape (shapes,).
+
+        A slice counts as the larger of its shares of memory and core groups, on the kind where it is largest.
+        """
         if not self.kinds:
             return np.zeros(len(self.count))
         cards = np.array([[kind.mem_mib, kind.groups] for kind in self.kinds])

@@ -1,4 +1,4 @@
-"""Making room: who must leave a card so that somebody else fits. Only plans are made here; nothing is held or freed."""
+"""Rearrangement: plan which pods leave a card so that another pod fits. Plans hold and free nothing."""
 
 from device_plugin.core.rearrange.defragment import defragment
 from device_plugin.core.rearrange.fewest import Ranks

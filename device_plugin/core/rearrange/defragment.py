@@ -1,4 +1,4 @@
-"""Defragmentation: which few pods to move so that those that wait fit, and so that what is free is of more use."""
+"""Defragmentation: plan moves of a few pods so that waiting pods fit, and less free space is fragmented."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,10 +11,10 @@ from device_plugin.core.rearrange.planner import Planner
 def defragment(
     planner: Planner, waiting: Sequence[Ranked], holders: Mapping[str, Ranked], most: int
 ) -> tuple[Plan, ...]:
-    """The steps, each to be taken after those before it; together they move at most `most` of the pods in `holders`.
+    """The steps of a defragmentation, in order; together they move at most `most` of the pods in `holders`.
 
-    First openings for the pods that wait, then improvements, then the openings that those made. No pod is moved twice.
-    A step without moves places a pod that fits then.
+    First openings for the waiting pods, then improvements, then the openings that the improvements made. No pod moves
+    twice. A step without moves places a pod that fits after the steps before it.
     """
     with planner.ledger.transaction():
         work = _Work(planner, waiting, holders, most)
@@ -25,7 +25,7 @@ def defragment(
 
 
 class _Work:
-    """The steps so far, and what they leave to be done."""
+    """Collects the steps, and keeps the pods and moves that are left."""
 
     def __init__(
         self, planner: Planner, waiting: Sequence[Ranked], holders: Mapping[str, Ranked], most: int
@@ -37,15 +37,15 @@ class _Work:
         self._most = most
 
     def openings(self) -> Iterator[Plan]:
-        """Steps that place pods."""
+        """Steps that make room for waiting pods."""
         return Openings(self._planner, list(self._waiting.values()), self._holders).steps(self._most)
 
     def improvements(self) -> Iterator[Plan]:
-        """Steps that place nobody."""
+        """Steps that move pods to better places, without placing a waiting pod."""
         return Improvements(self._planner, self._holders).steps(self._most)
 
     def take(self, steps: Iterator[Plan]) -> None:
-        """Take steps; they are done as they come."""
+        """Add `steps`; computing each of them already applies it to the ledger."""
         for step in list(steps):
             self.steps.append(step)
             self._most -= len(step.moves)

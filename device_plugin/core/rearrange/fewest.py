@@ -1,7 +1,7 @@
-"""The fewest pods that must leave a node's cards so that a request fits there.
+"""Find the fewest pods that must leave a node's cards so that a request fits there.
 
-A pod that holds more of a card than is asked for helps as much as one that holds just that; so among equally few pods
-those of the lowest ranks are chosen, whatever they hold.
+A pod that holds more of a card than the request needs helps no more than one that holds just that. So among sets of
+equally few pods the set with the lowest ranks is chosen, however much its pods hold.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,13 +13,13 @@ from device_plugin.core.ledger import CardState
 from device_plugin.core.placement.fit import SearchBudget, Size, fit_pod, size_on
 from device_plugin.core.requests import PodRequest, Request
 
-# Sets of pods that are looked at on one node, and for a pod of several containers cards in all of them and in each,
-# before the best so far must do: it takes less than a tenth of a second. All sets of four pods on each of sixteen cards
-# are 240, and all sets of twelve pods on one card 4,095.
+# Sets of pods that are tried on one node, before the best so far is taken: less than 0.1 s. For a pod of several
+# containers LOOKS counts cards instead, and each set may look at LOOKS_PER_SET. There are 240 sets of four pods on each
+# of 16 cards, and 4,095 sets of twelve pods on one card.
 LOOKS, LOOKS_PER_SET = 8_192, 500
 
 Ranks = Mapping[str, int]
-"""Of the pods that may leave, by UID; of two, the one with the lower rank leaves first."""
+"""The ranks of the pods that may leave, by UID; a pod with a lower rank leaves first."""
 
 VictimSet = tuple[str, ...]
 """Pods by UID, ascending."""
@@ -29,20 +29,20 @@ Fits = Callable[[Collection[str]], bool]
 
 @dataclass(slots=True)
 class Budget:
-    """How many more sets of pods may be tried on one node."""
+    """Counts how many more sets of pods may be tried on one node."""
 
     left: int = LOOKS
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A card and who holds what of it, by the pods' UIDs."""
+    """A card, and the slices held of it by the UIDs of their pods."""
 
     state: CardState
     held: Mapping[str, tuple[Slice, ...]]
 
     def without(self, pods: Collection[str]) -> CardState:
-        """The card as it would be if these pods had left."""
+        """The state of the card after `pods` have left."""
         if self.held.keys().isdisjoint(pods):
             return self.state
         left = (s for pod, held in self.held.items() if pod not in pods for s in held)
@@ -50,15 +50,15 @@ class Shared:
 
 
 def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
-    """Compares sets of pods: the fewest first, then the lowest ranks, the highest being compared first."""
+    """A sort key for sets of pods: the fewest pods first, then the lowest ranks, comparing the highest ranks first."""
     found = sorted((ranks[pod] for pod in pods), reverse=True)
     return len(found), found
 
 
 def fewest(cards: Iterable[Shared], request: PodRequest, ranks: Ranks) -> VictimSet | None:
-    """The pods that must leave; none if the request fits as it is, None if not even all of `ranks` leaving would do.
+    """The pods that must leave; empty if the request fits already, None if it does not fit even without all of `ranks`.
 
-    `cards` are those of one node that serves. CPU and memory of the host are not looked at.
+    `cards` are those of one serving node. The host's CPU and memory are not compared.
     """
     allowed = [shared for shared in cards if _accepts(request, shared.state)]
     if len(request.containers) > 1:
@@ -79,7 +79,7 @@ def _accepts(request: PodRequest, state: CardState) -> bool:
 
 
 def _for_card(shared: Shared, asked: Request, ranks: Ranks, budget: Budget) -> VictimSet | None:
-    """Who must leave one card for one slice of it, or for all of it."""
+    """The pods that must leave one card for one slice of it, or for the whole card; None if that is not possible."""
     size = size_on(shared.state.card, asked)
     if size is None:
         return None
@@ -111,7 +111,7 @@ def _fits(state: CardState, size: Size) -> bool:
 
 
 def _together(sets: Sequence[VictimSet], count: int, ranks: Ranks) -> VictimSet | None:
-    """`count` of the sets whose union costs least; None if there are not as many."""
+    """The cheapest union of `count` of the sets; None if there are fewer sets."""
     if len(sets) < count:
         return None
     ordered = sorted(sets, key=lambda pods: (cost(pods, ranks), pods))
@@ -140,10 +140,10 @@ def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> 
 
 
 def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> VictimSet:
-    """The cheapest of the sets of `pods` for which `fits` is true; it is for all of them together, not for none.
+    """The cheapest subset of `pods` for which `fits` is true; it must be true for all of them, and false for none.
 
-    Sets are tried by size, for what fits without a set fits without a larger one. Once the budget is spent, the answer
-    is a set of which no pod can be left out, though a cheaper set may exist.
+    Subsets are tried by size, because a request that fits without a set fits without a larger one. Once the budget is
+    spent, the answer is a subset of which no pod can be left out, though a cheaper one may exist.
     """
     for count in range(1, len(pods)):
         found = []
@@ -160,7 +160,7 @@ def _least(pods: Sequence[str], fits: Fits, ranks: Ranks, budget: Budget) -> Vic
 
 
 def _spared(pods: Sequence[str], fits: Fits, ranks: Ranks) -> VictimSet:
-    """`pods` without those that need not leave, the highest ranks being kept first."""
+    """`pods` without the ones that need not leave; pods of the highest ranks are spared first."""
     left = set(pods)
     for pod in sorted(pods, key=lambda pod: (-ranks[pod], pod)):
         if fits(left - {pod}):

@@ -1,4 +1,4 @@
-"""Improvements: better places for pods, by the expected fill that is left."""
+"""Improvements: plan moves of pods to places that save expected fill."""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from device_plugin.core.rearrange.plan import Move, Plan, Ranked
 from device_plugin.core.rearrange.planner import Planner
 
-# What an eviction must gain to be worth it, in thousandths of a card.
+# The least expected fill that a move must save, in thousandths of a card.
 LEAST_GAIN = 100.0
 
 
 class Improvements:
-    """Greedy: the pod that gains most moves first, to where its own placement policy wants it."""
+    """Plans the move that saves most first; each pod goes where its own placement policy puts it."""
 
     def __init__(self, planner: Planner, holders: Mapping[str, Ranked]) -> None:
         self._planner = planner
         self._holders = holders
 
     def steps(self, most: int) -> Iterator[Plan]:
-        """Steps within a transaction of the caller's, until `most` pods have moved."""
+        """Yield steps until `most` pods have moved; the caller has opened a transaction."""
         if most <= 0:
             return
         heap = [(-gain, pod) for pod in self._holders if (gain := self._gain(pod)) >= LEAST_GAIN]

@@ -1,4 +1,4 @@
-"""Openings: room for pods that wait, the most cards placed for each pod moved first."""
+"""Openings: plan moves that make room for waiting pods, most cards placed per moved pod first."""
 
 import heapq
 from collections import defaultdict, deque
@@ -13,7 +13,7 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Where pods of one shape would fit, as of one version of that node."""
+    """A way to make room for pods of one shape on a node, as of one version of the node."""
 
     shape: Ranked
     option: Option
@@ -21,7 +21,7 @@ class _Opening:
 
 
 class Openings:
-    """Greedy. What is known of a node that a step changed is looked at again when its turn comes."""
+    """Plans the best opening first. Openings on a node that a step changed are computed again when they come up."""
 
     def __init__(self, planner: Planner, waiting: Sequence[Ranked], holders: Mapping[str, Ranked]) -> None:
         self._planner = planner
@@ -34,12 +34,12 @@ class Openings:
             for priority in {shape.priority for shape in self._waiting}
         }
         self._versions: dict[str, int] = defaultdict(int)
-        # Most cards for each move, then the smallest pods to move, then whatever came first.
+        # Ordered by most cards per move, then by the smallest pods to move, then by age.
         self._heap: list[tuple[float, int, int, _Opening]] = []
         self._numbers = count()
 
     def steps(self, most: int) -> Iterator[Plan]:
-        """Steps within a transaction of the caller's, until `most` pods have moved."""
+        """Yield steps until `most` pods have moved; the caller has opened a transaction."""
         for shape in self._waiting:
             for node in self._planner.nodes():
                 self._push(shape, node)
@@ -84,7 +84,7 @@ class Openings:
         heapq.heappush(self._heap, (-value, weight, next(self._numbers), opening))
 
     def _movable(self, holders: Mapping[str, Ranked], priority: int) -> dict[str, int]:
-        """Of the pods up to a priority those that would fit somewhere, the smaller the sooner."""
+        """The ranks of the pods up to `priority` that fit somewhere else; smaller pods have lower ranks."""
         fits: dict[Ranked, bool] = {}
         ranks = {}
         for pod, holder in holders.items():

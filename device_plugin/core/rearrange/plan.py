@@ -1,4 +1,4 @@
-"""Plans: values that say who would leave which card, and who would fit then."""
+"""Plans: values that name the pods to move or end, and the grants that are possible then."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from device_plugin.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a pod asks for, or asked for when it was placed, and its priority."""
+    """A pod's request, or for a placed pod the request that it had then, and its priority."""
 
     request: PodRequest
     priority: int = 0
@@ -16,7 +16,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A pod leaves what it holds. `target` is where it would go; None for a victim, which just ends."""
+    """A pod releases its grant `source`. `target` is its new grant; None for a victim, which ends."""
 
     source: Grant
     target: Grant | None = None
@@ -24,7 +24,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Moves, and what pods that wait would be granted after them."""
+    """Moves, and the grants that waiting pods can get after them."""
 
     moves: tuple[Move, ...]
     places: tuple[Grant, ...] = ()

@@ -1,4 +1,4 @@
-"""Room for one request: which pods would have to leave, checked by letting them leave and taking it back."""
+"""Plan room for one request: release pods in a transaction, place the request, and roll back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Option:
 
 
 class Planner:
-    """Reads one ledger, and decides as `placer` does. Callers hold the ledger's lock around each call."""
+    """Plans against one ledger, with the decisions of `placer`. Callers hold the ledger's lock around each call."""
 
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
         self.ledger = ledger
@@ -32,7 +32,7 @@ class Planner:
         return self.ledger.nodes()
 
     def cards(self, request: PodRequest, node: str) -> float:
-        """What a pod would take of a node, in cards of that node, memory or core groups, whichever is more."""
+        """The cards that a pod would take of a node, a slice as the larger of its shares of memory and core groups."""
         total = 0.0
         for _, asked in request.containers:
             kinds = [state.card for state in self._cards(node) if state.card.family == asked.family]
@@ -49,30 +49,30 @@ class Planner:
         return state.cards if state is not None and state.serving else ()
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
-        """The fewest of `ranks` that must leave the node, the lowest ranks first; None if all of them are too few."""
+        """The option with the fewest pods of `ranks` that must leave the node; None if all of them are not enough."""
         cards = (Shared(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
 
     def victims(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Plan | None:
-        """The fewest pods of the lowest `ranks` that must end on one of `nodes` for the request to fit there.
+        """The plan in which the fewest pods of the lowest `ranks` end, so that the request fits on one of `nodes`.
 
-        None if no node would do. A plan without moves if it fits as it is.
+        None if there is no such node. A plan without moves if the request fits already.
         """
         options = self.cheapest(request, nodes, ranks)
         return next((plan for option in options if (plan := self.cleared(request, option)) is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> Plan | None:
-        """The plan of an option whose pods end; None if the request does not fit even then, as on a full host."""
+        """The plan in which the option's pods end; None if the request does not fit even then, as on a full host."""
         with self.ledger.transaction():
             moves = tuple(Move(self.leave(pod)) for pod in option.leaving)
             place = self.placer.find(request, (option.node,))
         return None if place is None else Plan(moves, (place,))
 
     def moves(self, request: PodRequest, nodes: Iterable[str], holders: Mapping[str, Ranked]) -> Plan | None:
-        """The fewest pods of `holders` that must go elsewhere for the request to fit on one of `nodes`.
+        """The plan in which the fewest pods of `holders` move elsewhere, so that the request fits on one of `nodes`.
 
-        Each of them finds another place by the placement policy that it asked for. None if there is no such plan.
+        Each of them is placed by the placement policy that it asked for. None if there is no such plan.
         """
         ranks = {uid: size(holder.request) for uid, holder in holders.items()}
         return next(
@@ -85,12 +85,12 @@ class Planner:
         )
 
     def moved(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
-        """The plan of an option whose pods go elsewhere, or None if one of them finds no place."""
+        """The plan in which the option's pods move elsewhere; None if one of them fits nowhere."""
         with self.ledger.transaction():
             return self.apply(request, option, holders)
 
     def apply(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
-        """Like moved(), but within a transaction of the caller's, who keeps or takes back what was changed."""
+        """Like moved(), but in a transaction of the caller, which commits or rolls back the changes."""
         sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
         if place is None:
@@ -107,7 +107,7 @@ class Planner:
         return Plan(tuple(moves), (place,))
 
     def leave(self, pod: str) -> Grant:
-        """Release what the pod holds; returns its grant. Raises KeyError if it has none."""
+        """End the pod's holding; returns its grant. Raises KeyError if it has none."""
         left = self.ledger.release(pod)
         if left is None or left.grant is None:
             raise KeyError(pod)
@@ -120,12 +120,12 @@ class Planner:
 
 
 def ordered(options: Iterable[Option], ranks: Ranks) -> Sequence[Option]:
-    """The cheapest first; of equal ones in the order of the nodes' names."""
+    """The options, the cheapest first, equal ones by the names of their nodes."""
     return sorted(options, key=lambda option: (cost(option.leaving, ranks), option.node))
 
 
 def size(request: PodRequest) -> int:
-    """How large a pod is, to order pods by: whole cards count more than any slice."""
+    """The size of a pod's request, to sort pods by: one whole card counts more than any slice."""
     return sum(
         (asked.whole << 40) + ((asked.mem or 0) << 10) + (asked.cores or 0) for _, asked in request.containers
     )
