@@ -69,7 +69,7 @@ class LoadPoller:
         self._clock = clock
         self._lock = threading.Lock()
         self._turns: dict[str, _Turn] = {}
-        # When agents are due, by the names of their pods; what does not agree with their turns is void.
+        # A heap of due times with the names of the agents' pods; entries that differ from the agent's turn are void.
         self._queue: list[tuple[float, str]] = []
 
     def sync(self, agents: Iterable[Agent]) -> None:
@@ -111,7 +111,7 @@ class LoadPoller:
         return 1 / self._pace.per_second
 
     def _ask(self, turn: _Turn) -> float:
-        """Ask one agent; returns the seconds until it is asked again."""
+        """Read one agent's loads; returns the seconds until its next turn."""
         agent = turn.agent
         try:
             loads = self._read(agent.address)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 KEPT_SECONDS = 1.0
-# A text is kept KEPT_TIMES as long as it took to make, so that making them takes a fifth of the time at most.
+# A text is cached KEPT_TIMES as long as it took to make, so that making texts takes at most 1/5 of the time.
 KEPT_TIMES = 4.0
-# Lines that are put together in one go, about 100 KiB.
+# Lines that are joined into one piece, about 100 KiB.
 PIECE = 1024
 GZIP = 16 + zlib.MAX_WBITS
 
@@ -45,7 +45,7 @@ class Exposition:
         self._until = 0.0
 
     def __call__(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        """Answer one scrape."""
+        """Answer one scrape with the cached or newly made text, packed if the client accepts gzip."""
         text = self._text()
         headers = [("Content-Type", CONTENT), ("Vary", "Accept-Encoding")]
         if "gzip" not in environ.get("HTTP_ACCEPT_ENCODING", ""):

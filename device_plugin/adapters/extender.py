@@ -75,7 +75,7 @@ class Names(Sequence[str]):
     def __init__(self, text: bytes) -> None:
         self._text = text
         if not text.startswith(b'["'):
-            # No list of names, which should be said at once, or an empty one.
+            # Not a list of names, which must be refused at once, or an empty list.
             self._read = _read(text, tuple[str, ...])
 
     def __contains__(self, name: object) -> bool:
@@ -95,7 +95,7 @@ class Names(Sequence[str]):
         return self._read[index]
 
     def __eq__(self, other: object) -> bool:
-        """True for the same text, as the same nodes in the same order have it."""
+        """True if both have equal JSON text, and so equal nodes in equal order."""
         return isinstance(other, Names) and self._text == other._text
 
     def __hash__(self) -> int:

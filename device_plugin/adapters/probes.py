@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def probes(
     why_dead: Callable[[], str], why_not_ready: Callable[[], str], metrics: "WSGIApplication"
 ) -> "WSGIApplication":
-    """The WSGI application. A reason makes its probe answer 503 with the reason as its body."""
+    """A WSGI application with /healthz, /readyz and /metrics; a reason makes its probe answer 503 with the reason."""
     checks = {"/healthz": why_dead, "/readyz": why_not_ready}
 
     def app(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:

@@ -10,23 +10,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-# In v1 every controller has a tree of its own; any of these shows a pod's processes.
+# In cgroup v1 every controller has a tree of its own; each of these shows a pod's processes.
 V1_TREES = ("pids", "memory", "cpu,cpuacct", "cpu", "systemd", "devices")
 KUBEPODS = ("kubepods", "kubepods.slice", "kubelet.slice/kubelet-kubepods.slice", "kubelet/kubepods")
 DEPTH = 3
-# The file in which the kernel counts (v2; v1's tree `pids`), and the line that says: none.
+# The file with the kernel's count of processes (v2; in v1 that of the tree `pids`), and the line for none.
 COUNTS = {"cgroup.events": "populated 0", "pids.current": "0"}
 
 
-# A container runtime moves a new process into its cgroup within this time.
+# Seconds in which a container runtime moves a new process into its cgroup.
 SETTLED_SECONDS = 5.0
-# A usual container has some tens of mounts of 150 bytes; a tenant can have tens of thousands. 1 MiB of them takes the
-# loop of the agent 130 ms.
+# Most bytes of mountinfo that are read: most containers have a few tens of mounts of 150 bytes, but a tenant can make
+# tens of thousands. Reading 1 MiB takes the agent's loop 130 ms.
 MOUNT_BYTES = 1 << 18
-# cgroup v1 has a line for each of a dozen trees.
+# Most bytes of a process's cgroup file: cgroup v1 has a line for each of a dozen trees.
 CGROUP_BYTES = 1 << 14
-# Processes looked at of each container: its oldest ones. The first is among them, unless the numbers of processes
-# have wrapped round.
+# Processes read of each container: those with the lowest numbers, which include the first one unless the numbers have
+# wrapped round.
 PROCESSES = 4
 _CONTAINER = re.compile(r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})(?:\.slice)?/([^/\n]+)")
 
@@ -41,7 +41,7 @@ class HostProcesses:
     def __init__(self, proc: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
         self._clock = clock
-        # By process: when it was first seen, and its pod and container.
+        # By process: the time when it was first seen, its pod and its container.
         self._known: dict[int, tuple[float, tuple[str, str] | None]] = {}
         self._by_pod: dict[str, dict[str, list[int]]] = {}
 
@@ -68,13 +68,13 @@ class HostProcesses:
                 text = file.read(MOUNT_BYTES + 1)
         except OSError:
             return None
-        # Its number may be another process's by now.
+        # The number may belong to another process by now.
         if self._container(process) != self._known.get(process, (0.0, None))[1]:
             return None
         return text[:MOUNT_BYTES].decode(errors="replace"), len(text) <= MOUNT_BYTES
 
     def own_mounts(self) -> str:
-        """Our own mountinfo."""
+        """The mountinfo of our own process."""
         return Path("/proc/self/mountinfo").read_bytes().decode(errors="replace")
 
     def problem(self) -> str:

@@ -98,11 +98,11 @@ class Fields:
         self._where = where
 
     def has(self, key: str) -> bool:
-        """True if the key is there."""
+        """True if the object has `key`."""
         return key in self._value
 
     def text(self, key: str, *, max_length: int = 253) -> str:
-        """A string of 1 to `max_length` characters, all printable: it ends in logs, labels and config files."""
+        """The string under `key`: 1 to `max_length` printable characters, as it is written to logs and config files."""
         value = self._value.get(key)
         if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
             raise AnnotationError(
@@ -111,25 +111,25 @@ class Fields:
         return value
 
     def integer(self, key: str, *, least: int = 0) -> int:
-        """An integer from `least` to MAX_INT; `true` is not an integer."""
+        """The integer under `key`, from `least` to MAX_INT; `true` is not an integer."""
         return checked_int(self._value.get(key), f"{self._where}: {key}", least=least)
 
     def flag(self, key: str) -> bool:
-        """A JSON boolean."""
+        """The JSON boolean under `key`."""
         value = self._value.get(key)
         if not isinstance(value, bool):
             raise AnnotationError(f"{self._where}: {key} must be true or false")
         return value
 
     def items(self, key: str, *, most: int) -> list[Any]:
-        """A JSON array of at most `most` elements."""
+        """The JSON array of at most `most` elements under `key`."""
         value = self._value.get(key)
         if not isinstance(value, list) or len(value) > most:
             raise AnnotationError(f"{self._where}: {key} must be a list of at most {most} elements")
         return value
 
     def mapping(self, key: str, *, most: int) -> dict[str, Any]:
-        """A JSON object of at most `most` keys."""
+        """The JSON object of at most `most` keys under `key`."""
         value = self._value.get(key)
         if not isinstance(value, dict) or len(value) > most:
             raise AnnotationError(f"{self._where}: {key} must be an object of at most {most} keys")

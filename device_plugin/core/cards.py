@@ -52,7 +52,7 @@ class Card:
 
     @property
     def open(self) -> bool:
-        """True if it may get new slices."""
+        """True if the card may get new slices."""
         return self.healthy and not self.cordoned
 
     @property
@@ -84,9 +84,9 @@ class SliceState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReportedSlice:
-    """The slices of one container whose state the cluster must know.
+    """A report about the slices of one container that outlive their pod or are covered.
 
-    `pod` is the pod's UID, `namespace` and `pod_name` are for people: the object may be gone.
+    `pod` is the pod's UID, `namespace` and `pod_name` are for texts to people: the pod object may be gone.
     """
 
     pod: str
@@ -139,7 +139,7 @@ class Inventory:
         return replace(self, cards=tuple(cards))
 
     def encode(self) -> str:
-        """The annotation's text: one line of JSON, keys in a fixed order, so equal values give equal text.
+        """The text of the annotation: one line of JSON, keys in a fixed order, so equal values give equal text.
 
         Reports that would make it longer than a reader takes are left out, those of covered slices first: beside 16
         cards there is room for about 200 of one slice each, and a container that is left out is still waited for by
@@ -152,7 +152,7 @@ class Inventory:
 
     @classmethod
     def decode(cls, text: str) -> "Inventory":
-        """Read an annotation; unknown keys are ignored. Raises AnnotationError on anything malformed."""
+        """The inventory in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed."""
         fields = annotations.read_object(text, "inventory")
         entries = fields.items("cards", most=MAX_CARDS)
         cards = tuple(_card(Fields(entry, f"inventory: card {i}")) for i, entry in enumerate(entries))

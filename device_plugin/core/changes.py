@@ -1,10 +1,10 @@
-"""Changes since a reader last looked: names with the version of their newest change."""
+"""Change logs: the names that changed since the version that a reader last saw."""
 
 from collections.abc import Iterator
 
 
 class Changes:
-    """A log with one entry for each name, so that it never grows beyond the names."""
+    """A log that keeps only the newest change of each name, so that it is never longer than the list of names."""
 
     def __init__(self) -> None:
         # Newest change last, so that a reader catches up from the end.
@@ -13,7 +13,7 @@ class Changes:
         """Grows with every change."""
 
     def touch(self, name: str) -> None:
-        """Note a change."""
+        """Record a change of `name` under a new version."""
         self.version += 1
         self._changed.pop(name, None)
         self._changed[name] = self.version
@@ -27,7 +27,7 @@ class Changes:
 
 
 class Followed:
-    """Values of nodes, for readers that catch up with changes."""
+    """A versioned record of each node; readers ask for the nodes that changed since a version."""
 
     def __init__(self) -> None:
         self._changes = Changes()

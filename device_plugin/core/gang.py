@@ -1,8 +1,8 @@
 """Gangs: pods that are placed all or nothing, in one transaction of the ledger.
 
-The largest go first, and of these the ones with the fewest nodes, each where its placement policy wants it; none of
-them is moved again. Pods that ask alike and may go to the same nodes are placed whenever that is possible at all. Where
-they differ, another order may fit what this one refuses: then they wait for a little more room than they need.
+The largest pods are placed first, and of equal ones those with the fewest nodes, each by its placement policy; none of
+them is moved again. Pods with equal requests and nodes are placed whenever that is possible at all. Where they differ,
+another order might fit where this one does not: then the gang waits for a little more room than it needs.
 """
 
 import math
@@ -19,8 +19,8 @@ from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
-# The budget of looks at cards for a gang's pods of several containers: a second or two. Finding where one container
-# fits by itself costs a look for every CARDS_IN_A_LOOK cards.
+# The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s. Finding the nodes that fit
+# one container costs one look for every CARDS_IN_A_LOOK cards.
 LOOKS, CARDS_IN_A_LOOK = 200_000, 200
 
 Nodes = Sequence[str] | None
@@ -35,9 +35,9 @@ class Member:
 
 
 def place_all(members: Iterable[Member], placer: Placer, ledger: Ledger) -> Sequence[Grant] | Refusal:
-    """A grant for each of `members`, held together with its host amounts; or why not, and nothing has changed.
+    """Place all `members` or none: their grants, which the ledger then holds with the host amounts, or a refusal.
 
-    None of them may hold anything before. `placer` decides by `ledger`.
+    No member may hold anything before. `placer` decides by `ledger`.
     """
     ordered = sorted(sorted(members, key=lambda member: member.request.pod), key=_order)
     bound = _bound(ordered, placer)
@@ -66,7 +66,7 @@ def _order(member: Member) -> tuple[float, ...]:
 
 
 def _bound(members: Sequence[Member], placer: Placer) -> int:
-    """No more of them fit together. It is found in no time, and most that must wait are refused by it."""
+    """An upper bound of the number of members that fit together: fast, and enough for most refusals."""
     placer.table.refresh()
     alike = Counter(replace(member, request=replace(member.request, pod="")) for member in members)
     return sum(

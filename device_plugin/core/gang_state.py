@@ -1,4 +1,4 @@
-"""A gang on its way: waiting → refused → reserved → binding → placed, as a state machine without clock and ledger.
+"""The state machine of one gang: waiting → refused → reserved → binding → placed. It has no clock and no ledger.
 
 All of a gang's pods get their reservations in one moment. Until a Binding of one of them was sent, the reservations
 stand or fall together. From then on each stays until its pod is bound or gone.
@@ -17,33 +17,33 @@ from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import Gang, PodRequest
 
 # kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
-# minutes, and at the latest ten seconds of backoff later. So long after the last Binding the rest must have come.
+# minutes, and at the latest ten seconds of backoff later. The rest of a gang has BINDING_SECONDS after each Binding.
 BINDING_SECONDS = 600.0
-# Different requests of the pods of one gang: each is compared with all cards while others wait.
+# Most distinct requests in one gang: each is compared with all cards with the lock held.
 MOST_SHAPES = 32
 
 Shape = tuple[PodRequest, int]
-"""Pods of one shape may go to the same nodes."""
+"""A request without its pod, and constraints: pods of equal shape may go to equal nodes."""
 
 
 class Phase(Enum):
-    """How far a gang is on its way; it may go back to WAITING from every phase but BINDING and PLACED."""
+    """The phases of a gang; it may return to WAITING from every phase except BINDING and PLACED."""
 
     WAITING = "waiting"
     """Pods are missing, their labels are wrong, or kube-scheduler has not asked for one."""
     REFUSED = "refused"
-    """There was no room for all of them."""
+    """There was no room for all of its pods."""
     RESERVED = "reserved"
-    """Those that exist have a reservation, and no Binding was sent."""
+    """All existing pods have a reservation, and no Binding was sent."""
     BINDING = "binding"
-    """A Binding was sent, and not all are bound yet."""
+    """A Binding was sent, and not all pods are bound yet."""
     PLACED = "placed"
-    """All are bound, or ended well after they were."""
+    """All pods are bound, or have succeeded since."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangPod:
-    """A pod of a gang and what it asks for."""
+    """A pod of a gang, with its request and its shape."""
 
     pod: Pod
     request: PodRequest
@@ -52,37 +52,38 @@ class GangPod:
 
     @classmethod
     def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "GangPod":
-        """The pod with its shape."""
+        """The gang pod with the shape of its request."""
         return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
 
     @property
     def name(self) -> tuple[str, str]:
-        """Namespace and group of its gang."""
+        """Namespace and group of the gang."""
         return self.pod.namespace, self.gang.group
 
     @property
     def live(self) -> bool:
-        """True until it ends or is deleted."""
+        """True until the pod ends or is deleted."""
         return not self.pod.ended and not self.pod.deleting
 
     @property
     def bound(self) -> bool:
-        """True while it is on a node and lives."""
+        """True while the pod is bound and live."""
         return bool(self.pod.node) and self.live
 
     @property
     def unbound(self) -> bool:
-        """True as long as it wants a node."""
+        """True while the pod is not bound and live."""
         return not self.pod.node and self.live
 
 
 @dataclass(frozen=True, slots=True)
 class GangView:
-    """The pods of one gang: names of all, those that wait (the oldest first), and what the others have.
+    """The pods of one gang: the names of all, the `waiting` ones (the oldest first), and the state of the others.
 
-    A pod that failed or is being deleted does not count: another takes its place. One that ended well counts as long
-    as its owner has others in the gang, so that a second run under the same name does not build on the first. Of
-    several `sizes` all but one are wrong. `shapes` is the number of different requests of pods that want a node.
+    A pod that failed or is being deleted does not count: another takes its place. A pod that succeeded counts as long
+    as its owner has other pods in the gang, so that a second run of that name does not count pods of the first. If
+    there are several `sizes`, the pods contradict each other. `shapes` is the number of distinct requests of unbound
+    pods.
     """
 
     group: str
@@ -96,22 +97,22 @@ class GangView:
 
     @property
     def size(self) -> int:
-        """The number of pods that the gang is to have."""
+        """The number of pods that the gang must have."""
         return max(self.sizes, default=0)
 
     @property
     def placed(self) -> int:
-        """The number of pods that have a place, or had one to their end."""
+        """The number of pods that are reserved, bound, or finished."""
         return len(self.reserved) + self.bound + self.finished
 
     @property
     def under_way(self) -> bool:
-        """True once a Binding of one of them was sent: then the gang is no longer all or nothing."""
+        """True once a Binding of one of its pods was sent: from then on each pod is handled alone."""
         return self.bound > 0 or any(reservation.under_way for reservation in self.reserved)
 
     @property
     def unready(self) -> Refusal | None:
-        """Why the gang is not considered yet; None if all of its pods exist and are right."""
+        """The refusal of an incomplete or contradictory gang; None if all of its pods exist and agree."""
         if len(self.sizes) > 1:
             found = ", ".join(map(str, sorted(self.sizes)))
             said = f"group {self.group}: write one {GROUP_SIZE} on all of its pods (found {found})"
@@ -132,9 +133,9 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Uids of the pods that are to be placed together, and the nodes that each shape is offered.
+    """A question that was decided for a gang: the UIDs of its pods, and the nodes that each shape was offered.
 
-    `freed` counts what became free before: where the same is asked without more of that, it is refused again.
+    `freed` is the ledger's counter at that time: an equal question would be refused again until it grows.
     """
 
     pods: frozenset[str]
@@ -144,9 +145,9 @@ class Asked:
 
 @dataclass(slots=True)
 class GangState:
-    """What was decided of one gang: nodes that were offered for its pods, the last refusal, and a deadline.
+    """The mutable state of one gang: the nodes offered for its pods, the last refusal, and a deadline.
 
-    The methods take events. Those that return uids say whose reservations end.
+    The methods take events. Where they return UIDs, the reservations of these pods end.
     """
 
     offered: dict[Shape, Nodes] = field(default_factory=dict)
@@ -154,7 +155,7 @@ class GangState:
     deadline: float | None = None
 
     def phase(self, view: GangView) -> Phase:
-        """How far the gang is."""
+        """The phase of the gang."""
         if view.under_way:
             return Phase.PLACED if view.bound + view.finished >= view.size else Phase.BINDING
         if view.reserved:
@@ -162,59 +163,59 @@ class GangState:
         return Phase.REFUSED if self.refused and view.waiting and not view.unready else Phase.WAITING
 
     def offer(self, shape: Shape, nodes: Nodes, wanted: Collection[Shape]) -> None:
-        """Remember the nodes of pods of a shape; nothing of shapes that are not among those `wanted` any more."""
+        """Remember the nodes that pods of `shape` were offered; drop those of shapes that are no longer `wanted`."""
         self.offered[shape] = nodes
         if len(self.offered) > len(wanted):
             self.offered = {shape: nodes for shape, nodes in self.offered.items() if shape in wanted}
 
     def lacking(self, view: GangView, first: GangPod) -> tuple[GangPod, ...]:
-        """`first` and the other pods that have to be placed with it, the oldest first."""
+        """`first` and the other waiting pods that must be placed together with it, the oldest first."""
         others = [each for each in view.waiting if each.pod.uid != first.pod.uid]
         return first, *others[: max(0, view.size - view.placed - 1)]
 
     def asked(self, pods: Collection[GangPod], elsewhere: Nodes, freed: int) -> Asked:
-        """What is asked for `pods`, on `elsewhere` where no nodes were offered."""
+        """The question for `pods`; shapes for which no nodes were offered get the nodes `elsewhere`."""
         offered = {each.shape: self.offered.get(each.shape, elsewhere) for each in pods}
         return Asked(frozenset(each.pod.uid for each in pods), offered, freed)
 
     def known(self, asked: Asked) -> Refusal | None:
-        """The answer to what was asked before and would be refused again."""
+        """The last refusal, if it answered an equal question; else None."""
         return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
 
     def may_fit(self, view: GangView, freed: int) -> bool:
-        """True if all pods exist, and they were not refused since something became free."""
+        """True if all pods exist, and the gang was not refused since the counter `freed` last grew."""
         return view.unready is None and (self.refused is None or self.refused[0].freed != freed)
 
     def why(self, view: GangView) -> Refusal | None:
-        """What keeps the gang from having a place for all, as far as that was decided already."""
+        """The refusal that keeps the gang waiting; None if there is none, or it was not decided yet."""
         return view.unready or (self.refused[1] if self.refused and view.waiting else None)
 
     def refuse(self, asked: Asked, answer: Refusal) -> None:
-        """There was no room for what was asked."""
+        """Record that `asked` was refused with `answer`."""
         self.refused = asked, answer
 
     def reserve(self, until: float) -> None:
-        """All that the gang lacked were reserved."""
+        """Record that all missing pods were reserved; the reservations last until `until`."""
         self.refused = None
         self.keep(until)
 
     def keep(self, until: float) -> None:
-        """The reservations are kept until then, or longer."""
+        """Move the deadline of the reservations to `until`, if that is later."""
         self.deadline = until if self.deadline is None else max(until, self.deadline)
 
     def bind(self, now: float) -> None:
-        """A pod was bound: the others are expected within BINDING_SECONDS, each on the node that it has."""
+        """Record that a pod was bound: the other reservations last BINDING_SECONDS more."""
         self.deadline = now + BINDING_SECONDS
         self.offered.clear()
 
     def lose(self, view: GangView) -> tuple[str, ...]:
-        """A pod or its place is gone: before the first Binding the others lose theirs, if they are too few now."""
+        """The UIDs whose reservations end after a pod or its reservation is gone: all, if too few are left to bind."""
         if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
             return ()
         return tuple(reservation.pod.uid for reservation in view.reserved)
 
     def expire(self, view: GangView, now: float) -> tuple[str, ...]:
-        """Time has passed: after the deadline every reservation ends of which no Binding was sent."""
+        """The UIDs whose reservations end at `now`: after the deadline, all without a Binding under way."""
         if self.deadline is None or now < self.deadline:
             return ()
         self.deadline = None
@@ -222,5 +223,5 @@ class GangState:
 
 
 def refusal(reason: Reason, said: str, steady: str = "") -> Refusal:
-    """The refusal of a gang, in words about it as a whole."""
+    """The refusal of a whole gang, with the text `said` in place of counts of cards."""
     return Refusal({}, {reason: 1}, said=said, steady=steady)

@@ -68,7 +68,7 @@ class Grant:
         )
 
     def encode(self) -> str:
-        """The annotation's text: one line of JSON, keys in a fixed order."""
+        """The text of the annotation: one line of JSON, keys in a fixed order."""
         containers = {name: slice_objects(slices) for name, slices in sorted(self.containers.items())}
         cards = {
             uuid: {"memMiB": size.mem_mib, "maxSlices": size.max_slices}
@@ -81,9 +81,9 @@ class Grant:
 
     @classmethod
     def decode(cls, text: str) -> "Grant":
-        """Read an annotation; unknown keys are ignored. Raises AnnotationError on anything malformed.
+        """The grant in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
-        The caller checks the rest: that the UID is the pod's, that the card exists, that the slice is free.
+        The caller checks that the UID is the pod's, that the card exists, and that the slice is free.
         """
         fields = annotations.read_object(text, "grant")
         entries = fields.mapping("containers", most=MAX_CONTAINERS)

@@ -1,4 +1,4 @@
-"""Loads: how much of the cards is in use, as the agents measured it, whoever uses it.
+"""Loads: the use of each card as its agent measured it, by all processes together.
 
 What the ledger has granted counts beside it, so a grant counts from its first moment, before a measurement shows it.
 """
@@ -27,14 +27,14 @@ class Used:
 
 
 class Loads(Followed):
-    """The cards of nodes that were measured lately. Callers hold the ledger's lock around it."""
+    """The use of cards on nodes with a recent measurement. Callers hold the ledger's lock around it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._used: dict[str, Mapping[str, Used]] = {}
 
     def used(self, node: str) -> Mapping[str, Used]:
-        """By card uuid; empty for a node that was not measured."""
+        """The use of the node's cards by uuid; empty for a node without a recent measurement."""
         return self._used.get(node, {})
 
     def copy(self) -> dict[str, Mapping[str, Used]]:
@@ -51,7 +51,7 @@ class Loads(Followed):
                 self._changes.touch(node)
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
-        """Note what was measured on a node; cards that the ledger does not have are passed over."""
+        """Store the loads measured on `node`; cards that the ledger does not have are left out."""
         known = (state.card.uuid for state in node.cards)
         used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
         if self._used.get(node.name) != used:
@@ -59,11 +59,11 @@ class Loads(Followed):
             self._changes.touch(node.name)
 
     def drop(self, node: str) -> None:
-        """Forget the node's measurement: from now on only what is granted counts."""
+        """Remove the node's loads: from then on only grants count."""
         if self._used.pop(node, None) is not None:
             self._changes.touch(node)
 
 
 def _percent(load: Load) -> Used:
-    # Whole percents, so that noise is no change.
+    # Rounded to whole percents, so that noise does not count as a change.
     return Used(round(100 * load.memory), 0 if load.busy is None else round(100 * load.busy))

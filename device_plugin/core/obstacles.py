@@ -7,7 +7,7 @@ because only kube-scheduler knows the labels of nodes and the state of volumes.
 import re
 from dataclasses import dataclass
 
-# Words in messages of kube-scheduler's plugins about nodes and volumes, which no refusal of ours contains.
+# Words from messages of kube-scheduler's plugins about nodes and volumes; no refusal of ours contains them.
 _ITS_OWN = re.compile(
     r"affinity|persistent ?volume|\bpvc|taint|unschedulable|topology spread|free ports", re.I
 )

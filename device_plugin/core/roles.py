@@ -16,22 +16,22 @@ from typing import TypeVar
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 
-# Numbers of a name by whose value pods are ordered; the rest of it counts as text.
+# Numbers in a name that are compared by value; further ones are compared as text.
 MOST_NUMBERS = 8
 _DIGITS = re.compile(r"([0-9]+)")
-# Characters of a role order: enough for a dozen roles, and what a refusal repeats.
+# Most characters of a role order: enough for a dozen roles, and short enough to repeat in a refusal.
 MAX_ORDER = 256
 EXAMPLE = "master,ps,worker"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 _T = TypeVar("_T")
 Key = tuple[object, ...]
-"""What pods of a group are sorted by; it ends with the uid, so that no two are equal."""
+"""The sort key of a group's pods; it ends with the UID, so that no two keys are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A pod's number in its group, the nodes of the others, and how many better nodes it leaves to others."""
+    """A pod's number in its group, the nodes to avoid, and how many better nodes it leaves to pods of earlier roles."""
 
     number: int | None = None
     avoid: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ ALONE = Rank()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The node where an unbound pod has a reservation, and the rank that it has with it."""
+    """The node and the rank of an unbound pod's reservation."""
 
     node: str
     rank: int | None = None
@@ -73,7 +73,7 @@ class Ranking:
         self._avoid: frozenset[str] | None = frozenset()
 
     def __len__(self) -> int:
-        """Pods that have a node or want one."""
+        """Number of pods that have a node or want one."""
         return len(self._pods)
 
     @property
@@ -82,7 +82,7 @@ class Ranking:
         return self._unbound.keys()
 
     def see(self, pod: Pod) -> None:
-        """Take news of a pod of the group."""
+        """Record the present state of a pod of the group."""
         self.forget(pod.uid)
         if pod.ended:
             return
@@ -100,7 +100,7 @@ class Ranking:
             insort(self._wanting, key)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or of another group."""
+        """Remove a pod that is gone, or that is now in another group."""
         key, pod = self._pods.pop(uid, ((), None))
         if pod is None:
             return
@@ -193,13 +193,13 @@ def order_problem(pod: Pod) -> str:
 
 
 def rank_of(pod: Pod) -> int | None:
-    """The rank that its label says; anybody who may change the pod may have written it."""
+    """The number in the pod's rank label, None if it has none; tenants may have written it."""
     text = pod.label(annotations.RANK)
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _key(pod: Pod) -> Key:
-    """By role and then by name. A pod without a place in a written order comes after those with one."""
+    """The sort key of a pod: its role, then its name. Roles that a written order does not list come last."""
     role, order = role_of(pod), order_of(pod)
     place = _place(role, order)
     return len(order) if place is None else place, _natural(role), _natural(pod.name), pod.uid

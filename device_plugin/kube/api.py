@@ -35,10 +35,10 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Kind(Generic[Read]):
-    """A kind of object, and what its objects are read as.
+    """A kind of Kubernetes object, and the Python type that its objects are decoded to.
 
-    `item` is a type that the adapter can read (Pod, Node, Agent, Lease, Metadata), or `dict` for JSON as it is; with
-    `parse`, which raises ValueError for an object that it cannot read, any type at all.
+    `item` is a type that the adapter can decode (Pod, Node, Agent, Lease, Metadata), or `dict` for JSON; with `parse`,
+    which raises ValueError for an object that it cannot decode, it may be any type.
     """
 
     group: str
@@ -50,12 +50,12 @@ class Kind(Generic[Read]):
 
     @property
     def metadata(self) -> "Kind[Metadata]":
-        """The same objects, of which only metadata are sent and read."""
+        """A kind for this resource, decoded as Metadata: the server sends only the metadata of its objects."""
         return Kind(self.group, self.version, self.plural, self.name, Metadata)
 
     @property
     def json(self) -> "Kind[dict[str, Any]]":
-        """The same objects, read whole as JSON."""
+        """A kind for this resource, decoded as JSON dicts."""
         return Kind(self.group, self.version, self.plural, self.name, dict)
 
     @property
@@ -72,7 +72,7 @@ EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
 
 
 class Named(Protocol):
-    """What names an object: a Pod, a BindCall, a Metadata, or a Ref. An empty `uid` means whichever has the name."""
+    """The name of an object: a Pod, a BindCall, a Metadata, or a Ref. An empty `uid` matches any object of the name."""
 
     @property
     def namespace(self) -> str:
@@ -84,12 +84,12 @@ class Named(Protocol):
 
     @property
     def uid(self) -> str:
-        """Unique for ever."""
+        """The UID, which no later object of that name has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Names an object."""
+    """The name of an object, as a plain value."""
 
     name: str
     namespace: str = ""
@@ -117,7 +117,7 @@ class Listed(Generic[Read]):
 
 
 class Change(Enum):
-    """What a watch says of an object."""
+    """The types of watch events."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -125,7 +125,7 @@ class Change(Enum):
 
 
 class Api(Protocol):
-    """The API server. Every call may raise any ApiError; calls come from any thread."""
+    """Calls to the Kubernetes API server. Each may raise any ApiError, and may be made from any thread."""
 
     def get(self, kind: Kind[Item], of: Named) -> Item:
         """The object of this name as it is now, never from a cache; its UID is for the caller to compare."""
@@ -134,7 +134,7 @@ class Api(Protocol):
         """Objects as a quorum has them. Those that cannot be read are left out, and logged."""
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
-        """Create an object. Raises ConflictError if there is one of its name."""
+        """Create an object; returns it as stored. Raises ConflictError if the name is taken."""
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
         """Write an object whole. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
@@ -161,7 +161,7 @@ class Api(Protocol):
         """
 
     def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Bind the pod of this UID, annotating and labelling it in the same write; at most 3 s on either side."""
+        """Bind the pod of this UID, with annotations and labels in the same write; both sides give up after 3 s."""
 
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True

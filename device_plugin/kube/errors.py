@@ -1,19 +1,19 @@
-"""What can go wrong with a call of the Kubernetes API, by what the caller may conclude from it.
+"""Errors of calls to the Kubernetes API, one class for each conclusion that a caller may draw.
 
 VgpuError
-└── ApiError            it did not do what was asked; `status` is the HTTP status, 0 without an answer
+└── ApiError            the call failed; `status` is the HTTP status, 0 without an answer
     ├── GoneError       404, or another object has the name by now
-    ├── ConflictError   409: it exists already, it changed meanwhile, or our own earlier write was done
+    ├── ConflictError   409: the object exists or has changed, or our own earlier write was done
     ├── ExpiredError    410: the resource version is too old to go on from, list again
-    ├── RefusedError    it said no before anything was written: malformed, forbidden, protected, too many requests
-    └── UnknownError    no answer, or one that does not tell: it may or may not have happened
+    ├── RefusedError    nothing was written: malformed, forbidden, protected, too many requests
+    └── UnknownError    no answer, or an unclear one: the call may or may not have been carried out
 """
 
 from device_plugin.core.errors import VgpuError
 
 
 class ApiError(VgpuError):
-    """The API server did not do what was asked. `reason` is Kubernetes' word for it."""
+    """A call of the API server failed. `reason` is the reason in Kubernetes' Status object."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
         super().__init__(f"{message} ({status} {reason})" if status else message)
@@ -41,7 +41,7 @@ class UnknownError(ApiError):
     """No answer, or one that leaves open whether it happened."""
 
 
-# Refusals are what is answered before anything is written. A 409 is not among them: see ConflictError.
+# Statuses that the server answers before anything is written. 409 is not among them: see ConflictError.
 _BY_STATUS: dict[int, type[ApiError]] = {
     404: GoneError,
     409: ConflictError,

@@ -15,7 +15,7 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A Lease. `renewed` is only compared with itself; two are equal if nobody renewed or took it in between."""
+    """A Lease as it was read. Two reads are equal if it was not renewed or taken in between; no clocks are compared."""
 
     holder: str
     renewed: str
@@ -37,7 +37,7 @@ class Election:
 
     def __init__(self, identity: str, seconds: float = 15.0, fence: float = 10.0) -> None:
         self.identity = identity
-        # Whole seconds are all that a Lease can say.
+        # A Lease counts in whole seconds.
         self._seconds = max(1, round(seconds))
         self._fence = fence
         self._seen: Lease | None = None
@@ -124,7 +124,7 @@ class Candidate:
 
 
 def _body(of: Ref, lease: Lease) -> Object:
-    """The object; with the version that was read, so that a write fails where another candidate came first."""
+    """The Lease object to write. It has the version read before, so that the first of several candidates wins."""
     spec = {
         "holderIdentity": lease.holder,
         "leaseDurationSeconds": lease.seconds,

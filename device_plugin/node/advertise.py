@@ -21,12 +21,12 @@ from device_plugin.node.tickets import Resource, resources, unhealthy
 
 log = logging.getLogger(__name__)
 
-# So long after Allocate a container may take to start, pulling its image, and only then has a record. The kubelet is
-# not asked: a List outside of PreStartContainer could make it hand the same tickets out twice (kubernetes#137534).
+# Seconds after Allocate in which a container may start, pulling its image; only then it has a record. The kubelet is
+# not asked: a List outside of PreStartContainer could make it hand out tickets twice (kubernetes#137534).
 PULL_SECONDS = 1800.0
-# So long a registered kubelet may take to open its stream before we register again.
+# Seconds that a registered kubelet may take to open its stream before we register again.
 STREAM_SECONDS = 3.0
-# How often the kubelet is asked whose devices it has: some milliseconds of CPU with 8 cards.
+# Seconds between questions to the kubelet about other plugins' devices: a few milliseconds of CPU with 8 cards.
 OTHERS_SECONDS = 10.0
 
 
@@ -65,7 +65,7 @@ class Advertiser:
         try:
             wanted = resources(cards)
             if self._clock() - self._looked >= OTHERS_SECONDS:
-                with contextlib.suppress(KubeletError):  # then nobody is registered, and we ask before we do
+                with contextlib.suppress(KubeletError):  # then no plugin is registered; we ask before we do
                     self._look(wanted)
             self._resize(wanted)
             self._update(cards)
@@ -82,16 +82,15 @@ class Advertiser:
             )
 
     def stop(self) -> None:
-        """Stop serving."""
         for plugin in self._plugins.values():
             plugin.stop()
         self._plugins.clear()
 
     def _look(self, ours: Iterable[Resource]) -> None:
-        """See what other plugins serve, and end our own plugins of these; what is ours again gets a new one.
+        """Find the resources that other plugins serve, and stop our plugins for them; returned ones start anew.
 
-        A plugin of ours whose stream is open when another one replaces it stays, and says nothing more: a stream that
-        ends takes the successor along, because the kubelet knows plugins by their resource alone.
+        A plugin of ours whose stream is open when another plugin replaces it keeps the stream, but sends nothing more:
+        the kubelet knows plugins by their resource alone, so a closed stream would end the successor too.
         """
         self._looked = self._clock()
         before = {resource.name for resource in self._plugins if self._others.serve(resource.name)}
@@ -147,7 +146,7 @@ class Advertiser:
         silent = not all(plugin.streaming for plugin in plugins)
         late = self._clock() - self._since > STREAM_SECONDS
         if missing or self._registered != kubelet or (silent and late):
-            # Registering takes a resource from any other plugin that has it, so look first.
+            # Registering takes a resource away from any other plugin that serves it, so look first.
             self._look(self._plugins)
             for plugin in self._ours().values():
                 plugin.register()

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.5
 SCAN_SECONDS = 3.0
 PREFLIGHT_SECONDS = 60.0
-# A loop that has not turned for so long hangs: /healthz says so and Kubernetes restarts us.
+# Seconds after which a loop that has not turned counts as hung: /healthz fails and Kubernetes restarts the agent.
 HANG_SECONDS = 60.0
 
 
@@ -53,7 +53,7 @@ class Agent:
         self._due = {"scan": 0.0, "preflight": 0.0}
         self._beat = clock()
         self._draining = False
-        # By stage: how it failed at the last turn.
+        # By stage: the error of its last turn.
         self._failures: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
@@ -79,7 +79,7 @@ class Agent:
         self._do("restore", self._reclaimer.restore)
         self._do("reclaim", self._reclaimer.sweep)
         self._do("look for covers", self._covered.step)
-        # Before that an inventory without the slices that outlive their pods would free them for a moment.
+        # An inventory published before the first sweep would free slices that outlive their pods for a moment.
         if self._reclaimer.ready:
             self._do("publish", self._publish)
 
@@ -140,7 +140,7 @@ class Agent:
     def _drain(self) -> None:
         self._draining = True
         self.turn()
-        # Pods that were placed before the news spread still find us.
+        # Pods that were placed before the allocator saw this are still served.
         end = self._clock() + self._drain_seconds
         pause = threading.Event()
         while self._clock() < end:

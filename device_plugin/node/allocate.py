@@ -29,7 +29,7 @@ from vgpu_runtime.config import ConfigError
 
 log = logging.getLogger(__name__)
 
-# The kubelet gives PreStartContainer 30 s, and backs off for much longer when it fails than we wait here.
+# Seconds to wait in PreStartContainer: the kubelet gives it 30 s, and after a failure backs off for much longer.
 WAIT_SECONDS = 10.0
 LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 # Each waiting call has one of the 24 threads of its plugin's server. Allocate must never queue behind them, because the
@@ -39,7 +39,7 @@ MOST_WAITING = 16
 
 @dataclass(frozen=True)
 class Peers:
-    """The sources of what the allocator must know: API server, kubelet, pods of this node."""
+    """The sources that Allocate and PreStartContainer read: the API server, the kubelet, and the pods of this node."""
 
     api: NodeApi
     kubelet: PodResources
@@ -61,7 +61,7 @@ class Allocator:
         self._told: set[str] = set()
         self._stop = threading.Event()
         self._waiters = threading.BoundedSemaphore(MOST_WAITING)
-        # Held from a decision until it is recorded: two containers must not find the same slice free.
+        # Held from a decision until it is recorded, so that no two containers get one slice.
         self.lock = threading.Lock()
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class Allocator:
         log.info("%s gets %s", _who(record), _shown(record.slices))
 
     def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
-        """What the holder may have, by the API server, or by its record while the API server does not answer."""
+        """The claim of the container: from the API server, or from its record while the API server does not answer."""
         try:
             pod = self._peers.api.pod(holder.namespace, holder.pod)
         except ApiError as error:
@@ -157,7 +157,7 @@ class Allocator:
         return claims.from_pod(pod, holder.container, resource)
 
     def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
-        """What the holder had at its last start, by its record; None if its pod has no processes."""
+        """The claim that the container had at its last start, from its record; None if its pod has no processes."""
         known = claims.from_records(holder, resource, tickets, self._records.all())
         if known is None or not self._peers.pods.running(known.pod):
             return None
@@ -208,7 +208,7 @@ class Allocator:
             self._evict(*claim.key, name)
         before = self._records.get(*claim.key)
         if before is not None and before.names != names:
-            # A kubelet that lost its checkpoint gives other tickets: nothing may be left under the old names.
+            # A kubelet that lost its checkpoint gives other tickets: remove the files under the old names.
             self.remove(before)
             before = None
         record = before or Record(claim.pod, claim.namespace, claim.pod_name, claim.container)

@@ -1,4 +1,4 @@
-"""What the agent reads and writes through the API server: its node, the inventory on it, its pods, and events."""
+"""The agent's calls of the API server: its node, the inventory on it, its pods, and events."""
 
 import logging
 from typing import Any

@@ -58,7 +58,7 @@ class Holders:
             begin = self._allocated
             known = self._seen.get((resource, tickets), ())
             stale = any(self._last.get((resource, ticket), 0) > self._looked for ticket in tickets)
-        # No holder, or two of them: that may have changed without an Allocate.
+        # No holder, or two: the kubelet may have given the tickets to another container without an Allocate.
         if len(known) == 1 and not (stale or anew):
             return known
         seen = _by_tickets(self._kubelet.list())
@@ -100,7 +100,7 @@ class Claim:
 
 
 def from_pod(pod: Pod, container: str, resource: str) -> Claim:
-    """What the pod's grant gives to this container. Raises NotNowError if there is no valid grant."""
+    """The claim of this container by the pod's grant. Raises NotNowError if there is no valid grant."""
     where = f"pod {pod.namespace}/{pod.name}"
     try:
         grant = pod.grant()
@@ -129,10 +129,10 @@ def from_pod(pod: Pod, container: str, resource: str) -> Claim:
 def from_records(
     holder: Holder, resource: str, tickets: frozenset[str], records: Iterable[Record]
 ) -> Claim | None:
-    """What the container of these tickets had at its last start; None if not exactly one record fits.
+    """The claim that the container of these tickets had at its last start; None if not exactly one record matches.
 
-    Only for a pod with processes, while the API server does not answer: then the kubelet cannot have heard of another
-    pod with the same name either.
+    It is used only for a pod with processes, while the API server does not answer: then the kubelet cannot know of
+    another pod of that name either.
     """
     records = tuple(records)
     who = holder.namespace, holder.pod, holder.container
@@ -164,7 +164,7 @@ def carrying(resource: str, asked: Container[str]) -> str:
 
 
 def of_family(resource: str, tickets: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
-    """The tickets of this resource and of those that go with it; a container may hold other plugins' as well."""
+    """The tickets of all resources of the card family of `resource`; tickets of other plugins are left out."""
     return {each: tickets[each] for each in _family(resource) if each in tickets}
 
 

@@ -19,23 +19,23 @@ from device_plugin.node.records import Record, Records
 
 log = logging.getLogger(__name__)
 
-# All containers are looked at this often. Only a privileged process could cover files later, or a volume that gets
-# mounts from the host.
+# Seconds between looks at all containers. Only a privileged process could cover files after the start, or a volume that
+# gets mounts from the host.
 LOOK_SECONDS = 30.0
-# A container that is about to start is looked at each turn for the first time, and then, until its processes are seen,
-# every SEEK_SECONDS for the second.
+# A container that is about to start is looked at in each turn for SOON_SECONDS, and then, until its processes are seen,
+# every SEEK_SECONDS for START_SECONDS.
 SOON_SECONDS, START_SECONDS, SEEK_SECONDS = 5.0, 30.0, 3.0
-# A runtime that is still mounting shows a part of our files, or the old root over the new one, for seconds on a busy
-# machine: what is wrong must be so for this long.
+# A file counts as covered after it was seen so for this long: a runtime that is still mounting shows only some of our
+# files, or the old root over the new one, for seconds on a busy machine.
 SURE_SECONDS = 15.0
-# A cover may be among the mounts that were not read.
+# The problem of a container with too many mounts: one of those that were not read may cover our files.
 UNREAD = "its pod has so many mounts that not all were read"
 Files = Sequence[tuple[Path, str]]
 """For each file its path on this machine, and in the container."""
 
 
 class CoveredSlices:
-    """Finds covered containers. One stays covered until its record goes, because a pod's volumes never change."""
+    """Finds containers whose files are covered; they stay so until their record goes, as volumes never change."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class CoveredSlices:
         self._api = api
         self._clock = clock
         self._next = self._looked = clock()
-        # By container: its record of the last start, and when we first saw that.
+        # By container: its record of the last start, and the time when that record was first seen.
         self._started: dict[tuple[str, str], tuple[Record, float]] = {}
         self._identified: set[tuple[str, str]] = set()
-        # When something was first seen to be wrong.
+        # By container: the time when a cover was first seen.
         self._suspected: dict[tuple[str, str], float] = {}
         self._covered: dict[tuple[str, str], Record] = {}
-        # By pod UID: hashes of texts that showed nothing wrong. Processes of a container have one text.
+        # By pod UID: hashes of mountinfo texts without a cover. All processes of a container have one text.
         self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
@@ -87,7 +87,7 @@ class CoveredSlices:
         self._sound = sound if everyone else self._sound | sound
 
     def _note_starts(self, records: Iterable[Record], now: float) -> None:
-        """Note new starts: before each one PreStartContainer writes another record."""
+        """Record new starts of containers: PreStartContainer writes a new record before each start."""
         before = self._started
         self._started = {}
         for record in records:

@@ -20,13 +20,13 @@ from vgpu_runtime.config import MAX_MEM_BYTES
 log = logging.getLogger(__name__)
 
 MIB = 1 << 20
-# Most pods on a sick card that are named: an event has room for about as many of the longest names.
+# Most pods that an event about a sick card names: with the longest names it has room for no more.
 NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LocalCard:
-    """A shared card: what the cluster knows of it, its vendor, and the vendor's own `payload`."""
+    """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`."""
 
     card: Card
     vendor: Vendor[Any]
@@ -179,9 +179,9 @@ def _unfit(found: FoundCard[Any]) -> str:
 
 
 def _unspeakable(card: Card) -> str:
-    """What of a card the cluster would not believe; empty if nothing.
+    """The reason why the allocator would refuse a card's entry in the inventory, as text; empty if it would not.
 
-    One such card in the inventory would make the allocator refuse all of it.
+    One such entry would make the allocator refuse the whole inventory.
     """
     try:
         text = Inventory((card,)).encode()

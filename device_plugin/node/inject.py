@@ -28,8 +28,8 @@ from vgpu_runtime import config, paths, region
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
-# By these some runtimes give a container cards, after it has got ours. Admission refuses them where it sees them
-# (isolation.yaml), but not in a ConfigMap (envFrom) or an image. "void" asks for none.
+# Variables by which some runtimes give a container further cards. Admission refuses them in the pod's spec
+# (isolation.yaml), but does not see those of a ConfigMap (envFrom) or an image. "void" asks for no cards.
 CARD_VARIABLES = (
     "AMD_VISIBLE_DEVICES",
     "DCU_VISIBLE_DEVICES",
@@ -37,13 +37,14 @@ CARD_VARIABLES = (
     "HYGON_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
 )
-# Only what a tenant can write needs more; every word counts, because a runtime reads all specs after each change.
+# Only files that a tenant can write need more options; specs are kept short, as a runtime reads all after each change.
 READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
-# A FIFO that nobody opens: the one kind of device node that needs no privilege to make.
+# The name of a FIFO that marks a slice as present: the one kind of device node that needs no privilege to make.
 PRESENT = "present"
 MIB = 1 << 20
-# So a runtime reads for a fiftieth of its time. A container that comes alone does not wait.
+# Seconds between two changes of specs, per spec and at most: then a runtime spends 1/50 of its time reading them. A
+# container that comes alone does not wait.
 SECONDS_A_SPEC = 0.01
 MOST_SECONDS = 0.5
 
@@ -221,7 +222,7 @@ class Injector:
         return [name for name in found if name not in known]
 
     def _parts(self, record: Record) -> Iterator[ContainerFiles]:
-        """What each vendor gives for its cards. A grant larger than its card is now is reduced."""
+        """The files of each vendor for its cards in the record. A grant larger than its card is reduced to the card."""
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]
@@ -281,7 +282,7 @@ class Injector:
         devices = [{"name": each, "containerEdits": edit} for each, edit in sorted(edits.items())]
         body = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
         text = json.dumps(body, separators=(",", ":"))
-        # What an agent of before wrote for one of the other names alone would cancel the device out.
+        # A spec that an older agent wrote for one of the other names alone would conflict with this one.
         self.withdraw(edits.keys() - {name})
         if not self._spec(name).exists() or self._spec(name).read_text(encoding="utf-8") != text:
             write_file(self._spec(name), text, self._aside)

@@ -1,19 +1,19 @@
-"""The mounts of a process as /proc/<pid>/mountinfo lists them, and what covers what (proc_pid_mountinfo(5))."""
+"""Mounts of a process as /proc/<pid>/mountinfo lists them (proc_pid_mountinfo(5)), and which of them cover others."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-# What the kernel appends to the root of a file that was removed after it was mounted.
+# The text that the kernel appends to the root of a file that was removed after it was mounted.
 _REMOVED = "//deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """One line: `root`, a path in the filesystem `device` (major:minor), is mounted at `point`.
+    """One line of mountinfo: `root`, a path in the filesystem `device` (major:minor), is mounted at `point`.
 
-    `number` is the mount's id, `parent` that of the mount which it is on.
+    `number` is the id of the mount, `parent` the id of the mount below it.
     """
 
     number: str
@@ -43,7 +43,7 @@ def parse(text: str) -> list[Mounted]:
 
 
 def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
-    """Where the file at the absolute `path` lies, or None if no mount shows it; no part of it may be a symlink."""
+    """The device and path of the file at the absolute `path`; None if no mount shows it. It may have no symlinks."""
     for mount in reversed(mounts):
         if _at_or_above(mount.point, path):
             return mount.device, _join(mount.root, path[len(mount.point.rstrip("/")) :])

@@ -25,7 +25,7 @@ from device_plugin.node.tickets import Resource
 
 log = logging.getLogger(__name__)
 
-# Longer than any plugin takes to register again with a kubelet that restarted.
+# Seconds in which every plugin registers again with a kubelet that restarted.
 RETURN_SECONDS = 30.0
 _MOST_ID = 63
 
@@ -72,7 +72,7 @@ class OtherPlugins:
         self._dropped: set[str] = set()
 
     def load(self) -> None:
-        """Take over what the last agent saw. Its end may have made the kubelet drop those plugins."""
+        """Read the plugins that the previous agent saw. Its end may have made the kubelet drop them."""
         try:
             found = json.loads(self._store.read_text())
             self._served = {

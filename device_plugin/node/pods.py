@@ -12,7 +12,7 @@ from device_plugin.node.ports import Processes
 
 
 class NodePods:
-    """What the API server last showed, and the machine's processes. Safe from any thread."""
+    """The pods of this node as the API server last showed them, and their processes. Safe from any thread."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -28,7 +28,7 @@ class NodePods:
         self.synced.set()
 
     def change(self, pod: Pod, *, gone: bool) -> None:
-        """Take one change."""
+        """Record the state of a pod after a watch event; `gone` if it was deleted."""
         with self._lock:
             if gone or pod.ended:
                 self._active.pop(pod.uid, None)

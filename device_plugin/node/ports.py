@@ -1,4 +1,4 @@
-"""Protocols of what the node agent uses outside the package; `wiring` joins them to the adapters."""
+"""Protocols of the services that the node agent uses; `wiring` connects them to the adapters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -39,7 +39,7 @@ class HostProcesses(Protocol):
         """The process's mountinfo and whether it is whole, or None if there is no such process of a pod any more."""
 
     def own_mounts(self) -> str:
-        """Our own mountinfo."""
+        """The mountinfo of the agent's own process."""
 
 
 class Plugin(Protocol):

@@ -19,7 +19,7 @@ LEAST_KUBELET, LEAST_CONTAINERD, LEAST_CRIO = (1, 31), (1, 7), (1, 28)
 
 
 class Preflight:
-    """Checks, and tells what is wrong: in the log, as an event on the node, and in `problems` for /readyz."""
+    """Checks the node and reports problems: in the log, as an event on the node, and in `problems` for /readyz."""
 
     def __init__(
         self, api: NodeApi, cdi: Path, state: Path, kubelet: Path, problems: Callable[[], Iterable[str]]
@@ -33,10 +33,10 @@ class Preflight:
         self.problems: tuple[str, ...] = ()
 
     def check(self, node: Node | None) -> bool:
-        """Look at folders, sockets and what the node (None: it cannot be asked) says of itself; True if all is well."""
+        """Check folders, sockets and the versions of `node` (None: not known); True if there is no problem."""
         found = [*self._local(), *(_versions(node) if node else ())]
         self.problems = tuple(found)
-        if node is not None:  # what has gone is said again when it comes back
+        if node is not None:  # a problem that was gone is reported again
             self._said &= set(found)
             self._posted &= set(found)
         for problem in found:

@@ -13,7 +13,7 @@ from device_plugin.node.api import NodeApi
 log = logging.getLogger(__name__)
 
 FIRST_DELAY, LAST_DELAY = 0.5, 15.0
-# An annotation that somebody else has changed is put right within this time.
+# Seconds until an annotation that another program changed is written again.
 LOOK_SECONDS = 60.0
 
 

@@ -19,15 +19,15 @@ from vgpu_runtime import region
 
 log = logging.getLogger(__name__)
 
-# The API server is asked this often for the grants of damaged records.
+# Seconds between reads of the grants of damaged records from the API server.
 RETRY_SECONDS = 10.0
 
 
 class Reclaimer:
-    """Removes what belongs to pods that have ended and whose processes are gone; tells which outlive their pod.
+    """Removes the files of pods that have ended and have no processes, and lists slices that outlive their pod.
 
-    A damaged record is made anew from its pod's grant. Tickets and CDI names are not known again before the next start
-    of the container, which writes all of its record.
+    A damaged record is restored from its pod's grant, without tickets and CDI names: the next start of the container
+    writes the whole record.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Reclaimer:
         self._api = api
         self._clock = clock
         self._untrimmed: set[str] = set()
-        # When a sweep first saw that a pod had ended, by UID. None before the first sweep.
+        # By pod UID: the time when a sweep first saw that the pod had ended. None before the first sweep.
         self._ended: dict[str, float] | None = None
         self._outliving: tuple[Record, ...] = ()
         self._restore_at = 0.0
@@ -54,11 +54,11 @@ class Reclaimer:
 
     @property
     def ready(self) -> bool:
-        """True once it is known which pods have ended, and so which slices outlive theirs."""
+        """True after the first sweep: from then on outliving() is complete."""
         return self._ended is not None
 
     def outliving(self) -> tuple[Record, ...]:
-        """Containers whose pod has ended AGENT_SECONDS ago or more, by the last sweep, and still has processes."""
+        """The records of pods that ended at least AGENT_SECONDS ago and still have processes, as of the last sweep."""
         return self._outliving
 
     def sweep(self) -> int:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 RECORD = "record.json"
 CONFIG = "vgpu.conf"
-# Damaged records that are kept for people.
+# Most damaged records that are kept for inspection.
 KEPT_RECORDS, KEPT_BYTES = 16, 64 * 1024
 
 
@@ -101,7 +101,7 @@ class Records:
             return dict(self._damaged)
 
     def all(self) -> tuple[Record, ...]:
-        """Every record."""
+        """The records of all containers."""
         with self._lock:
             return tuple(self._records.values())
 
@@ -111,7 +111,7 @@ class Records:
             return self._records.get((pod, container))
 
     def folder(self, pod: str, container: str) -> Path:
-        """Where the container's files are."""
+        """The folder of the container's files."""
         return self._root / pod / container
 
     def put(self, record: Record) -> None:
@@ -199,7 +199,7 @@ def _encode(record: Record) -> str:
         "slices": slice_objects(record.slices),
         "names": dict(record.names),
         "tickets": {name: list(ids) for name, ids in record.tickets.items()},
-        "pipes": dict(record.vendor_ids),  # as agents called them that knew Hygon's only
+        "pipes": dict(record.vendor_ids),  # the name from before there were other vendors
     }
     return json.dumps(body)
 

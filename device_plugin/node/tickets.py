@@ -29,7 +29,7 @@ class Resource:
 
     @property
     def family(self) -> str:
-        """The prefix: `hygon.com/dcu`."""
+        """The family's resource prefix, such as `hygon.com/dcu`."""
         return family_of(self.name)
 
     def tickets(self) -> list[str]:

@@ -13,7 +13,7 @@ class HostMachine:
         self._root = root
 
     def text(self, path: str) -> str:
-        """A file's text; what is not UTF-8 is escaped. Raises OSError."""
+        """The text of the file at `path`; bytes that are not UTF-8 are escaped. Raises OSError."""
         return (self._root / path).read_text(encoding="utf-8", errors="surrogateescape")
 
     def matching(self, pattern: str) -> Sequence[str]:
@@ -25,9 +25,9 @@ class HostMachine:
         return DeviceNode(f"/{path}", f"/{path}")
 
     def mounts(self) -> Sequence[Mount]:
-        """None: the kernel is the same inside."""
+        """No mounts: containers see the kernel of the host."""
         return ()
 
     def preloads(self) -> Sequence[str]:
-        """None."""
+        """No libraries."""
         return ()

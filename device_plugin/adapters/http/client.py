@@ -13,7 +13,7 @@ from contextlib import suppress
 import httptools
 
 PIECE = 1 << 16
-# Where there was no answer, or not a whole one: what was asked may have happened, or may not.
+# Errors without a whole answer: the request may have been carried out or not.
 LOST = (OSError, httptools.HttpParserError)
 
 
@@ -67,7 +67,6 @@ class Connection:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close it."""
         self._socket.close()
 
     def _receive(self) -> None:
@@ -90,7 +89,7 @@ class Connection:
         self._unasked = self.complete
 
     def on_headers_complete(self) -> None:
-        """The body follows; 100 Continue and the like are no answers."""
+        """Note the status of the answer. Interim answers such as 100 Continue are skipped."""
         if self._parser.get_status_code() >= 200:
             self.status = self._parser.get_status_code()
 

@@ -11,14 +11,14 @@ PIECE = 1 << 16
 
 
 class Client:
-    """One connection. A whole exchange waits only so long for the client, however it spreads its bytes.
+    """One connection, with deadlines for whole exchanges, however slowly the client sends and reads.
 
-    It has `patience` seconds to send its request, and as long again to take the answer.
+    The client has `patience` seconds to send its request, and as many to receive the answer.
     """
 
     def __init__(self, connection: socket.socket, address: str, patience: float) -> None:
         connection.settimeout(0)
-        # An answer is written in one piece: there is nothing that it should wait for.
+        # An answer is written in one piece: no delay could add anything to it.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = address
         self._socket = connection
@@ -27,7 +27,7 @@ class Client:
         self.await_request()
 
     def await_request(self) -> None:
-        """An exchange begins."""
+        """Begin an exchange: the client must send a whole request within `patience` seconds."""
         self.awaited = True
         self.deadline = time.monotonic() + self._patience
 
@@ -53,7 +53,6 @@ class Client:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close it."""
         self._socket.close()
 
     def _wait(self, event: int) -> None:

@@ -15,7 +15,7 @@ import httptools
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-# What a request may have beside its body.
+# Most bytes of a request's line and headers.
 MOST_HEAD = 1 << 16
 
 
@@ -25,7 +25,7 @@ class BadRequestError(Exception):
 
 @dataclass(slots=True)
 class Request:
-    """A whole request. `headers` have lower-case names; after `last` the connection closes."""
+    """One HTTP request. `headers` have lower-case names; after a `last` request the connection closes."""
 
     method: str = ""
     url: bytes = b""
@@ -61,7 +61,7 @@ class Reader:
     # llhttp calls these.
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin a new request."""
         self._begin()
 
     def on_url(self, part: bytes) -> None:
@@ -69,13 +69,13 @@ class Reader:
         self._now.url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; of several with one name, WSGI sees one list."""
+        """Add a header; the values of several headers of one name are joined with commas, as WSGI wants it."""
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self._now.headers.get(key)
         self._now.headers[key] = text if known is None else f"{known},{text}"
 
     def on_headers_complete(self) -> None:
-        """Its body follows."""
+        """Note the method and the connection's fate once the headers are whole."""
         self._headed = True
         self._now.method = self._parser.get_method().decode("latin-1")
         self._now.last = not self._parser.should_keep_alive() or self._parser.get_http_version() != "1.1"
@@ -87,7 +87,7 @@ class Reader:
         self._length += len(part)
 
     def on_message_complete(self) -> None:
-        """It is whole."""
+        """Add the whole request to those that are `ready`."""
         self._now.body = b"".join(self._parts)
         self.wants_continue = False
         self.ready.append(self._now)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long a client may take to send a request, to receive the answer, and to think between two. Where strangers connect
-# it must be short: each client that we wait for holds up a thread, and so perhaps a probe.
+# Seconds in which a client must send a request, receive the answer, and begin its next request. They must be short
+# where untrusted clients connect: each client that is waited for takes a thread, which a probe may need.
 SILENCE_SECONDS, STRANGERS_SECONDS = 10, 2
-# What clients may send: more would fill our memory before it is refused. A pod has at most 1.5 MiB in etcd, and 5,000
-# node names are 0.1 MiB; strangers need no body at all.
+# Bytes that clients may send: more would fill our memory before it is refused. A pod has at most 1.5 MiB in etcd, and
+# 5,000 node names are 0.1 MiB; probes and scrapes have no body.
 MOST_BYTES, STRANGERS_BYTES = 16 << 20, 64 << 10
-# How long requests that run may take to end when the server closes, and how long to wait where no client can be taken.
+# Seconds that running requests may take when the server closes, and seconds to wait when no client can be accepted.
 CLOSE_SECONDS, AGAIN_SECONDS = 5.0, 0.1
 
 
@@ -84,7 +84,7 @@ class Server:
                 self._take(Client(connection, address[0], self._silence))
             except (OSError, RuntimeError) as error:
                 if not self._closing.is_set():
-                    # Out of file descriptors or threads: others end sooner or later.
+                    # Out of file descriptors or threads: wait until other connections end.
                     log.warning("no client can be taken: %s", error)
                     self._closing.wait(AGAIN_SECONDS)
 
@@ -103,7 +103,7 @@ class Server:
 
     def _serve(self, client: Client) -> None:
         try:
-            # Whoever is too slow, or breaks off, hears nothing more.
+            # A client that is too slow, or closes the connection, gets no answer.
             with contextlib.suppress(OSError):
                 self._exchange(client)
         finally:

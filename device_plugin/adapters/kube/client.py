@@ -34,9 +34,9 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 # JSON is YAML.
 APPLY = "application/apply-patch+yaml"
-# A server that cannot leave out the rest sends whole objects.
+# A server that cannot send metadata alone sends whole objects.
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
-# The Event API takes no longer message.
+# Most characters that the Event API accepts in a message.
 MOST_MESSAGE = 1024
 Item = TypeVar("Item")
 
@@ -86,7 +86,7 @@ class KubeClient:
         return stream
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
-        """Create an object."""
+        """Create an object; returns it as stored."""
         return _decoded(kind, self._request("POST", _folder(kind, namespace), body, accept=_accept(kind)))
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
@@ -140,14 +140,14 @@ class KubeClient:
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, **kept},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        # The server gives up when we do: a pod that is still unbound some seconds later stays unbound.
+        # The server's timeout is ours: a pod that is still unbound seconds later stays unbound.
         limit = {"timeout": f"{self._timeout:g}s"}
         self._request("POST", f"{_object(PODS, pod)}/binding", body, query=limit)
 
     def post_event(
         self, kind: Kind[Any], of: Named, reason: str, message: str, *, warning: bool = True
     ) -> None:
-        """Write an event. Those about objects without a namespace live in `default`, as the kubelet's do."""
+        """Write an event about an object; in `default` for objects without a namespace, as the kubelet does."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         namespace = of.namespace or "default"
         body = {
@@ -201,7 +201,7 @@ class KubeClient:
 
 
 def read(kind: Kind[Item], text: decode.Text) -> Item | None:
-    """The object, or None, which is logged, if it is not what its kind should be."""
+    """The decoded object; None, with a log line, if it cannot be decoded as its kind."""
     try:
         return decode.read(kind, text)
     except DecodeError as error:

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit
 from device_plugin.adapters.http.client import Connection
 from device_plugin.adapters.kube.endpoint import Endpoint
 
-# More are closed after their request.
+# Most idle connections that are kept; more are closed after their request.
 KEPT = 32
-# What may stand in a path or query as it is (RFC 3986); everything else is escaped.
+# Characters that need no escape in a path or query (RFC 3986).
 _SAFE = "/?:@!$&'()*+,;=%"
 
 
@@ -32,7 +32,7 @@ class Connections:
         connection = self._taken()
         try:
             connection.ask(self._text(method, target, headers, body), self._timeout)
-            # A list may have 100 MB: gathered in place, it is in memory once.
+            # A list may have 100 MB: it is read into one buffer, so that it is in memory once.
             status, answer = connection.status, bytearray()
             for part in connection.body():
                 answer += part
@@ -53,7 +53,7 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close those that are idle."""
+        """Close all idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:

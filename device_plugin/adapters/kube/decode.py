@@ -193,12 +193,12 @@ _READ = (*ANNOTATIONS, *LABELS, annotations.RANK, annotations.REPLICA_TYPE, anno
 _KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
 _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
-# Bounds of texts that are only shown: entries, characters of an entry, characters of kube-scheduler's message.
+# Bounds of texts that are only shown: entries, characters of an entry, and characters of kube-scheduler's message.
 _FEW, _SHOWN, _SAID = 4, 127, 300
-# Keys of ours that are kept of an object that is read for its metadata only.
+# Most of our keys that are kept of an object of which only the metadata is read.
 PREFIX, MOST_KEYS = "vgpu.io/", 64
 _NOTHING = (b"", b"null", b"{}")
-# Kind and uid of an owner, which nobody checks.
+# Most characters of an owner's kind and uid, which the API server does not check.
 _OWNER = 63
 
 
@@ -226,12 +226,12 @@ _read_labels = _decoder(dict[str, str])
 
 
 def pod(text: Text) -> Pod:
-    """A v1 Pod. Raises DecodeError."""
+    """The Pod in the JSON text of a v1 Pod. Raises DecodeError."""
     raw = _read_pod(text)
     inits = raw.spec.init_containers or []
     containers = [_container(c, _init_kind(c)) for c in inits]
     containers += [_container(c, ContainerKind.MAIN) for c in raw.spec.containers]
-    # A pod may have thousands, and those that ask for nothing of the kind are never looked at.
+    # A pod may have thousands of containers, and those without extended resources are never used.
     asking = tuple(container for container in containers if container.limits)
     owner = next((o for o in raw.metadata.owner_references or () if o.controller), _Owner())
     return Pod(
@@ -260,7 +260,7 @@ def pod(text: Text) -> Pod:
 
 
 def node(text: Text) -> Node:
-    """A v1 Node. Raises DecodeError."""
+    """The Node in the JSON text of a v1 Node. Raises DecodeError."""
     raw = _read_node(text)
     info, capacity = raw.status.node_info, raw.status.capacity or {}
     kept = raw.metadata.annotations or {}
@@ -288,7 +288,7 @@ def agent(text: Text) -> Agent:
 
 
 def lease(text: Text) -> Lease:
-    """A coordination/v1 Lease; texts as written, empty if absent. Raises DecodeError."""
+    """The Lease in the JSON text of a coordination/v1 Lease; absent texts are empty. Raises DecodeError."""
     raw = _read_lease(text)
     spec = raw.spec
     return Lease(
@@ -366,7 +366,7 @@ def _ours(kept: Mapping[str, str] | None) -> Mapping[str, str] | None:
 
 
 def _prefixed(kept: Mapping[str, str] | None) -> Mapping[str, str]:
-    """What concerns us of an object of any kind; no more of it than of a grant."""
+    """The annotations or labels with our prefix, of any kind of object: MOST_KEYS at most, each cut as a grant is."""
     ours = {key: text for key, text in (kept or {}).items() if key.startswith(PREFIX)}
     return {key: text[: annotations.MAX_BYTES + 1] for key, text in islice(ours.items(), MOST_KEYS)}
 

@@ -1,6 +1,6 @@
-"""Where the API server is, and how to prove who we are.
+"""The address of the API server, and the credentials for it.
 
-In this order: a kubeconfig, a server given by its URL, the service account of the pod we run in.
+They come from a kubeconfig, else from a URL that is given, else from the service account of the pod we run in.
 """
 
 import logging
@@ -23,9 +23,10 @@ class EndpointError(VgpuError):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An API server. `authorization` gives the header for each request; `ca`, `cert` and `key` are files.
+    """The address of an API server and the credentials for it. `ca`, `cert` and `key` are files.
 
-    Its certificate must be for `name`, or else for the host of `url`; whoever answers is believed unless `verified`.
+    `authorization` returns the header of each request. The server's certificate must be for `name`, or else for the
+    host of `url`; it is not checked unless `verified`.
     """
 
     url: str
@@ -58,7 +59,7 @@ def from_settings(
 
 def from_kubeconfig(path: str) -> Endpoint:
     """The current context of a kubeconfig file, with whatever authentication it names. Raises EndpointError."""
-    # A process with a service account needs neither this package's 126 MB on the disk nor its 20 MiB of memory.
+    # Imported here: with a service account neither its 126 MB on disk nor its 20 MiB of memory are needed.
     try:
         from kubernetes import config
         from kubernetes.client import Configuration
@@ -66,7 +67,7 @@ def from_kubeconfig(path: str) -> Endpoint:
         raise EndpointError(f"kubeconfig {path}: to read it, install vgpu[cli]") from None
     from yaml import YAMLError
 
-    # $KUBECONFIG may be a list, of which only those that exist are read.
+    # $KUBECONFIG may list several files; missing ones are skipped.
     if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
         raise EndpointError(f"kubeconfig {path}: no such file")
     loaded = Configuration()
@@ -75,7 +76,7 @@ def from_kubeconfig(path: str) -> Endpoint:
         urlsplit(loaded.host).port  # noqa: B018 - raises ValueError for what is no port
     except (YAMLError, UnicodeDecodeError):
         raise EndpointError(f"kubeconfig {path}: not YAML") from None
-    except (TypeError, AttributeError, ValueError) as error:  # what the library says of other YAML
+    except (TypeError, AttributeError, ValueError) as error:  # by the library, for other YAML
         raise EndpointError(f"kubeconfig {path}: no kubeconfig ({error})") from error
     except (config.ConfigException, OSError) as error:
         raise EndpointError(f"kubeconfig {path}: {error}") from error

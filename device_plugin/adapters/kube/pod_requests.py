@@ -1,4 +1,4 @@
-"""What a pod requests of its node's CPU, memory and disk, as kube-scheduler adds it up (KEP-753, KEP-2837)."""
+"""A pod's requests of CPU, memory and disk, added up as kube-scheduler does it (KEP-753, KEP-2837)."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -9,8 +9,8 @@ from device_plugin.core.requests import parse_quantity
 
 Amounts = Mapping[str, str | int]
 MIB = 2**20
-# More is as much as this: no node has it, and sums over a node's pods stay exact in 64 bits. A pod may request 2**63
-# CPUs, which makes 2**73 thousandths.
+# Larger amounts are cut to this one: no node has it, and sums over a node's pods stay exact in 64 bits. A pod may
+# request 2**63 CPUs, which makes 2**73 thousandths.
 MOST = 2**42
 DISK = "ephemeral-storage"
 
@@ -43,7 +43,7 @@ def requested(
 
 
 def offered(allocatable: Amounts) -> HostAmounts:
-    """What a node can give to pods."""
+    """The host amounts that a node has for pods, from its `allocatable`."""
     return _bounded(
         HostAmounts(
             _milli(str(allocatable.get("cpu", 0))),
@@ -67,7 +67,7 @@ def _larger(one: HostAmounts, other: HostAmounts) -> HostAmounts:
     )
 
 
-# Pods come by the ten thousand with the same few amounts.
+# Cached, because tens of thousands of pods have only a few distinct amounts.
 @lru_cache(1024)
 def _read(cpu: str, memory: str, disk: str) -> HostAmounts:
     return HostAmounts(_milli(cpu), _mib(memory), _mib(disk))

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-# Bookmarks come about once a minute: two minutes of silence is a dead connection.
+# Seconds of silence after which a connection counts as dead: bookmarks come about once a minute.
 SILENCE_SECONDS = 120.0
 FIRST_DELAY, LAST_DELAY = 0.1, 15.0
 
@@ -71,10 +71,10 @@ class ListWatch(Generic[Item]):
                 if version != before:
                     delay = FIRST_DELAY
                 elif not stop.is_set() and not self._stopped:
-                    # A server that closes watches at once must not be asked again at once.
+                    # Backoff for a server that closes watches at once.
                     delay = self._pause(delay, stop)
             except ExpiredError:
-                # A server that forgets at once must not be listed again at once.
+                # Backoff for a server that expires resource versions at once.
                 version = ""
                 delay = self._pause(delay, stop)
             except ApiError as error:
@@ -85,7 +85,7 @@ class ListWatch(Generic[Item]):
                 delay = self._pause(delay, stop)
 
     def interrupt(self) -> None:
-        """End `run` now: close the stream that it waits on. Call after setting its stop event."""
+        """Make `run` return now, by closing the stream that it waits on. The caller sets its stop event first."""
         with self._lock:
             self._stopped = True
             if self._stream is not None:
@@ -118,7 +118,7 @@ class ListWatch(Generic[Item]):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from filter(None, lines)
         except LOST as error:
-            # A cut or silent connection is everyday: go on from the last version.
+            # Connections often end or fall silent: continue from the last version.
             log.debug("watch of %s ended: %s", self._kind.plural, error)
 
     def _opened(self, version: str) -> Connection:

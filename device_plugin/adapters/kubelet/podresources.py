@@ -35,7 +35,7 @@ class KubeletPodResources:
         self._answer: Sequence[Holder] | KubeletError = ()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the kubelet."""
         self._channel.close()
 
     def list(self) -> Sequence[Holder]:
@@ -53,7 +53,7 @@ class KubeletPodResources:
             answer = self._ask()
         except KubeletError as error:
             answer = error
-        finally:  # whatever happened, no caller may wait for ever
+        finally:  # in any case, so that no caller waits for ever
             with self._changed:
                 self._running = False
                 self._finished = self._started
@@ -66,8 +66,8 @@ class KubeletPodResources:
 
         Unlike `list` it changes nothing in the kubelet, so it may be called during Allocate.
         """
-        # Of its own: a kept connection to a kubelet that was away is not tried again for a while, and to register waits
-        # for this answer.
+        # A new connection: after the kubelet was away gRPC waits before it uses a kept one again, and registration
+        # needs this answer.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", MOST_BYTES)]
         with grpc.insecure_channel(f"unix:{self._path}", options=options) as channel:
             try:

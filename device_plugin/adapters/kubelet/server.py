@@ -20,7 +20,7 @@ from device_plugin.core.machine import KubeletError
 
 VERSION = "v1beta1"
 KUBELET = "kubelet.sock"
-# How the names of our sockets begin.
+# The prefix of the names of our sockets.
 OURS = "vgpu-"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 REGISTER_SECONDS = 5.0
@@ -56,7 +56,7 @@ class PluginFolder:
 def _register(folder: Path, endpoint: str, resource: str, options: pb.DevicePluginOptions) -> None:
     request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)
     kubelet = folder / KUBELET
-    # A pool of its own: a kept connection to a kubelet that has restarted would be asked first.
+    # A pool of its own: gRPC would first try a kept connection to a kubelet that has restarted.
     pool = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(f"unix:{kubelet}", options=pool) as channel:
         try:
@@ -138,7 +138,7 @@ class PluginServer(rpc.DevicePluginServicer):
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop serving; running calls are cut."""
+        """Stop serving; calls that still run after 0.5 s are cancelled."""
         server, self._server = self._server, None
         if server is not None:
             with self._changed:
@@ -155,7 +155,7 @@ class PluginServer(rpc.DevicePluginServicer):
     def ListAndWatch(
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """Stream all tickets: at once, and after each change."""
+        """Send all tickets at once, and again after each change."""
         ended = threading.Event()
         server = self._server
 

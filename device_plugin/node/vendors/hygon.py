@@ -65,7 +65,7 @@ class Hygon(Rocm):
         return self._pipes
 
     def files(self, slices: Sequence[CardSlice[KfdCard]]) -> ContainerFiles:
-        """What KFD's cards need, and a vdev file for each slice."""
+        """The files of every KFD card, and a vdev file for each slice."""
         texts = {
             vdev.file_name(number): vdev.render(
                 limit_of(s), vdev_id=number, pipe_id=s.vendor_id, device_id=number

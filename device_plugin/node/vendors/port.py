@@ -1,4 +1,4 @@
-"""What the agent needs of a vendor, and what a vendor needs of the machine."""
+"""The protocols between the agent, a vendor, and the machine that a vendor reads."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Machine(Protocol):
     """The machine as its drivers show it. Paths are relative to the machine's root."""
 
     def text(self, path: str) -> str:
-        """A file's text; what is not UTF-8 is escaped. Raises OSError."""
+        """The text of the file at `path`; bytes that are not UTF-8 are escaped. Raises OSError."""
 
     def matching(self, pattern: str) -> Sequence[str]:
         """The paths that match a shell pattern, in order."""
@@ -56,7 +56,7 @@ class FoundCard(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Generic[P]):
-    """All cards of a vendor on a machine, and in words what could not be read."""
+    """All cards of a vendor on a machine, and a text for each card that could not be read."""
 
     cards: tuple[FoundCard[P], ...]
     problems: tuple[str, ...] = ()
@@ -64,9 +64,9 @@ class Scan(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class CardUsage:
-    """What the driver says of a card now: memory in use by all processes, share of time in which it computed, 0 to 1.
+    """The measured use of a card: bytes used by all processes, and the share of time in which it computed, 0 to 1.
 
-    None where the driver does not say.
+    None where the driver does not measure it.
     """
 
     used_bytes: int | None = None
@@ -86,7 +86,7 @@ class CardSlice(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class ContainerFiles:
-    """What a container gets for its slices. `limits` go into vgpu.conf, in the order of the slices.
+    """The files, devices and variables of a container. `limits` go into vgpu.conf, in the order of its slices.
 
     `texts` are files by name: they are written to the container's folder, and mounted at the vendor's `container_path`.
     """
@@ -127,13 +127,13 @@ class Vendor(Protocol[P]):
         """The ids of slices; None if the driver needs none."""
 
     def scan(self) -> Scan[P]:
-        """All cards. One that cannot be read is a problem in words; the others are not affected."""
+        """All cards of the vendor. A card that cannot be read becomes a problem; the others are not affected."""
 
     def usage(self, card: Card, payload: P) -> CardUsage:
-        """What the card's driver says now."""
+        """The use of the card, read from the driver now."""
 
     def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles:
-        """What a container with these slices gets. Raises ConfigError if they cannot be expressed."""
+        """The files, devices and variables for these slices. Raises ConfigError if they cannot be expressed."""
 
     def container_path(self, name: str) -> str | None:
-        """Where a container finds the text of this name; None if it is not one of this vendor's."""
+        """The path in the container of the text `name`; None if it is none of this vendor's."""

@@ -32,7 +32,7 @@ PCI_DEVICES = "sys/bus/pci/devices"
 FRAMEBUFFER_HEAPS = (1, 2)  # public and private VRAM
 FIRST_RDNA = 10
 SHARED_DEVICES = ("kfd", "mkfd")
-# Each slice needs a core group, and sixteen are as many as help.
+# Most slices of a card: each needs a core group, and more than sixteen are of no use.
 MAX_SLICES = 16
 MIB = 1 << 20
 LONGEST_NAME = 63
@@ -41,9 +41,9 @@ _NUMBER = re.compile(r"[0-9]{1,20}")  # the kernel's are at most 64 bits wide
 
 @dataclass(frozen=True, slots=True)
 class KfdCard:
-    """What KFD knows of a card: `gpu_id` names it to the driver, `render_minor` its device node.
+    """The payload of a KFD card: `gpu_id` is its number in the driver, `render_minor` the number of its device node.
 
-    Neither is an identity. `xcc` and `paired` are the rules of its masks (core/masks.py).
+    Neither identifies the card for ever. `xcc` and `paired` are the rules of its masks (core/masks.py).
     """
 
     gpu_id: int
@@ -53,7 +53,7 @@ class KfdCard:
 
 
 class BrokenFileError(Exception):
-    """A file of the driver does not say what it must."""
+    """A file of the driver is malformed."""
 
 
 class Rocm(Vendor[KfdCard]):
@@ -67,7 +67,7 @@ class Rocm(Vendor[KfdCard]):
 
     @property
     def ids(self) -> VendorIds | None:
-        """None: masks alone hold slices apart."""
+        """No ids: the masks keep slices apart."""
         return None
 
     def scan(self) -> Scan[KfdCard]:
@@ -103,14 +103,14 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def container_path(self, name: str) -> str | None:
-        """None: nothing reads files of ours but the library."""
+        """No path: this vendor's runtime reads no texts."""
         del name
         return None
 
     def _devices(self, cards: Sequence[KfdCard]) -> Sequence[DeviceNode]:
-        """What all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
+        """The device nodes that all cards share (/dev/mkfd is Hygon's own), and the render node of each card.
 
-        The runtime looks for them on the host; we see the host's sysfs, not its /dev.
+        They are found in the host's sysfs, because the agent does not see the host's /dev.
         """
         shared = [name for name in SHARED_DEVICES if self._machine.matching(f"sys/class/*/{name}")]
         names = [*shared, *(f"dri/renderD{card.render_minor}" for card in cards)]
@@ -150,7 +150,7 @@ class Rocm(Vendor[KfdCard]):
     def _unfit(self, units: int, card: KfdCard) -> str:
         """Why a card with `units` compute units cannot be shared; empty if it can."""
         group = masks.group_units(xcc=card.xcc, paired=card.paired)
-        # A mask of any number of units would take any amount of time.
+        # Bounded, because the time to compute a mask grows with the number of units.
         if not group <= units <= rocm.MAX_COMPUTE_UNITS:
             return f"its {units} compute units are not between one core group's {group} and {rocm.MAX_COMPUTE_UNITS}"
         whole = masks.unit_mask(range(units // group), group)
