@@ -20,7 +20,8 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller
 from device_plugin.cli.caller import evicted, named, still_there
 from device_plugin.cluster.openings import movable
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import Plan, Ranked, defragment
@@ -61,22 +62,23 @@ def run(args: argparse.Namespace) -> int:
     if unnamed := [prefix for prefix in prefixes if not all(prefix.partition("/"))]:
         raise DefragError(f"--prefixes: {unnamed[0]!r} names no resource: write {DEFAULT_PREFIXES[0]}")
     with caller.connected(args) as client:
-        state = State(prefixes, 0.0, time.monotonic)
-        state.sync_nodes(client.list(NODES).items)
-        state.sync_pods(client.list(PODS).items)
-        steps = planned(state, args.max_moves)
-        print(as_text(state, steps))
+        view = ClusterView(prefixes, time.monotonic)
+        reservations = Reservations(view, 0.0, time.monotonic)
+        view.sync_nodes(client.list(NODES).items)
+        view.sync_pods(client.list(PODS).items)
+        steps = planned(view, reservations, args.max_moves)
+        print(as_text(view, steps))
         if not args.apply:
             return 0
-        return int(not all(_done(client, state, step) for step in steps if step.moves))
+        return int(not all(_done(client, view, step) for step in steps if step.moves))
 
 
-def planned(state: State, most: int) -> Sequence[Plan]:
-    """The steps of at most `most` moves for the cluster that `state` knows."""
+def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[Plan]:
+    """The steps of at most `most` moves for the cluster that `view` shows."""
     waiting, holders = [], {}
-    for pod in state.pods():
+    for pod in view.pods():
         try:
-            request = state.request_of(pod)
+            request = view.request_of(pod)
         except RequestError:
             continue
         if request is None or pod.ended or pod.deleting:
@@ -87,22 +89,22 @@ def planned(state: State, most: int) -> Sequence[Plan]:
                 waiting.append(Ranked(request, pod.priority))
         elif movable(pod):
             holders[pod.uid] = Ranked(request, pod.priority)
-    state.learning.count(time.monotonic())
-    state.placer.learn(state.learning.target.frequent())
-    return defragment(state.planner, waiting, holders, most)
+    reservations.learning.count(time.monotonic())
+    reservations.placer.learn(reservations.learning.target.frequent())
+    return defragment(reservations.planner, waiting, holders, most)
 
 
-def as_text(state: State, steps: Sequence[Plan]) -> str:
+def as_text(view: ClusterView, steps: Sequence[Plan]) -> str:
     """The steps as a person reads them."""
     moves = [move for step in steps for move in step.moves]
     if not moves:
         return "nothing to move: no waiting pod would fit, and nothing free would be of more use"
     rows = [("POD", "FROM", "TO", "SO THAT")]
     for step in steps:
-        gain = " and ".join(f"{_name(state, grant)} fits on {grant.node}" for grant in step.places)
+        gain = " and ".join(f"{_name(view, grant)} fits on {grant.node}" for grant in step.places)
         for number, move in enumerate(step.moves):
             told = gain or "more fits later" if not number else "  with the one above"
-            rows.append((_name(state, move.source), _where(move.source), _where(move.target), told))
+            rows.append((_name(view, move.source), _where(move.source), _where(move.target), told))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows
@@ -117,14 +119,14 @@ def _where(grant: Grant | None) -> str:
     return f"{grant.node} {','.join(sorted({s.card for s in grant.slices()}))}"
 
 
-def _name(state: State, grant: Grant) -> str:
-    pod = state.pod(grant.pod)
+def _name(view: ClusterView, grant: Grant) -> str:
+    pod = view.pod(grant.pod)
     return named(pod) if pod else grant.pod
 
 
-def _done(client: KubeClient, state: State, step: Plan) -> bool:
+def _done(client: KubeClient, view: ClusterView, step: Plan) -> bool:
     """Evict the pods of one step, and wait until they have ended; false if one stays."""
-    going = [pod for move in step.moves if (pod := state.pod(move.source.pod)) is not None]
+    going = [pod for move in step.moves if (pod := view.pod(move.source.pod)) is not None]
     # A step is of use only as a whole: whether all of them may go is asked before the first one does.
     asked = going if len(going) > 1 else ()
     for pod, dry in (*product(asked, (True,)), *product(going, (False,))):

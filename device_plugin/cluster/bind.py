@@ -11,7 +11,8 @@ from dataclasses import replace
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
@@ -38,10 +39,17 @@ class Binder:
     """Call it from any thread; Bindings of different pods run at the same time."""
 
     def __init__(
-        self, api: Api, state: State, leader: Leader, counts: Counts, clock: Callable[[], float]
+        self,
+        api: Api,
+        view: ClusterView,
+        reservations: Reservations,
+        leader: Leader,
+        counts: Counts,
+        clock: Callable[[], float],
     ) -> None:
         self._api = api
-        self._state = state
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._counts = counts
         self._clock = clock
@@ -59,40 +67,40 @@ class Binder:
 
     def settle(self) -> None:
         """Find out what became of Bindings that were not answered."""
-        for reservation in self._state.ledger.reservations():
+        for reservation in self._view.ledger.reservations():
             if reservation.stage is Stage.UNKNOWN:
                 self._settle(reservation)
 
     def _bind(self, call: BindCall) -> None:
-        if why := self._leader.why_not() or self._state.why_not_synced():
+        if why := self._leader.why_not() or self._view.why_not_synced():
             raise BindError("fenced", why)
         claimed = self._claim(call)
         if claimed is None:
             return
         if not self._leader.fenced():
-            self._state.release_unbound(call.uid)
+            self._reservations.release_unbound(call.uid)
             raise BindError("fenced", self._leader.why_not())
-        grant = self._state.written(claimed.grant)
+        grant = self._view.written(claimed.grant)
         try:
             labels = claimed.request.rank.labels(claimed.pod)
             self._api.bind(claimed.pod, call.node, {annotations.GRANT: grant}, labels)
         except GoneError as error:
-            self._state.forget_pod(call.uid)
+            self._view.forget_pod(call.uid)
             raise BindError("gone", str(error)) from error
         except RefusedError as error:
-            self._state.release_unbound(call.uid)
+            self._reservations.release_unbound(call.uid)
             raise BindError("refused", str(error)) from error
         except ApiError as error:
             # Without a clear answer, or with a conflict, which may be our own earlier write.
-            unknown = self._state.unknown(claimed)
+            unknown = self._reservations.unknown(claimed)
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
             return
-        self._state.see_pod(_bound(claimed, grant), watched=False)
+        self._view.see_pod(_bound(claimed, grant), watched=False)
 
     def _claim(self, call: BindCall) -> Reservation | None:
         """The pod's reservation on the node, now BINDING; None if the pod is bound there already. Raises BindError."""
-        claimed = self._state.claim(call.uid, call.node)
+        claimed = self._reservations.claim(call.uid, call.node)
         if isinstance(claimed, Reservation):
             return claimed
         try:
@@ -102,7 +110,7 @@ class Binder:
         if pod.uid != call.uid:
             raise BindError("gone", f"pod {call.namespace}/{call.name} is another one now")
         if pod.node == call.node and pod.annotation(annotations.GRANT):
-            self._state.see_pod(pod, watched=False)
+            self._view.see_pod(pod, watched=False)
             return None
         if pod.node:
             raise BindError("refused", f"pod {call.namespace}/{call.name} is bound to {pod.node} already")
@@ -110,24 +118,24 @@ class Binder:
 
     def _place_again(self, pod: Pod, call: BindCall) -> Reservation:
         try:
-            request = self._state.request_of(pod)
+            request = self._view.request_of(pod)
         except RequestError as error:
             raise BindError("refused", str(error)) from error
         if request is None:
             raise BindError("refused", f"pod {pod.namespace}/{pod.name} asks for no slice")
-        with self._state.lock:
-            if self._state.is_gone(call.uid):
+        with self._view.lock:
+            if self._view.is_gone(call.uid):
                 raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
-            busy = self._state.ledger.reservation(call.uid)
+            busy = self._view.ledger.reservation(call.uid)
             if busy is not None and busy.under_way:
                 raise BindError("busy", "another Binding of the pod is under way: try again")
             if why := self._leader.why_not():
                 raise BindError("fenced", why)
-            answer = self._state.reserve(pod, request, (call.node,), named=True)
+            answer = self._reservations.reserve(pod, request, (call.node,), named=True)
             if isinstance(answer, Refused):
                 refusal = answer()
                 raise BindError("unplaced", f"{refusal.text}; {refusal.advice}")
-            claimed = self._state.claim(call.uid, call.node)
+            claimed = self._reservations.claim(call.uid, call.node)
         if claimed is None:
             raise AssertionError(f"the reservation of {call.uid} on {call.node} was just made")
         return claimed
@@ -138,19 +146,19 @@ class Binder:
         try:
             now = self._api.get(PODS, pod)
         except GoneError:
-            self._state.forget_pod(pod.uid)
+            self._view.forget_pod(pod.uid)
             return False
         except ApiError as error:
             log.info("still unknown whether bound pod=%s/%s: %s", pod.namespace, pod.name, error)
             return False
         if now.uid != pod.uid:
-            self._state.forget_pod(pod.uid)
+            self._view.forget_pod(pod.uid)
             return False
         if now.node:
-            self._state.see_pod(now, watched=False)
+            self._view.see_pod(now, watched=False)
             return _holds(now, reservation.grant)
         if self._clock() - reservation.sent >= 2 * BIND_SECONDS:
-            self._state.release_unbound(pod.uid)
+            self._reservations.release_unbound(pod.uid)
         return False
 
 

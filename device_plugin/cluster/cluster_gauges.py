@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.explain import FITS, HELD, PREEMPTING, Explainer
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.cards import memory_units
 from device_plugin.core.ledger import CardState, Snapshot
 from device_plugin.core.metrics import CARD, Exporter, Metric, MetricType, Reading
@@ -72,15 +73,23 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 class ClusterGauges:
     """Call it for all metrics. What is held is read from a snapshot, without the lock."""
 
-    def __init__(self, state: State, leader: Leader, explainer: Explainer, counts: Counts) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: ClusterView,
+        reservations: Reservations,
+        leader: Leader,
+        explainer: Explainer,
+        counts: Counts,
+    ) -> None:
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._explainer = explainer
         self._counts = counts
 
     def __call__(self) -> Iterator[Reading]:
         """The replica's own health and work, and the state of the cluster if it leads."""
-        synced, leads = not self._state.why_not_synced(), not self._leader.why_not()
+        synced, leads = not self._view.why_not_synced(), not self._leader.why_not()
         yield Reading(SYNCED, [((), float(synced))])
         if not self._leader.unread():
             yield Reading(LEADER, [((), float(leads))])
@@ -90,17 +99,17 @@ class ClusterGauges:
             yield from self._cluster()
 
     def _kept(self) -> Iterator[Reading]:
-        with self._state.lock:
-            bounds = self._state.bounds()
+        with self._view.lock:
+            bounds = self._reservations.bounds()
         yield Reading(KEPT, [((what,), float(bound.count)) for what, bound in bounds.items()])
         yield Reading(KEPT_MOST, [((what,), float(bound.most)) for what, bound in bounds.items()])
         yield Reading(KEPT_LEFT_OUT, [((what,), float(bound.left_out)) for what, bound in bounds.items()])
 
     def _cluster(self) -> Iterator[Reading]:
-        with self._state.lock:
-            snapshot = self._state.ledger.snapshot()
-            faults = self._state.faults.counts()
-            ratio = self._state.placer.fragmentation()
+        with self._view.lock:
+            snapshot = self._view.ledger.snapshot()
+            faults = self._view.faults.counts()
+            ratio = self._reservations.placer.fragmentation()
         for metric, value in _CARDS:
             yield Reading(metric, _of_cards(snapshot, value))
         units = memory_units(snapshot.inventories())

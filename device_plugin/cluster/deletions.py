@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.state import State
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.cards import Inventory
 from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant
@@ -40,14 +40,14 @@ def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> li
 class Deletions:
     """Deletes pods. Each is told of in the log and in one event, however often its deletion fails."""
 
-    def __init__(self, api: Api, state: State) -> None:
+    def __init__(self, api: Api, view: ClusterView) -> None:
         self._api = api
-        self._state = state
+        self._view = view
         self._told: set[str] = set()
 
     def delete(self, pod: Pod, event: Event, text: str) -> None:
         """Delete the pod of this uid; `event` and `text` are told. Raises ApiError."""
-        self._told = {uid for uid in self._told if self._state.pod(uid) is not None}
+        self._told = {uid for uid in self._told if self._view.pod(uid) is not None}
         try:
             if pod.uid not in self._told:
                 log.warning("%s pod=%s/%s: %s", event, pod.namespace, pod.name, text)
@@ -55,15 +55,15 @@ class Deletions:
                 self._told.add(pod.uid)
             self._api.delete(PODS, pod)
         except GoneError:
-            self._state.forget_pod(pod.uid)
+            self._view.forget_pod(pod.uid)
 
 
 class OverlapJudge:
-    """Looks at the nodes that the state suspects. Call `sweep` about once a second."""
+    """Looks at the nodes that the view suspects. Call `sweep` about once a second."""
 
-    def __init__(self, api: Api, state: State, leader: Leader, deletions: Deletions) -> None:
+    def __init__(self, api: Api, view: ClusterView, leader: Leader, deletions: Deletions) -> None:
         self._api = api
-        self._state = state
+        self._view = view
         self._leader = leader
         self._deletions = deletions
 
@@ -71,12 +71,12 @@ class OverlapJudge:
         """Judge each suspect node, if this replica leads; otherwise they stay suspect."""
         if self._leader.why_not():
             return
-        for node in self._state.suspects():
+        for node in self._view.suspects():
             try:
                 self._judge(node)
             except ApiError as error:
                 log.warning("overlapping grants on %s: %s; trying again", node, error)
-                self._state.suspect(node)
+                self._view.suspect(node)
 
     def _judge(self, node: str) -> None:
         for conflict in self._losers(node):
@@ -84,28 +84,28 @@ class OverlapJudge:
             self._look(conflict.pod)
             self._look(conflict.other)
         for conflict in self._losers(node):
-            pod, other = self._state.pod(conflict.pod), self._state.pod(conflict.other)
+            pod, other = self._view.pod(conflict.pod), self._view.pod(conflict.other)
             if pod is None or other is None or pod.deleting:
                 continue
             self._delete(pod, other, conflict)
 
     def _losers(self, node: str) -> list[Conflict]:
-        with self._state.lock:
-            return losers(self._state.inventory(node), self._state.grants_on(node))
+        with self._view.lock:
+            return losers(self._view.inventory(node), self._view.grants_on(node))
 
     def _look(self, uid: str) -> None:
-        known = self._state.pod(uid)
+        known = self._view.pod(uid)
         if known is None:
             return
         try:
             pod = self._api.get(PODS, known)
         except GoneError:
-            self._state.forget_pod(uid)
+            self._view.forget_pod(uid)
             return
         if pod.uid == uid:
-            self._state.see_pod(pod, watched=False)
+            self._view.see_pod(pod, watched=False)
         else:
-            self._state.forget_pod(uid)
+            self._view.forget_pod(uid)
 
     def _delete(self, pod: Pod, other: Pod, conflict: Conflict) -> None:
         text = (
@@ -119,8 +119,8 @@ class OverlapJudge:
 class CoveredPods:
     """Deletes the pods that agents report as covered. Call `sweep` about once a second."""
 
-    def __init__(self, state: State, leader: Leader, deletions: Deletions) -> None:
-        self._state = state
+    def __init__(self, view: ClusterView, leader: Leader, deletions: Deletions) -> None:
+        self._view = view
         self._leader = leader
         self._deletions = deletions
 
@@ -140,12 +140,12 @@ class CoveredPods:
 
     def _found(self) -> list[tuple[Pod, str]]:
         """Pods that run on the node whose agent reports them, each with one of its covered containers."""
-        with self._state.lock:
+        with self._view.lock:
             found = {
                 pod.uid: (pod, report.container)
-                for node in self._state.reports.nodes_with_covered()
-                for report in self._state.reports.covered(node)
-                if (pod := self._state.pod(report.pod)) is not None and pod.node == node
+                for node in self._view.reports.nodes_with_covered()
+                for report in self._view.reports.covered(node)
+                if (pod := self._view.pod(report.pod)) is not None and pod.node == node
             }
         return [(pod, container) for pod, container in found.values() if not (pod.deleting or pod.ended)]
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.openings import opening
+from device_plugin.cluster.reservations import Reservations
 from device_plugin.cluster.search import SearchCopy
-from device_plugin.cluster.state import State
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
@@ -46,18 +47,22 @@ class Waiting:
 class Explainer:
     """Answers from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
 
-    def __init__(self, state: State, leader: Leader, scheduler_name: str, search: SearchCopy) -> None:
-        self._state = state
+    def __init__(
+        self, view: ClusterView, reservations: Reservations, leader: Leader, scheduler_name: str,
+        search: SearchCopy,
+    ) -> None:  # fmt: skip
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._scheduler_name = scheduler_name
         self._search = search
 
     def view(self, pod: str = "") -> View:
         """Everything, or with `pod` (namespace/name) only what concerns that pod."""
-        with self._state.lock:
-            gangs = [asdict(gang) for gang in self._state.gangs.statuses()]
-            faults = [asdict(fault) for fault in self._state.faults.standing()]
-        snapshot = self._state.snapshot()
+        with self._view.lock:
+            gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
+            faults = [asdict(fault) for fault in self._view.faults.standing()]
+        snapshot = self._view.snapshot()
         nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
         view = {
@@ -78,12 +83,12 @@ class Explainer:
     def _moves(self, wanted: str) -> list[str]:
         """The moves that would make room for one pod: it takes too long to be said of all."""
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
-        return [text for pod in named if (text := opening(self._state, self._search, pod))]
+        return [text for pod in named if (text := opening(self._view, self._search, pod))]
 
     def _unplaced(self) -> list[Pod]:
         """Pods of ours that are still to be bound and have no reservation, by namespace and name."""
-        unbound = [pod for pod in self._state.pods() if self._is_unbound(pod)]
-        snapshot = self._state.snapshot()
+        unbound = [pod for pod in self._view.pods() if self._is_unbound(pod)]
+        snapshot = self._view.snapshot()
         unplaced = [pod for pod in unbound if not _is_placed(snapshot.holding(pod.uid))]
         return sorted(unplaced, key=lambda pod: (pod.namespace, pod.name))
 
@@ -94,7 +99,7 @@ class Explainer:
         self, pod: Pod, planner: Planner, answers: dict[tuple[object, ...], Grant | Refusal | None]
     ) -> Waiting:
         try:
-            request = self._state.request_of(pod)
+            request = self._view.request_of(pod)
         except RequestError as error:
             malformed = Reason.MALFORMED
             return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
@@ -128,22 +133,22 @@ class Explainer:
         """Which slices are held by what outlives its pod, if that may be why there is no room."""
         if refusal.main not in (*MOVING, Reason.GANG_ROOM):
             return []
-        with self._state.lock:
-            return self._state.reports.summary()
+        with self._view.lock:
+            return self._view.reports.summary()
 
     def _wrong_in_group(self, pod: Pod) -> str:
         """Why no pod of the pod's group can be placed, as text; empty if nothing is wrong with it."""
         if not pod.label(GROUP):
             return ""
-        with self._state.lock:
-            return self._state.groups.problem((pod.namespace, pod.label(GROUP)))
+        with self._view.lock:
+            return self._reservations.groups.problem((pod.namespace, pod.label(GROUP)))
 
     def _answer(self, pod: Pod, request: PodRequest, planner: Planner) -> Grant | Refusal | None:
         """The answer that /filter would give if every node were offered; of a gang what was answered."""
         if request.gang is None:
-            return planner.placer.place(self._state.in_group(pod, request))
-        with self._state.lock:
-            return self._state.gangs.refusal(pod, request)
+            return planner.placer.place(self._reservations.in_group(pod, request))
+        with self._view.lock:
+            return self._reservations.gangs.refusal(pod, request)
 
     def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> Waiting:
         """Those who are leaving are those whose slices overlap with what is held for the pod."""
@@ -157,7 +162,7 @@ class Explainer:
         return Waiting(pod.namespace, pod.name, text, advice, PREEMPTING)
 
     def _name(self, uid: str) -> str:
-        pod = self._state.pod(uid)
+        pod = self._view.pod(uid)
         return f"{pod.namespace}/{pod.name}" if pod else uid
 
     def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
@@ -167,7 +172,7 @@ class Explainer:
         return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
 
     def _loads(self, node: str) -> str:
-        age = self._state.measured.age(node)
+        age = self._view.measured.age(node)
         return "from the ledger" if age is None else f"measured {age:.0f} s ago"
 
     def _card(self, snapshot: Snapshot, node: str, state: CardState) -> dict[str, Any]:
@@ -196,13 +201,13 @@ class Explainer:
     def _slices(self, snapshot: Snapshot, node: str, uuid: str) -> Iterator[dict[str, Any]]:
         for uid in snapshot.holders(node, uuid):
             reservation = snapshot.reservation(uid)
-            pod = reservation.pod if reservation else self._state.pod(uid)
+            pod = reservation.pod if reservation else self._view.pod(uid)
             grant = snapshot.grant(uid)
-            left = self._state.reports.outliving(uid) if pod is None or pod.ended else None
+            left = self._view.reports.outliving(uid) if pod is None or pod.ended else None
             whose = left or pod
             if whose is None or grant is None:
                 continue
-            covered = {each.container for each in self._state.reports.covered(node) if each.pod == uid}
+            covered = {each.container for each in self._view.reports.covered(node) if each.pod == uid}
             for container, slices in sorted(grant.containers.items()):
                 for s in slices:
                     if s.card == uuid:

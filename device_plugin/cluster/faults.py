@@ -18,7 +18,7 @@ class Fault:
 
 
 class Faults:
-    """The faults that stand now, by kind and by what identifies their object. Callers hold the state's lock."""
+    """The faults that stand now, by kind and by what identifies their object. Callers hold the view's lock."""
 
     def __init__(self) -> None:
         self._standing: dict[tuple[str, str], Fault] = {}

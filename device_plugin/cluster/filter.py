@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.refusal_budget import LaterError
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
@@ -31,8 +32,16 @@ class Verdict:
 class Filter:
     """Call it from any thread."""
 
-    def __init__(self, state: State, leader: Leader, counts: Counts, clock: Callable[[], float]) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: ClusterView,
+        reservations: Reservations,
+        leader: Leader,
+        counts: Counts,
+        clock: Callable[[], float],
+    ) -> None:
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._counts = counts
         self._clock = clock
@@ -40,14 +49,14 @@ class Filter:
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """Choose among `nodes`. A pod that asks for no slice may go to all of them."""
         try:
-            request = self._state.request_of(pod)
+            request = self._view.request_of(pod)
         except RequestError as error:
             return Verdict(hopeless=dict.fromkeys(nodes, str(error)))
         if request is None:
             return Verdict(nodes)
-        self._state.prepare(request, nodes)
-        with self._state.lock:
-            if self._state.is_gone(pod.uid):
+        self._reservations.prepare(request, nodes)
+        with self._view.lock:
+            if self._view.is_gone(pod.uid):
                 # No error: kube-scheduler would log it, and ask again until it has heard of that itself.
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
             if why := self._why_not(pod):
@@ -62,7 +71,7 @@ class Filter:
         if refusal.main is Reason.GANG:
             return Verdict(hopeless=refusal.by_node(nodes))
         texts = dict(refusal.by_node(nodes))
-        for node, note in self._state.notes(nodes).items():
+        for node, note in self._view.notes(nodes).items():
             texts[node] = f"{texts[node]} ({note})"
         # kube-scheduler found room on each of these nodes for what it counts, so it would find nobody there whose
         # leaving helps, and take longer to find that than for all the rest of an attempt; cards are our own
@@ -71,25 +80,25 @@ class Filter:
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started, several = self._clock(), len(request.containers) > 1 and request.gang is None
-        if several and not self._state.budget.allows(pod.namespace, "", started):
+        if several and not self._reservations.budget.allows(pod.namespace, "", started):
             raise LaterError(
                 f"pods of several containers in {pod.namespace} wait for their turn to be tried; kube-scheduler"
                 " tries again by itself"
             )
-        answer = self._state.reserve(pod, request, nodes)
+        answer = self._reservations.reserve(pod, request, nodes)
         ended = self._clock()
         self._counts.placed(ended - started)
         if several and isinstance(answer, Refused):
-            self._state.budget.spend(pod.namespace, "", started, ended)
+            self._reservations.budget.spend(pod.namespace, "", started, ended)
         return answer
 
     def _why_not(self, pod: Pod) -> str:
-        if why := self._leader.why_not() or self._state.why_not_synced():
+        if why := self._leader.why_not() or self._view.why_not_synced():
             return why
-        known = self._state.pod(pod.uid)
+        known = self._view.pod(pod.uid)
         if known is not None and known.node:
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
-        reservation = self._state.ledger.reservation(pod.uid)
+        reservation = self._view.ledger.reservation(pod.uid)
         if reservation is not None and reservation.under_way:
             return "what became of an earlier Binding is not known yet: try again"
         return ""

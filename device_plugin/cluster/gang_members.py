@@ -14,7 +14,7 @@ Name = tuple[str, str]
 
 
 class GangMembers:
-    """The pods of all gangs. Callers hold the state's lock."""
+    """The pods of all gangs. Callers hold the view's lock."""
 
     def __init__(self, groups: Groups, ledger: Ledger) -> None:
         self._groups = groups

@@ -45,7 +45,7 @@ class GangStatus:
 
 
 class Gangs:
-    """The gangs of one state. Callers hold its lock. Times are of its clock, in seconds."""
+    """All gangs. Callers hold the view's lock. Times are of its clock, in seconds."""
 
     def __init__(
         self, ledger: Ledger, placer: Placer, groups: Groups, seconds: float,
@@ -66,7 +66,7 @@ class Gangs:
         """Grows with every change of a gang's pods."""
 
     def see(self, pod: Pod, now: float) -> Name | None:
-        """Take news of a pod; returns the name of its gang, or of the one that it has left, if that may lose places."""
+        """Take news of a pod; returns the name of the gang that it has left: that may lose its places."""
         try:
             request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
         except RequestError:
@@ -79,8 +79,7 @@ class Gangs:
         if before is not None and (member is None or member.name != before.name):
             self._tidy(before.name)
             return before.name
-        # With a pod that is bound, a gang loses nothing.
-        return member.name if member is not None and not member.bound else None
+        return None
 
     def forget(self, uid: str) -> Name | None:
         """The pod is gone; returns the name of its gang."""
@@ -95,6 +94,11 @@ class Gangs:
         """The name of the pod's gang."""
         member = self._members.get(uid)
         return member.name if member is not None else None
+
+    def name_unless_bound(self, uid: str) -> Name | None:
+        """The name of the pod's gang that may lose its places by news of the pod: by a bound one it loses nothing."""
+        member = self._members.get(uid)
+        return member.name if member is not None and not member.bound else None
 
     def under_way(self, uid: str) -> bool:
         """True if a Binding of the pod's gang was sent: from then on its reservations no longer end together."""

@@ -17,7 +17,7 @@ MOST = 2 * MAX_GANG
 
 
 class Groups:
-    """The members of every group, as they were last seen. Callers hold the lock of the state."""
+    """The members of every group, as they were last seen. Callers hold the view's lock."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.state import State
+from device_plugin.cluster.view import ClusterView
 
 # A loop makes a handful of calls of at most 3 s each in one turn.
 STUCK_SECONDS = 60.0
@@ -13,8 +13,8 @@ STUCK_SECONDS = 60.0
 class Health:
     """The loops call `beat`; the rest asks."""
 
-    def __init__(self, state: State, leader: Leader, clock: Callable[[], float]) -> None:
-        self._state = state
+    def __init__(self, view: ClusterView, leader: Leader, clock: Callable[[], float]) -> None:
+        self._view = view
         self._leader = leader
         self._clock = clock
         self._lock = threading.Lock()
@@ -34,4 +34,4 @@ class Health:
 
     def why_not_ready(self) -> str:
         """The missing parts, as text; empty if this replica could lead, whether it does or not."""
-        return "; ".join(why for why in (self._state.why_not_synced(), self._leader.unread()) if why)
+        return "; ".join(why for why in (self._view.why_not_synced(), self._leader.unread()) if why)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from device_plugin.cluster.bind import Binder
 from device_plugin.cluster.deletions import CoveredPods, OverlapJudge
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError, GoneError
 
@@ -21,14 +22,16 @@ class Housekeeping:
     def __init__(
         self,
         api: Api,
-        state: State,
+        view: ClusterView,
+        reservations: Reservations,
         binder: Binder,
         overlaps: OverlapJudge,
         covered: CoveredPods | None,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
-        self._state = state
+        self._view = view
+        self._reservations = reservations
         self._binder = binder
         self._overlaps = overlaps
         self._covered = covered
@@ -36,7 +39,7 @@ class Housekeeping:
 
     def step(self) -> None:
         """One turn."""
-        self._state.expire()
+        self._reservations.expire()
         self._learn()
         self._binder.settle()
         self._confirm()
@@ -45,20 +48,20 @@ class Housekeeping:
             self._covered.sweep()
 
     def _learn(self) -> None:
-        with self._state.lock:
-            self._state.learning.count(self._clock())
+        with self._view.lock:
+            self._reservations.learning.count(self._clock())
 
     def _confirm(self) -> None:
-        for known in self._state.unconfirmed(self._clock() - CONFIRM_SECONDS):
+        for known in self._view.unconfirmed(self._clock() - CONFIRM_SECONDS):
             try:
                 pod = self._api.get(PODS, known)
             except GoneError:
-                self._state.forget_pod(known.uid)
+                self._view.forget_pod(known.uid)
                 continue
             except ApiError as error:
                 log.info("cannot look whether pods still exist: %s", error)
                 return
             if pod.uid == known.uid:
-                self._state.see_pod(pod, watched=False)
+                self._view.see_pod(pod, watched=False)
             else:
-                self._state.forget_pod(known.uid)
+                self._view.forget_pod(known.uid)

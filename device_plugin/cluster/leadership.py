@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from device_plugin.cluster.bind import BIND_SECONDS
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.kube.api import NODES, PODS, Api, Ref
 from device_plugin.kube.errors import ApiError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
@@ -34,16 +35,23 @@ class Leadership:
     """Call `step` about once a second, and `begin` in another thread; both only read from the API server."""
 
     def __init__(
-        self, api: Api, leader: Leader, state: State, clock: Callable[[], float], lease: Ref
+        self,
+        api: Api,
+        leader: Leader,
+        view: ClusterView,
+        reservations: Reservations,
+        clock: Callable[[], float],
+        lease: Ref,
     ) -> None:
         self._api = api
         self._leader = leader
-        self._state = state
+        self._view = view
+        self._reservations = reservations
         self._clock = clock
         self._lease = lease
         self._holds_since: float | None = None
         self._lease_existed = False
-        # Grows, under the state's lock, whenever the Lease may have been another replica's since the step before.
+        # Grows, under the view's lock, whenever the Lease may have been another replica's since the step before.
         self._breaks = 0
 
     def step(self) -> None:
@@ -68,15 +76,15 @@ class Leadership:
         if self._leader.term or not self._leader.fenced() or not self._settled():
             return
         try:
-            nodes = self._accounted(self._api.list(NODES).items, self._state.see_node)
-            pods = self._accounted(self._api.list(PODS).items, partial(self._state.see_pod, watched=False))
+            nodes = self._accounted(self._api.list(NODES).items, self._view.see_node)
+            pods = self._accounted(self._api.list(PODS).items, partial(self._view.see_pod, watched=False))
         except ApiError as error:
             log.warning("leading, but the cluster cannot be listed: %s", error)
             return
-        with self._state.lock:
+        with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return
-            self._state.gangs.complete(self._clock())
+            self._reservations.gangs.complete(self._clock())
             self._leader.begin()
         log.info("leading pods=%d nodes=%d", pods, nodes)
 
@@ -88,7 +96,7 @@ class Leadership:
 
     def _accounted(self, listed: Sequence[Item], see: Callable[[Item], None]) -> int:
         for start in range(0, len(listed), BATCH):
-            with self._state.lock:
+            with self._view.lock:
                 for item in listed[start : start + BATCH]:
                     see(item)
         return len(listed)
@@ -107,11 +115,11 @@ class Leadership:
         return since is not None and self._clock() - since >= SETTLE_SECONDS
 
     def _end(self) -> None:
-        with self._state.lock:
+        with self._view.lock:
             self._breaks += 1
             if not self._leader.term:
                 return
             self._leader.end()
-            self._state.drop_reservations()
+            self._reservations.drop()
         self._holds_since = None
         log.info("no longer leading: %s", self._leader.why_not())

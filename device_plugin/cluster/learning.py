@@ -21,7 +21,7 @@ MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
-    """Keeps `target`, the requests to be expected. Callers hold the state's lock. Times are in seconds of its clock."""
+    """Keeps `target`, the requests to be expected. Callers hold the view's lock. Times are in seconds of its clock."""
 
     def __init__(
         self, request_of: Callable[[Pod], PodRequest | None], known: Callable[[str], Pod | None]

@@ -82,7 +82,7 @@ class NodeList(Sequence[str]):
 
 
 class NodeLists:
-    """Makes the lists of offered nodes that are kept with pods. Callers hold the state's lock."""
+    """Makes the lists of offered nodes that are kept with pods. Callers hold the view's lock."""
 
     def __init__(self, index: NodeTable) -> None:
         self._index = index

@@ -1,7 +1,7 @@
 """Which few pods would have to move so that one that waits fits: only said, never done. `vgpu defrag` plans for all."""
 
 from device_plugin.cluster.search import SearchCopy
-from device_plugin.cluster.state import State
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
@@ -19,27 +19,23 @@ def movable(pod: Pod) -> bool:
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
-def opening(state: State, search: SearchCopy, pod: Pod) -> str:
+def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
     """The moves that would make room for a waiting pod, as text; empty if it fits, or no few moves would do."""
     try:
-        request = state.request_of(pod)
+        request = view.request_of(pod)
     except RequestError:
         return ""
     if request is None or request.gang is not None:
         return ""
     holders = {}
-    for other in state.pods():
-        if (
-            movable(other)
-            and other.priority <= pod.priority
-            and (asked := _request(state, other)) is not None
-        ):
+    for other in view.pods():
+        if movable(other) and other.priority <= pod.priority and (asked := _request(view, other)) is not None:
             holders[other.uid] = Ranked(asked, other.priority)
     plan = _plan(search, request, holders)
     if plan is None or not plan.moves:
         return ""
     moves = ", ".join(
-        f"{_name(state, move.source.pod)} from {_where(move.source)} to {_where(move.target)}"
+        f"{_name(view, move.source.pod)} from {_where(move.source)} to {_where(move.target)}"
         for move in plan.moves
     )
     return (
@@ -59,9 +55,9 @@ def _plan(search: SearchCopy, request: PodRequest, holders: dict[str, Ranked]) -
     return None
 
 
-def _request(state: State, pod: Pod) -> PodRequest | None:
+def _request(view: ClusterView, pod: Pod) -> PodRequest | None:
     try:
-        return state.request_of(pod)
+        return view.request_of(pod)
     except RequestError:
         return None
 
@@ -70,6 +66,6 @@ def _where(grant: Grant | None) -> str:
     return f"{', '.join(sorted({s.card for s in grant.slices()}))} on {grant.node}" if grant else "-"
 
 
-def _name(state: State, uid: str) -> str:
-    pod = state.pod(uid)
+def _name(view: ClusterView, uid: str) -> str:
+    pod = view.pod(uid)
     return f"{pod.namespace}/{pod.name}" if pod else uid

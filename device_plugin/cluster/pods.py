@@ -80,7 +80,7 @@ def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
 class KnownPods:
     """The pods that ask for slices or hold some, by uid: as they were last heard of, where they are, which are gone.
 
-    Callers hold the state's lock.
+    Callers hold the view's lock.
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,9 @@ from itertools import product
 
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.preemption_queue import Pending
+from device_plugin.cluster.reservations import Reservations
 from device_plugin.cluster.search import SearchCopy
-from device_plugin.cluster.state import State
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
 from device_plugin.core.ledger import Reservation
@@ -44,8 +45,16 @@ Candidates = Mapping[str, Sequence[str]]
 class Victims:
     """Finds the pods that must end so that another fits, while others are placed. Call it from any thread."""
 
-    def __init__(self, state: State, leader: Leader, clock: Callable[[], float], search: SearchCopy) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: ClusterView,
+        reservations: Reservations,
+        leader: Leader,
+        clock: Callable[[], float],
+        search: SearchCopy,
+    ) -> None:
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._clock = clock
         self._search = search
@@ -56,7 +65,7 @@ class Victims:
 
     def held(self) -> Held:
         """The pods that may hold slices now."""
-        held = {pod.uid: pod for pod in self._state.pods() if pod.node and not pod.ended}
+        held = {pod.uid: pod for pod in self._view.pods() if pod.node and not pod.ended}
         self._told &= held.keys()
         self._refused_before &= held.keys()
         now = self._clock()
@@ -128,12 +137,12 @@ class Victims:
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> Plan | None:
         """The option of before as a plan, its place nominated for the pod; None if it would cost more by now."""
-        planner, pod = self._state.planner, pending.pod
-        with self._state.lock:
-            known = self._state.pod(pod.uid)
+        planner, pod = self._reservations.planner, pending.pod
+        with self._view.lock:
+            known = self._view.pod(pod.uid)
             if known is None or known.node or known.deleting or self._leader.why_not():
                 return None
-            if self._state.ledger.reservation(pod.uid) is not None:
+            if self._view.ledger.reservation(pod.uid) is not None:
                 return None
             with planner.ledger.transaction():
                 self._let_go(planner, gone, before.node)
@@ -142,7 +151,7 @@ class Victims:
                     return None
                 plan = planner.cleared(pending.request, option)
             if plan is not None:
-                self._state.nominate(pending, plan.places[0], NOMINATION_SECONDS)
+                self._reservations.nominate(pending, plan.places[0], NOMINATION_SECONDS)
             return plan
 
 
@@ -152,9 +161,12 @@ class Preemption:
     To search ten thousand nodes takes its time. It writes only when a pod must go.
     """
 
-    def __init__(self, api: Api, state: State, leader: Leader, victims: Victims) -> None:
+    def __init__(
+        self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, victims: Victims
+    ) -> None:
         self._api = api
-        self._state = state
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._victims = victims
 
@@ -164,8 +176,8 @@ class Preemption:
             return
         held: Held | None = None
         for _ in range(SEARCHES):
-            with self._state.lock:
-                pending = self._state.preemption_queue.take()
+            with self._view.lock:
+                pending = self._reservations.preemption_queue.take()
             if pending is None:
                 return
             held = held or self._victims.held()
@@ -184,12 +196,12 @@ class Preemption:
             try:
                 self._api.evict(victim, dry=dry)
             except GoneError:
-                self._state.forget_pod(victim.uid)
+                self._view.forget_pod(victim.uid)
                 continue
             except ApiError as error:
                 log.info("%s stays though %s waits: %s", _name(victim), waiting, error)
                 self._victims.defer(victim.uid)
-                self._state.resume(pending)
+                self._reservations.resume(pending)
                 return
             if not dry:
                 self._victims.mark_told((victim.uid,))
@@ -211,8 +223,11 @@ class Preemption:
 class Advice:
     """/preempt: of what kube-scheduler would do, what makes room on the cards too. Call it from any thread."""
 
-    def __init__(self, state: State, leader: Leader, victims: Victims) -> None:
-        self._state = state
+    def __init__(
+        self, view: ClusterView, reservations: Reservations, leader: Leader, victims: Victims
+    ) -> None:
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._victims = victims
 
@@ -222,7 +237,7 @@ class Advice:
         What kube-scheduler would evict is taken over only where the host lacks CPU or memory too: it knows why.
         """
         try:
-            request = self._state.request_of(pod)
+            request = self._view.request_of(pod)
         except RequestError:
             return {}
         if request is None:
@@ -243,23 +258,23 @@ class Advice:
         evicted = list(dict.fromkeys((*ours, *(candidates[node] if theirs or not ours else ()))))
         for uid in evicted:
             # A pod that is not bound yet is not deleted: kube-scheduler only takes it back.
-            self._state.give_back(uid)
+            self._reservations.give_back(uid)
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
 
     def _still_wanting(self, pod: Pod, ending: set[str]) -> bool:
         """False if the pod only has to wait for pods that are ending; what nobody leaves is not held any longer."""
-        with self._state.lock:
-            found = self._state.ledger.reservation(pod.uid)
+        with self._view.lock:
+            found = self._view.ledger.reservation(pod.uid)
             if found is None:
                 return True
             if found.under_way or self._leaves(found) <= ending:
                 return False
-            self._state.release(pod.uid)
+            self._reservations.release(pod.uid)
             return True
 
     def _leaves(self, reservation: Reservation) -> set[str]:
-        return {conflict.other for conflict in self._state.ledger.in_the_way(reservation.grant)}
+        return {conflict.other for conflict in self._view.ledger.in_the_way(reservation.grant)}
 
 
 def _name(pod: Pod) -> str:

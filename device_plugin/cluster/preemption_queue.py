@@ -22,7 +22,7 @@ class Pending:
 
 
 class PreemptionQueue:
-    """Pods that may preempt others, each as it was refused last. Callers hold the state's lock.
+    """Pods that may preempt others, each as it was refused last. Callers hold the view's lock.
 
     A pod is left out if no pod of a lower priority ever held slices. Within a priority namespaces take turns, and in
     each the pods that were tried least come first: else a thousand that nothing helps would stand before all others,

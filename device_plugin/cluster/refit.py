@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.ports import FitError
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Kind
 from device_plugin.core.placement.workload import Weighted
@@ -28,9 +29,11 @@ class Refit:
     """Call `step` about once a second, in one thread. `pause` lets others have the lock; true if the service ends."""
 
     def __init__(
-        self, state: State, make: Make, clock: Callable[[], float], pause: Callable[[], bool]
-    ) -> None:
-        self._state = state
+        self, view: ClusterView, reservations: Reservations, make: Make, clock: Callable[[], float],
+        pause: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._view = view
+        self._reservations = reservations
         self._make = make
         self._clock = clock
         self._pause = pause
@@ -40,9 +43,9 @@ class Refit:
 
     def step(self) -> None:
         """Learn what is due, and bring scores and the measured fragmentation up to date."""
-        with self._state.lock:
-            kinds, supply = self._state.placer.supply()
-            target = self._state.learning.target.copy() if self._due(kinds) else None
+        with self._view.lock:
+            kinds, supply = self._reservations.placer.supply()
+            target = self._reservations.learning.target.copy() if self._due(kinds) else None
         if target is not None:
             started = self._clock()
             try:
@@ -51,8 +54,8 @@ class Refit:
                 log.warning("the target workload was not learnt, the one of before stays: %s", error)
             else:
                 self._kinds, self._arrivals = kinds, target.arrivals
-                with self._state.lock:
-                    self._state.placer.install(tables)
+                with self._view.lock:
+                    self._reservations.placer.install(tables)
                 log.info("target workload learnt arrivals=%d shapes=%d", target.arrivals, len(tables.shapes))
             ended = self._clock()
             self._not_before = max(started + PAUSE_SECONDS, ended + PAUSE_TIMES * (ended - started))
@@ -60,11 +63,11 @@ class Refit:
             pass
 
     def _due(self, kinds: Sequence[Kind]) -> bool:
-        arrivals = self._state.learning.target.arrivals
+        arrivals = self._reservations.learning.target.arrivals
         if arrivals < FIRST or self._clock() < self._not_before:
             return False
         return kinds != self._kinds or arrivals >= self._arrivals + max(FIRST, min(self._arrivals, MOST))
 
     def _renewed(self) -> bool:
-        with self._state.lock:
-            return self._state.placer.renew(NODES)
+        with self._view.lock:
+            return self._reservations.placer.renew(NODES)

@@ -24,7 +24,7 @@ class RefusalBudget:
 
     A namespace's part is shared equally by those of its gangs that were refused; its pods of several containers count
     as one. All namespaces together get no more than TOTAL_SHARE of the time, in equal parts, so that ten of them do not
-    take all of it, and none of them is shut out. Callers hold the state's lock.
+    take all of it, and none of them is shut out. Callers hold the view's lock.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ class _Entry:
 class Refusals:
     """Remembered refusals by request shape; beyond the bounds the least recently used is forgotten.
 
-    Callers hold the state's lock.
+    Callers hold the view's lock.
     """
 
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
@@ -135,7 +135,7 @@ class Waiting:
 
 
 class WaitingPods:
-    """The pods that were refused, each as it was asked for last. Callers hold the state's lock.
+    """The pods that were refused, each as it was asked for last. Callers hold the view's lock.
 
     Where there are too many, the namespace with the most of them loses the one that was refused last.
     """

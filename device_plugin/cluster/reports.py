@@ -31,7 +31,7 @@ class CardChanges:
     """Bounds how often a node's cards may be others: each time the cards of all nodes are laid out anew for placement.
 
     That takes 0.2 s at 5,000 nodes, under the lock, and an agent may write its inventory at any rate. What changes too
-    often counts as before, but gets nothing new, until its turn has come. Callers hold the state's lock.
+    often counts as before, but gets nothing new, until its turn has come. Callers hold the view's lock.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Outliving:
 
 
 class Reports:
-    """The slices that agents report, and the pods that vanished just now. Callers hold the state's lock."""
+    """The slices that agents report, and the pods that vanished just now. Callers hold the view's lock."""
 
     def __init__(self) -> None:
         # By node, then by pod.

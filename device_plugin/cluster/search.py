@@ -1,7 +1,7 @@
 """A private copy of the ledger, on which a search tries changes while others are placed.
 
 Whoever asks what would fit, or who would have to leave, computes for seconds where there are thousands of nodes. The
-state's lock is held only to take a snapshot; the copy then follows the snapshot node by node.
+view's lock is held only to take a snapshot; the copy then follows the snapshot node by node.
 """
 
 import threading
@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from device_plugin.cluster.state import State
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.loads import Loads, Used
+from device_plugin.core.placement import Placer
 from device_plugin.core.rearrange import Planner
 
 # A search computes for TURN_SECONDS and then rests for PAUSE_SECONDS. It holds no lock, but only one thread of the
@@ -22,10 +23,16 @@ Item = TypeVar("Item")
 
 
 class SearchCopy:
-    """One search at a time uses it; call it from any thread. `wait` waits for a number of seconds."""
+    """One search at a time uses it; call it from any thread. `wait` waits for a number of seconds.
 
-    def __init__(self, state: State, clock: Callable[[], float], wait: Callable[[float], object]) -> None:
-        self._state = state
+    The copy takes its tables from `placer`, which decides over the ledger itself.
+    """
+
+    def __init__(
+        self, view: ClusterView, placer: Placer, clock: Callable[[], float], wait: Callable[[float], object]
+    ) -> None:
+        self._view = view
+        self._placer = placer
         self._clock = clock
         self._wait = wait
         self._lock = threading.Lock()
@@ -51,13 +58,13 @@ class SearchCopy:
 
     def _caught_up(self) -> Planner:
         """The planner, whose ledger and loads are what the live ones are now."""
-        live, planner = self._state, self._planner
-        with live.lock:
-            snapshot, loads = live.ledger.snapshot(), live.measured.loads.copy()
-            if planner is None or planner.placer.tables is not live.placer.tables:
+        view, planner = self._view, self._planner
+        with view.lock:
+            snapshot, loads = view.ledger.snapshot(), view.measured.loads.copy()
+            if planner is None or planner.placer.tables is not self._placer.tables:
                 # Seldom: it takes some milliseconds to copy all that the placer knows.
                 self._restore(snapshot, loads)
-                placer = live.placer.fork(self._ledger, self._loads)
+                placer = self._placer.fork(self._ledger, self._loads)
                 planner = self._planner = Planner(self._ledger, placer)
         self._restore(snapshot, loads)
         return planner

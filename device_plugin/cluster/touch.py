@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.refusal_budget import LaterError
 from device_plugin.cluster.refusals import Waiting
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -111,10 +112,12 @@ class Touch:
     """Call `step` a few times a second, in a thread of its own. It writes only when there is room for a refused pod."""
 
     def __init__(
-        self, api: Api, state: State, leader: Leader, clock: Callable[[], float], scheduler_name: str
-    ) -> None:
+        self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, clock: Callable[[], float],
+        scheduler_name: str,
+    ) -> None:  # fmt: skip
         self._api = api
-        self._state = state
+        self._view = view
+        self._reservations = reservations
         self._leader = leader
         self._clock = clock
         self._scheduler_name = scheduler_name
@@ -148,12 +151,12 @@ class Touch:
     def _settle(self, now: float) -> None:
         """See which of the touched pods were asked for; the room of others is offered once more."""
         offered = False
-        with self._state.lock:
+        with self._view.lock:
             for uid, expected in list(self._expected.items()):
                 namespace, age = expected.waiting.pod.namespace, now - expected.since
-                known = self._state.pod(uid)
-                placed = self._state.ledger.reservation(uid) is not None or (known is not None and known.node)
-                if placed or self._state.waiting.get(uid) not in (None, expected.waiting):
+                known = self._view.pod(uid)
+                placed = self._view.ledger.reservation(uid) is not None or (known is not None and known.node)
+                if placed or self._reservations.waiting.get(uid) not in (None, expected.waiting):
                     self._late.pop(namespace, None)
                 elif known is not None and age < ASKED_SECONDS:
                     if age >= PROMPT_SECONDS:
@@ -168,15 +171,15 @@ class Touch:
 
     def _begin_round(self, now: float) -> None:
         """Go through all refused pods once more where something changed since that began last."""
-        with self._state.lock:
-            news = self._state.news()
+        with self._view.lock:
+            news = self._reservations.news()
         if news != self._seen and self._due is None:
             self._due = now + GRACE_SECONDS
         if self._due is None or now < self._due or (self._queue and now < self._began + ROUND_SECONDS):
             return
         self._seen, self._due, self._began = news, None, now
         self._hopeless.clear()
-        self._queue.begin(self._state.waiting.all())
+        self._queue.begin(self._reservations.waiting.all())
 
     def _found(self, now: float) -> list[Waiting]:
         """The next pods to touch, found by at most LOOKS looks; among those of one step the highest priority first."""
@@ -193,7 +196,7 @@ class Touch:
                     self._queue.put_back(batch[number:])
                     return found
                 looks -= 1
-                with self._state.lock:
+                with self._view.lock:
                     fits = self._fits(waiting, now)
                 if fits:
                     found.append(waiting)
@@ -204,15 +207,15 @@ class Touch:
     def _batch(self, most: int) -> list[Waiting]:
         """The next of those that are worth a look, at most `most`."""
         batch: list[Waiting] = []
-        with self._state.lock:
+        with self._view.lock:
             for _ in range(TAKEN):
                 if not self._queue or len(batch) == most:
                     break
-                waiting = self._state.waiting.get(self._queue.take(self._late))
+                waiting = self._reservations.waiting.get(self._queue.take(self._late))
                 if (
                     waiting is not None
                     and waiting.alike not in self._hopeless
-                    and self._state.waiting.outdated(waiting)
+                    and self._reservations.waiting.outdated(waiting)
                 ):
                     batch.append(waiting)
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
@@ -224,19 +227,19 @@ class Touch:
 
     def _fits(self, waiting: Waiting, now: float) -> bool:
         """True if the pod would be placed now; a gang has its reservations then. The lock is held."""
-        state, uid = self._state, waiting.pod.uid
-        known = state.pod(uid)
+        uid = waiting.pod.uid
+        known = self._view.pod(uid)
         if known is None or known.node or known.deleting or known.ended:
-            state.waiting.drop(uid)
+            self._reservations.waiting.drop(uid)
             return False
-        reserved = state.ledger.reservation(uid)
+        reserved = self._view.ledger.reservation(uid)
         if reserved is not None and reserved.stage is not Stage.NOMINATED:
             return reserved.stage is Stage.WAITING
         try:
-            request = state.request_of(known)
+            request = self._view.request_of(known)
         except RequestError:
             return False
-        if request is None or state.groups.problem((known.namespace, known.label(GROUP))):
+        if request is None or self._reservations.groups.problem((known.namespace, known.label(GROUP))):
             return False
         if request.gang is not None:
             return self._gang_fits(known, request, waiting)
@@ -247,40 +250,39 @@ class Touch:
 
     def _gang_fits(self, pod: Pod, request: PodRequest, waiting: Waiting) -> bool:
         """All of a gang are placed or none, so they are placed here, as if kube-scheduler had asked for this one."""
-        state = self._state
-        if waiting.nodes is None or not state.gangs.worth_asking(pod):
+        if waiting.nodes is None or not self._reservations.gangs.worth_asking(pod):
             return False
         try:
-            placed = isinstance(state.reserve(pod, request, waiting.nodes), Reservation)
+            placed = isinstance(self._reservations.reserve(pod, request, waiting.nodes), Reservation)
         except LaterError:
             return False
         if placed:
             # It was not kube-scheduler who asked.
-            state.waiting.keep(waiting)
+            self._reservations.waiting.keep(waiting)
         return placed
 
     def _grant(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Grant | None:
         """The grant that the pod would get beside the expected ones."""
-        state = self._state
-        with state.ledger.transaction():
-            state.ledger.release(pod.uid)
+        with self._view.ledger.transaction():
+            self._view.ledger.release(pod.uid)
             for expected in self._awaited(waiting):
-                state.ledger.hold(expected.grant)
+                self._view.ledger.hold(expected.grant)
             # Without the nodes that kube-scheduler would offer, nobody has looked at hosts.
             vetted = waiting.nodes is not None
-            return state.placer.find(state.in_group(pod, request), waiting.nodes, vetted=vetted)
+            request = self._reservations.in_group(pod, request)
+            return self._reservations.placer.find(request, waiting.nodes, vetted=vetted)
 
     def _touch(self, waiting: Waiting) -> None:
         pod = waiting.pod
-        with self._state.lock:
-            if self._state.waiting.get(pod.uid) is not waiting:
+        with self._view.lock:
+            if self._reservations.waiting.get(pod.uid) is not waiting:
                 return  # it was asked for meanwhile
             # It is refused again before it is touched again.
-            self._state.waiting.drop(pod.uid)
+            self._reservations.waiting.drop(pod.uid)
         try:
             self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
         except GoneError:
-            self._state.forget_pod(pod.uid)
+            self._view.forget_pod(pod.uid)
         except ApiError as error:
             log.info("could not touch pod=%s/%s: %s", pod.namespace, pod.name, error)
             self._take_back(waiting)
@@ -292,24 +294,24 @@ class Touch:
         uid = waiting.pod.uid
         self._expected.pop(uid, None)
         self._due = self._due or self._clock() + ASKED_SECONDS
-        with self._state.lock:
-            if self._state.waiting.get(uid) is None and self._state.ledger.reservation(uid) is None:
-                self._state.waiting.keep(waiting)
+        with self._view.lock:
+            if self._reservations.waiting.get(uid) is None and self._view.ledger.reservation(uid) is None:
+                self._reservations.waiting.keep(waiting)
 
     def _inherit(self) -> None:
         """Take over pods that kube-scheduler took back, and did not ask for since this replica leads."""
         pods = [
-            pod for pod in self._state.pods()
+            pod for pod in self._view.pods()
             if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting
         ]  # fmt: skip
         pods.sort(key=_queue_order)
-        with self._state.lock:
+        with self._view.lock:
             for pod in pods:
                 if (
-                    self._state.waiting.get(pod.uid) is None
-                    and self._state.ledger.reservation(pod.uid) is None
+                    self._reservations.waiting.get(pod.uid) is None
+                    and self._view.ledger.reservation(pod.uid) is None
                 ):
-                    self._state.waiting.inherit(pod)
+                    self._reservations.waiting.inherit(pod)
         self._seen = None
 
 

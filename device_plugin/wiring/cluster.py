@@ -1,4 +1,4 @@
-"""The cluster service, put together: two watches, two loops, two HTTP servers around one state."""
+"""The cluster service, put together: two watches, two loops, two HTTP servers around one view of the cluster."""
 
 import gc
 import logging
@@ -32,9 +32,10 @@ from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt import Advice, Preemption, Victims
 from device_plugin.cluster.refit import Refit
+from device_plugin.cluster.reservations import Reservations
 from device_plugin.cluster.search import SearchCopy
-from device_plugin.cluster.state import State
 from device_plugin.cluster.touch import Touch
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
@@ -74,32 +75,36 @@ class Service:
         api = self._client = KubeClient(endpoint, COMPONENT)
         counts = Counts()
         scored = settings.node_score
-        state = self._state = State(
-            settings.prefixes, settings.reservation_seconds, clock, scored.scoring(), scored.stale_seconds
-        )
+        view = self._view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
+        reservations = Reservations(view, settings.reservation_seconds, clock, scored.scoring())
         leader = Leader(settings.pod_name, clock)
-        explainer = Explainer(state, leader, settings.scheduler_name, SearchCopy(state, clock, stop.wait))
-        gauges = ClusterGauges(state, leader, explainer, counts)
+        search = SearchCopy(view, reservations.placer, clock, stop.wait)
+        explainer = Explainer(view, reservations, leader, settings.scheduler_name, search)
+        gauges = ClusterGauges(view, reservations, leader, explainer, counts)
         scrapes = Exposition(gauges, leads=lambda: not leader.why_not())
-        binder = Binder(api, state, leader, counts, clock)
+        binder = Binder(api, view, reservations, leader, counts, clock)
         self._leadership = Leadership(
-            api, leader, state, clock, Ref(settings.lease_name, settings.lease_namespace)
+            api, leader, view, reservations, clock, Ref(settings.lease_name, settings.lease_namespace)
         )
-        victims = Victims(state, leader, clock, SearchCopy(state, clock, stop.wait))
-        deletions = Deletions(api, state)
-        overlaps = OverlapJudge(api, state, leader, deletions)
-        covered = CoveredPods(state, leader, deletions) if settings.covered_pods == "delete" else None
-        self._housekeeping = Housekeeping(api, state, binder, overlaps, covered, clock)
-        self._preemption = Preemption(api, state, leader, victims)
-        self._touch = Touch(api, state, leader, clock, settings.scheduler_name)
-        self._refit = Refit(state, partial(fitting.tables, ending=stop.is_set), clock, self._pause)
+        victims = Victims(
+            view, reservations, leader, clock, SearchCopy(view, reservations.placer, clock, stop.wait)
+        )
+        deletions = Deletions(api, view)
+        overlaps = OverlapJudge(api, view, leader, deletions)
+        covered = CoveredPods(view, leader, deletions) if settings.covered_pods == "delete" else None
+        self._housekeeping = Housekeeping(api, view, reservations, binder, overlaps, covered, clock)
+        self._preemption = Preemption(api, view, reservations, leader, victims)
+        self._touch = Touch(api, view, reservations, leader, clock, settings.scheduler_name)
+        self._refit = Refit(
+            view, reservations, partial(fitting.tables, ending=stop.is_set), clock, self._pause
+        )
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
-        self._health = Health(state, leader, clock)
+        self._health = Health(view, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
-        advice = Advice(state, leader, victims)
+        advice = Advice(view, reservations, leader, victims)
         self._extender = Extender(
-            Filter(state, leader, counts, clock), binder, advice, explainer, calls
+            Filter(view, reservations, leader, counts, clock), binder, advice, explainer, calls
         ).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
         self._pods = ListWatch(api, PODS)
@@ -114,10 +119,10 @@ class Service:
             ports = self._listen(stack)
             stack.callback(self._join)
             self._threads.spawn(
-                "pods", lambda: self._pods.run(self._state.sync_pods, self._on_pod, self._stop)
+                "pods", lambda: self._pods.run(self._view.sync_pods, self._on_pod, self._stop)
             )
             self._threads.spawn(
-                "nodes", lambda: self._nodes.run(self._state.sync_nodes, self._on_node, self._stop)
+                "nodes", lambda: self._nodes.run(self._view.sync_nodes, self._on_node, self._stop)
             )
             self._threads.spawn(
                 "agents", lambda: self._agents.run(self._poller.sync, self._on_agent, self._stop)
@@ -152,15 +157,15 @@ class Service:
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         if change is Change.DELETED:
-            self._state.forget_pod(pod.uid, ended=pod.ended)
+            self._view.forget_pod(pod.uid, ended=pod.ended)
         else:
-            self._state.see_pod(pod, watched=True)
+            self._view.see_pod(pod, watched=True)
 
     def _on_node(self, change: Change, node: Node) -> None:
         if change is Change.DELETED:
-            self._state.forget_node(node.name)
+            self._view.forget_node(node.name)
         else:
-            self._state.see_node(node)
+            self._view.see_node(node)
 
     def _on_agent(self, change: Change, agent: Agent) -> None:
         if change is Change.DELETED:
@@ -169,8 +174,8 @@ class Service:
             self._poller.see(agent)
 
     def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
-        with self._state.lock:
-            self._state.measured.put(node, loads)
+        with self._view.lock:
+            self._view.measured.put(node, loads)
 
     def _pause(self) -> bool:
         """Wait PAUSE_SECONDS so that other threads get the lock; true if the service ends."""
@@ -199,7 +204,7 @@ class Service:
             pinning.leave()
 
     def _freeze(self) -> None:
-        while self._state.why_not_synced():
+        while self._view.why_not_synced():
             if self._stop.wait(TURN_SECONDS):
                 return
         while True:
@@ -208,7 +213,7 @@ class Service:
                 return
 
     def _give_memory_back(self) -> None:
-        memory = MemoryReturn(lambda: len(self._state.pods()), malloc_trim())
+        memory = MemoryReturn(lambda: len(self._view.pods()), malloc_trim())
         while not self._stop.wait(RETURN_SECONDS):
             memory.step()
 

@@ -2,8 +2,8 @@
 
     vgpu bench gang --pods 512 --nodes 1213 --fill 0.5
 
-The cluster service's own state, without HTTP: all pods of the gang exist, and /filter is asked for one of them. That
-call places all of them or none. Then it is asked for the others, which find their reservations.
+The cluster service's own decisions, without HTTP: all pods of the gang exist, and /filter is asked for one of
+them. That call places all of them or none. Then it is asked for the others, which find their reservations.
 """
 
 import argparse
@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     workload = ClusterModel(args.nodes, CARDS, args.fill, seconds=1)
     kinds = list(dict.fromkeys(workload.requests()))[: args.asks]
     asked = [kinds[number % len(kinds)] for number in range(args.pods)]
-    found = decided(filled(workload), workload.names(), asked)
+    found = decided(*filled(workload), workload.names(), asked)
     figures = {"pods": args.pods, "nodes": args.nodes, "fill": args.fill, "asks": len(kinds), **asdict(found)}
     if args.json:
         print(json.dumps(figures, indent=1))
@@ -71,39 +72,44 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def filled(workload: ClusterModel) -> State:
-    """The state of a service that has learnt what the pods that hold slices ask for."""
-    state = State(DEFAULT_PREFIXES, reservation_seconds=3600.0, clock=time.monotonic)
+def filled(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
+    """The memory of a service that has learnt what the pods that hold slices ask for."""
+    view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
+    reservations = Reservations(view, 3600.0, time.monotonic)
     for name in workload.names():
-        state.see_node(Node(name, workload.inventory(name).encode(), room=HOST))
+        view.see_node(Node(name, workload.inventory(name).encode(), room=HOST))
     kinds = workload.requests()
     for number, grant in enumerate(workload.grants()):
         carried = {annotations.GRANT: grant.encode()}
-        state.see_pod(
+        view.see_pod(
             _pod(grant.pod, kinds[number % len(kinds)], node=grant.node, annotations=carried), watched=True
         )
-    state.learning.count(time.monotonic())
-    state.placer.learn(state.learning.target.frequent())
-    return state
+    reservations.learning.count(time.monotonic())
+    reservations.placer.learn(reservations.learning.target.frequent())
+    return view, reservations
 
 
-def decided(state: State, nodes: Sequence[str], asked: Sequence[Request]) -> Decided:
+def decided(
+    view: ClusterView, reservations: Reservations, nodes: Sequence[str], asked: Sequence[Request]
+) -> Decided:
     """Create a gang of pods that ask so, ask for the last of them, then for the others."""
     labels = {annotations.GROUP: "gang", annotations.GROUP_SIZE: str(len(asked))}
     pods = [_pod(f"gang-{number}", one, labels=labels) for number, one in enumerate(asked)]
     for pod in pods:
-        state.see_pod(pod, watched=True)
+        view.see_pod(pod, watched=True)
     last, *others = reversed(pods)
-    decided_s, decided_cpu_s = _asked_for(state, [last], nodes)
-    later_s, _ = _asked_for(state, others, nodes)
+    decided_s, decided_cpu_s = _asked_for(view, reservations, [last], nodes)
+    later_s, _ = _asked_for(view, reservations, others, nodes)
     return Decided(decided_s, decided_cpu_s, 1000 * later_s / len(others))
 
 
-def _asked_for(state: State, pods: Sequence[Pod], nodes: Sequence[str]) -> tuple[float, float]:
+def _asked_for(
+    view: ClusterView, reservations: Reservations, pods: Sequence[Pod], nodes: Sequence[str]
+) -> tuple[float, float]:
     started, cpu = time.perf_counter(), time.process_time()
     for pod in pods:
-        request = state.request_of(pod)
-        answer = state.reserve(pod, request, nodes) if request else None
+        request = view.request_of(pod)
+        answer = reservations.reserve(pod, request, nodes) if request else None
         if not isinstance(answer, Reservation):
             raise BenchError(f"{answer().text if answer else 'nothing is asked for'}: write a lower --fill")
     return time.perf_counter() - started, time.process_time() - cpu

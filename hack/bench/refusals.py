@@ -2,7 +2,7 @@
 
     vgpu bench refusals --nodes 5000
 
-The cluster service's own state and /filter, without HTTP, on nodes of eight cards that are nearly full. No request
+The cluster service's own /filter, without HTTP, on nodes of eight cards that are nearly full. No request
 comes twice: each refusal is a first one. The processor's time is counted, which other work on the machine hardly moves.
 Texts are found after the lock is let go, and count in the last column only.
 """
@@ -20,7 +20,8 @@ from typing import Protocol
 from device_plugin.cluster.counts import Counts
 from device_plugin.cluster.filter import Filter, Verdict
 from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.placement.policies import NODE_SCORE
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.nodes < 1 or not len(_REFUSED) <= args.requests <= 10_000:
         raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to 10000")
     workload = ClusterModel(args.nodes, CARDS, 0.0, seconds=1)
-    found = costs(nearly_full(workload), workload.names(), args.requests)
+    found = costs(*nearly_full(workload), workload.names(), args.requests)
     if args.json:
         print(json.dumps({name: asdict(cost) for name, cost in found.items()}, indent=1))
     else:
@@ -107,38 +108,39 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def nearly_full(workload: ClusterModel) -> State:
-    """The state of a service on whose nodes every card holds a slice that leaves a little, here more and there less."""
-    state = State(DEFAULT_PREFIXES, reservation_seconds=3600.0, clock=time.monotonic)
+def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
+    """The memory of a service on whose nodes every card holds a slice that leaves a little, more or less."""
+    view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
+    reservations = Reservations(view, 3600.0, time.monotonic)
     rng = random.Random(workload.seed)
-    state.sync_pods(())
+    view.sync_pods(())
     for name in workload.names():
         inventory = workload.inventory(name)
-        state.see_node(Node(name, inventory.encode()))
+        view.see_node(Node(name, inventory.encode()))
         for card in inventory.cards:
             mib = card.mem_mib - card.mib(rng.randint(0, LEFT_UNITS))
             cores = range(card.core_groups - rng.randint(0, LEFT_CORES))
-            state.ledger.hold(
-                Grant(f"on-{card.uuid}", name, {"main": (Slice(card.uuid, mib, tuple(cores)),)})
-            )
-    state.nodes_listed = True
-    return state
+            view.ledger.hold(Grant(f"on-{card.uuid}", name, {"main": (Slice(card.uuid, mib, tuple(cores)),)}))
+    view.nodes_listed = True
+    return view, reservations
 
 
-def costs(state: State, nodes: Sequence[str], requests: int) -> Mapping[str, Cost]:
+def costs(
+    view: ClusterView, reservations: Reservations, nodes: Sequence[str], requests: int
+) -> Mapping[str, Cost]:
     """What placements and first refusals cost, by kind; the last is of all refusals together."""
-    lock = _TimedLock(state.lock)
-    state.lock = lock  # type: ignore[assignment]
+    lock = _TimedLock(view.lock)
+    view.lock = lock  # type: ignore[assignment]
     leader = Leader("bench", lambda: 0.0)
     for renewed in ("1", "2"):
         leader.observe(Lease("bench_", renewed), 0.0)
     leader.begin()
-    ask = Filter(state, leader, Counts(), time.monotonic)
+    ask = Filter(view, reservations, leader, Counts(), time.monotonic)
 
     def timed(pods: Iterable[Pod], *, placed: bool) -> list[tuple[float, float]]:
         times = []
         for pod in pods:
-            state.see_pod(pod, watched=True)
+            view.see_pod(pod, watched=True)
             started, held = time.thread_time(), lock.held
             verdict: Verdict = ask(pod, nodes)
             times.append((1000 * (lock.held - held), 1000 * (time.thread_time() - started)))
@@ -146,11 +148,11 @@ def costs(state: State, nodes: Sequence[str], requests: int) -> Mapping[str, Cos
                 raise BenchError(
                     f"{pod.name} is not what it was made to be: {verdict.error or 'see the code'}"
                 )
-            state.forget_pod(pod.uid)
+            view.forget_pod(pod.uid)
         return times
 
     for n in range(CROWD):
-        state.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
+        view.see_pod(_grouped(f"crowd-{n}", {"-mem": 1}), watched=True)
     first = (_pod(f"a-{n}", {"-mem": 1 + n % LEFT_UNITS, "-cores": 1 + n // LEFT_UNITS}) for n in range(16))
     again = (_pod(f"b-{n}", {"-mem": 1, "-cores": 1}) for n in range(requests))
     found = {

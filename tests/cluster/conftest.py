@@ -9,7 +9,7 @@ from tests.cluster.world import Replica, World
 def world() -> Iterator[World]:
     made = World()
     yield made
-    ledger = made.one.state.ledger
+    ledger = made.one.view.ledger
     for name in ledger.nodes():
         node = ledger.node(name)
         assert node is not None

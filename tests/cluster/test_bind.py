@@ -33,9 +33,9 @@ def test_the_binding_carries_the_reserved_grant_and_is_the_only_write(world: Wor
         {"main": bound.grant().containers["main"]},  # type: ignore[union-attr]
         cards={"n1-0": CardSize(16368, 4)},
     )
-    assert one.state.ledger.grant("uid-p") == bound.grant()
+    assert one.view.ledger.grant("uid-p") == bound.grant()
     assert world.api.written == [("bind", "p")]
-    assert one.state.ledger.reservations() == []
+    assert one.view.ledger.reservations() == []
     assert one.counts.outcomes == {"bound": 1}
 
 
@@ -48,7 +48,7 @@ def test_without_a_reservation_it_places_again_on_the_named_node(world: World, o
 
 def test_a_reservation_on_another_node_moves_to_the_named_one(world: World, one: Replica) -> None:
     world.node("n2", inventory("n2"))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     made = world.pod("p")
     assert one.ask(made, "n1") == "n1"
     assert one.bind(made, "n2") == ""
@@ -137,7 +137,7 @@ def test_what_nobody_knows_stays_reserved_until_it_is_known(world: World, one: R
     world.api.land(*late[0])
     world.clock.now += 5.0
     one.housekeeping.step()
-    assert (one.free(), one.state.ledger.reservations()) == (HELD, [])
+    assert (one.free(), one.view.ledger.reservations()) == (HELD, [])
     assert len(late) == 1
 
 
@@ -248,7 +248,7 @@ def test_of_two_binds_of_one_pod_one_is_sent(world: World, one: Replica) -> None
     one.ask(made)
     apart.run(lambda: errors.append(one.bind(made)))
     assert sent.wait(10.0)
-    assert [r.stage for r in one.state.ledger.reservations()] == [Stage.BINDING]
+    assert [r.stage for r in one.view.ledger.reservations()] == [Stage.BINDING]
     assert one.bind(made) == "another Binding of the pod is under way: try again"
     go.set()
     apart.join()
@@ -262,23 +262,23 @@ def test_a_binding_that_overtakes_a_reservation_wins(world: World, one: Replica,
     mine, theirs = world.pod("mine"), world.pod("theirs")
     one.ask(mine)
     world.api.put(with_grant(theirs, grant(theirs).encode()))
-    assert one.state.ledger.grant("uid-mine") is None
+    assert one.view.ledger.grant("uid-mine") is None
     if gone:
         world.api.end(mine)
         assert "not found" in one.bind(mine)
     else:
         assert one.bind(mine) == ""
-    assert one.state.suspects() == set()
+    assert one.view.suspects() == set()
 
 
 def test_a_card_that_was_cordoned_since_it_was_chosen_gets_nothing_new(world: World, one: Replica) -> None:
     """`vgpu drain` says that a card is empty when no pod that is bound holds any of it."""
     made = world.pod("p")
     assert one.ask(made) == "n1"
-    first = one.state.ledger.reservation("uid-p")
+    first = one.view.ledger.reservation("uid-p")
     assert first is not None
     (chosen,) = {s.card for s in first.grant.slices()}
-    one.state.see_node(replace(world.api.by_node["n1"], cordoned=chosen))
+    one.view.see_node(replace(world.api.by_node["n1"], cordoned=chosen))
     assert one.bind(made) == ""
     bound = world.api.by_name["default", "p"].grant()
     assert bound is not None

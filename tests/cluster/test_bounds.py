@@ -50,7 +50,7 @@ def test_pods_with_long_lists_cost_little_more_than_their_text_and_nothing_once_
         one.turn()
         held, _ = tracemalloc.get_traced_memory()
         for made in pods:
-            one.state.forget_pod(made.uid)
+            one.view.forget_pod(made.uid)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -64,8 +64,8 @@ def test_a_tenant_teaches_a_bounded_number_of_asks(one: Replica) -> None:
     one.hear(replace(pod("other", 5, 59), namespace="other"))
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
-    assert len(one.state.learning.target) == learning.MOST_OF_NAMESPACE + 1
-    assert one.state.learning.left_out > 100
+    assert len(one.reservations.learning.target) == learning.MOST_OF_NAMESPACE + 1
+    assert one.reservations.learning.left_out > 100
 
 
 def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
@@ -74,7 +74,7 @@ def test_tables_are_made_for_a_bounded_number_of_amounts(one: Replica) -> None:
         one.hear(made)
     one.wait(learning.STAY_SECONDS + 10)
     one.turn()
-    asks = one.state.learning.target.affordable()
+    asks = one.reservations.learning.target.affordable()
     assert len({each.shape.request for each in asks}) == MOST_SIZES
 
 
@@ -87,11 +87,11 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     for number in range(6):
         one.ask(world.pod(f"p{number}", 17, priority=5))
     one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))
-    assert (len(one.state.preemption_queue), one.state.preemption_queue.left_out) == (4, 3)
-    assert (len(one.state.waiting), one.state.waiting.left_out) == (5, 2)
+    assert (len(one.reservations.preemption_queue), one.reservations.preemption_queue.left_out) == (4, 3)
+    assert (len(one.reservations.waiting), one.reservations.waiting.left_out) == (5, 2)
     for number in range(6):
-        one.state.forget_pod(f"uid-p{number}")
-    assert (len(one.state.preemption_queue), len(one.state.waiting)) == (1, 1)
+        one.view.forget_pod(f"uid-p{number}")
+    assert (len(one.reservations.preemption_queue), len(one.reservations.waiting)) == (1, 1)
 
 
 @pytest.mark.parametrize("labels", [{}, {"vgpu.io/group-size": "1"}], ids=["alone", "gangs"])
@@ -114,7 +114,7 @@ def test_pods_that_may_go_to_different_nodes_each_cost_a_bit_for_each_node(
             assert one.ask(made, *names[:number], *names[number + 1 :]) == ""
         held, _ = tracemalloc.get_traced_memory()
         for made in pods:
-            one.state.forget_pod(made.uid)
+            one.view.forget_pod(made.uid)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -19,7 +19,7 @@ def agent(world: World, uuid: str, cordoned: str = "") -> None:
     """The agent of n1, which calls its one card so, publishes it."""
     world.node("n1", Inventory((card(uuid),)))
     world.api.by_node["n1"] = replace(world.api.by_node["n1"], cordoned=cordoned)
-    world.one.state.sync_nodes(world.api.nodes())
+    world.one.view.sync_nodes(world.api.nodes())
 
 
 def given(name: str, uuid: str) -> Pod:
@@ -40,7 +40,7 @@ def test_a_grant_counts_against_its_card_in_whatever_order_both_are_renamed(
     assert one.free() == [16368 - HALF]
     fresh = Replica(world.api, world.clock)
     fresh.follow()
-    assert fresh.state.ledger == one.state.ledger
+    assert fresh.view.ledger == one.view.ledger
     world.api.end(world.api.by_name["default", "running"])
     assert one.free() == [16368]
 
@@ -64,7 +64,7 @@ def test_an_older_agent_reads_the_name_that_it_has_published(world: World, one: 
     world.placed("p")
     assert f'"card":"{OLD}"' in world.api.by_name["default", "p"].annotation("vgpu.io/grant")
     assert one.free() == [16368 - HALF]
-    assert written(world, "p") == one.state.ledger.grant("uid-p")
+    assert written(world, "p") == one.view.ledger.grant("uid-p")
 
 
 @pytest.mark.parametrize("published", [OLD, NEW])

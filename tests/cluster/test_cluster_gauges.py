@@ -28,7 +28,7 @@ def test_cards_and_who_waits(world: World, one: Replica) -> None:
 def test_nodes_are_counted_by_their_memory_unit(world: World, one: Replica) -> None:
     assert read(one)["vgpu_memory_unit_nodes"] == {("hygon.com/dcu", "1024"): 1.0}
     world.node("n2", Inventory((replace(inventory("n2", 1).cards[0], units=32, unit_mib=512),)))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     found = read(one)["vgpu_memory_unit_nodes"]
     assert found == {("hygon.com/dcu", "512"): 1.0, ("hygon.com/dcu", "1024"): 1.0}
 
@@ -50,13 +50,13 @@ def test_a_standby_exports_its_own_health_and_nothing_of_the_cluster(world: Worl
 def test_the_figures_are_of_one_moment_and_others_are_placed_meanwhile(world: World, one: Replica) -> None:
     """A scrape of ten thousand nodes in one go kept every /filter waiting for 48 ms."""
     world.node("late", inventory("late", 1))
-    one.state.sync_nodes(world.api.nodes())
-    found = ClusterGauges(one.state, one.leader, one.explainer, one.counts)()
+    one.view.sync_nodes(world.api.nodes())
+    found = ClusterGauges(one.view, one.reservations, one.leader, one.explainer, one.counts)()
     memory, groups = (
         next(each for each in found if each.metric is metric)
         for metric in (GRANTED_MEMORY, GRANTED_CORE_GROUPS)
     )
-    one.state.forget_node("late")
+    one.view.forget_node("late")
     placed: list[str] = []
     for reading in (memory, groups):
         samples = []

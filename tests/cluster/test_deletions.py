@@ -33,7 +33,7 @@ def test_the_later_bound_is_deleted_with_an_event_that_names_both(world: World, 
     assert about == "late SliceConflict"
     assert "default/early" in text
     assert "default/late" in text
-    assert set(one.state.ledger.grants()) == {early.uid}
+    assert set(one.view.ledger.grants()) == {early.uid}
     one.housekeeping.step()
     assert len(world.api.written) == 1
 
@@ -65,7 +65,7 @@ def test_only_the_pod_of_that_uid_is_deleted(
     assert world.api.by_name["default", "late"].uid == "uid-namesake"
     one.wait(5)
     one.housekeeping.step()
-    assert set(one.state.ledger.grants()) == {early.uid}
+    assert set(one.view.ledger.grants()) == {early.uid}
 
 
 def test_an_overlap_that_ended_meanwhile_harms_nobody(world: World, one: Replica) -> None:
@@ -103,14 +103,14 @@ def test_a_void_grant_over_an_innocent_pods_slice_deletes_nobody(world: World, o
     """Forged: it carries the innocent pod's own grant, whose uid is not the forger's."""
     innocent = world.placed("innocent")
     forger = world.pod("forger")
-    held = one.state.ledger.grant(innocent.uid)
+    held = one.view.ledger.grant(innocent.uid)
     assert held is not None
     world.api.written.clear()
     world.api.put(with_grant(forger, held.encode(), bound=EARLY))
     one.housekeeping.step()
     assert world.api.written == []
-    assert one.state.ledger.grant(innocent.uid) == held
-    assert one.state.faults.counts()["grant"] == 1
+    assert one.view.ledger.grant(innocent.uid) == held
+    assert one.view.faults.counts()["grant"] == 1
 
 
 def _change_card(world: World, **shape: int) -> None:
@@ -118,7 +118,7 @@ def _change_card(world: World, **shape: int) -> None:
     world.node("n1", inventory("n1", 1, **shape))
     for replica in world.api.watchers:
         assert isinstance(replica, Replica)
-        replica.state.sync_nodes(world.api.nodes())
+        replica.view.sync_nodes(world.api.nodes())
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_nobody_is_deleted_because_a_card_reports_less(world: World, less: dict[
     fresh.lead()
     fresh.housekeeping.step()
     assert [write for write in world.api.written if write[0] != "bind"] == []
-    assert set(fresh.state.ledger.grants()) == {pod.uid for pod in two}
-    assert fresh.state.ledger == world.one.state.ledger
+    assert set(fresh.view.ledger.grants()) == {pod.uid for pod in two}
+    assert fresh.view.ledger == world.one.view.ledger
     assert "reports less than was granted of it" in as_text(fresh.explainer.view())
     waiting = world.pod("waiting", 1, 1)
     assert fresh.ask(waiting) == ""

@@ -9,7 +9,7 @@ import pytest
 
 from device_plugin.cluster.filter import Verdict
 from device_plugin.cluster.refusal_budget import BURST, SHARE
-from device_plugin.cluster.state import State
+from device_plugin.cluster.reservations import Reservations
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.cluster.world import HALF, Apart, Clock, FakeApi, Replica, World, pod
 from tests.core.clusters import FAMILY, inventory
@@ -17,7 +17,7 @@ from tests.core.clusters import FAMILY, inventory
 
 def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: Replica) -> None:
     world.node("n2", inventory("n2"))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     reads = world.api.reads
     verdict = one.filter(world.pod("p"), ["n1", "n2", "n3"])
     assert (list(verdict.nodes), verdict.failed, verdict.error) == (["n1"], {}, "")
@@ -27,7 +27,7 @@ def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: R
 
 def test_only_nodes_that_were_offered_are_chosen(world: World, one: Replica) -> None:
     world.node("n2", inventory("n2"))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     assert one.ask(world.pod("p"), "n2") == "n2"
 
 
@@ -35,14 +35,14 @@ def test_pods_of_many_containers_that_fit_nowhere_take_a_tenth_of_the_time_at_mo
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes 0.1 s to be refused: a thousand of one tenant's stopped all placing."""
-    reserve, seconds = State.reserve, 1.0
+    reserve, seconds = Reservations.reserve, 1.0
 
     def slow(*args: Any, **more: Any) -> Any:
         if len(args[2].containers) > 1:
             world.clock.now += seconds
         return reserve(*args, **more)
 
-    monkeypatch.setattr(State, "reserve", slow)
+    monkeypatch.setattr(Reservations, "reserve", slow)
     limits = {f"{FAMILY}-mem": "16"}
     several = tuple(Container(f"c{n}", ContainerKind.MAIN, limits) for n in range(3))
     large, (first, second) = world.pod("large", containers=several), several[:2]
@@ -85,7 +85,7 @@ def test_nodes_of_one_reason_share_one_text(world: World, one: Replica) -> None:
     for name in ("n2", "n3"):
         world.node(name, inventory(name, 1))
     world.node("bare", None)
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     verdict = one.filter(world.pod("p", mem=17, cores=1), ["n1", "n2", "n3", "bare"])
     assert verdict.nodes == ()
     texts = verdict.hopeless
@@ -145,7 +145,7 @@ def test_a_replica_that_does_not_lead_says_who_does(world: World) -> None:
 def test_a_replica_that_did_not_list_yet_says_so() -> None:
     api = FakeApi()
     one = Replica(api, Clock())
-    one.state.sync_nodes([])
+    one.view.sync_nodes([])
     one.lead()
     assert one.filter(pod("p"), ["n1"]).error == "pods were not listed yet"
 
@@ -178,6 +178,6 @@ def test_64_at_once_share_what_there_is(world: World, one: Replica, rng: random.
     assert len(granted) == 8
     assert one.free() == [0, 0]
     cores = [
-        (s.card, core) for g in one.state.ledger.grants().values() for s in g.slices() for core in s.cores
+        (s.card, core) for g in one.view.ledger.grants().values() for s in g.slices() for core in s.cores
     ]
     assert len(cores) == len(set(cores)) == 120

@@ -33,12 +33,12 @@ def test_whoever_completes_the_gang_decides_for_all_and_the_others_find_their_sl
         assert one.ask(made) == ""
     world.api.put(third)
     assert one.ask(third) == "n1"
-    grants = dict(one.state.ledger.grants())
+    grants = dict(one.view.ledger.grants())
     assert grants.keys() == {"uid-a", "uid-b", "uid-c"}
     for made in (first, second, third):
         assert one.ask(made) == "n1"
         assert one.bind(made) == ""
-    assert one.state.ledger.grants() == grants
+    assert one.view.ledger.grants() == grants
 
 
 def test_a_gang_that_does_not_fit_holds_nothing(world: World, one: Replica) -> None:
@@ -120,15 +120,15 @@ def test_after_a_binding_the_rest_stays_reserved_until_kube_scheduler_must_have_
     assert one.bind(pods[0], one.ask(pods[0])) == ""
     one.wait(BINDING_SECONDS - 1)
     one.housekeeping.step()
-    assert len(one.state.ledger.grants()) == 3
+    assert len(one.view.ledger.grants()) == 3
     # Each Binding gives the others the full time again.
     assert one.bind(pods[1]) == ""
     one.wait(BINDING_SECONDS - 1)
     one.housekeeping.step()
-    assert len(one.state.ledger.grants()) == 3
+    assert len(one.view.ledger.grants()) == 3
     one.wait(1)
     one.housekeeping.step()
-    assert set(one.state.ledger.grants()) == {"uid-train-0", "uid-train-1"}
+    assert set(one.view.ledger.grants()) == {"uid-train-0", "uid-train-1"}
 
 
 def test_a_member_that_goes_before_a_binding_takes_all_reservations_with_it(
@@ -153,7 +153,7 @@ def test_when_the_only_bound_member_goes_the_rest_gives_back_what_it_had(
         world.api.end(bound)
     else:
         world.api.put(replace(bound, **fate))  # type: ignore[arg-type]
-    assert not {"uid-train-1", "uid-train-2"} & set(one.state.ledger.grants())
+    assert not {"uid-train-1", "uid-train-2"} & set(one.view.ledger.grants())
 
 
 def test_a_replacement_takes_the_place_of_a_member_that_went(world: World, one: Replica) -> None:
@@ -161,9 +161,9 @@ def test_a_replacement_takes_the_place_of_a_member_that_went(world: World, one: 
     for made in pods[:2]:
         assert one.bind(made, one.ask(made)) == ""
     world.api.end(pods[2])
-    assert len(one.state.ledger.grants()) == 2
+    assert len(one.view.ledger.grants()) == 2
     assert one.ask(world.api.put(member("again", 3))) == "n1"
-    assert len(one.state.ledger.grants()) == 3
+    assert len(one.view.ledger.grants()) == 3
 
 
 @pytest.mark.parametrize("fate", [{"phase": "Failed"}, {"deleting": True}])
@@ -197,7 +197,7 @@ def test_a_second_run_under_the_same_name_does_not_build_on_the_first(world: Wor
 def test_pods_beyond_the_size_are_placed_once_the_gang_has_its_place(world: World, one: Replica) -> None:
     pods = [world.api.put(member(f"p{i}", 2)) for i in range(3)]
     assert placed(one, pods) == ["n1"] * 3
-    assert len(one.state.ledger.grants()) == 3
+    assert len(one.view.ledger.grants()) == 3
 
 
 def test_pods_beyond_the_size_do_not_keep_the_gang_from_its_place(world: World, one: Replica) -> None:

@@ -58,13 +58,13 @@ class Storm:
 
     def check(self) -> None:
         """A gang of which nobody is bound holds slices for all of its size, or none."""
-        held = self.one.state.ledger.grants()
+        held = self.one.view.ledger.grants()
         for group, size in self.sizes.items():
             pods = self.live(group)
             if not any(made.node for made in pods):
                 assert sum(made.uid in held for made in pods) in (0, size), group
         assert {
-            conflict for grant in held.values() for conflict in self.one.state.ledger.conflicts(grant)
+            conflict for grant in held.values() for conflict in self.one.view.ledger.conflicts(grant)
         } == set()
 
 

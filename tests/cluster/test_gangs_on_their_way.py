@@ -34,7 +34,7 @@ def test_a_slice_on_a_node_that_is_not_offered_is_moved_alone(world: World, one:
     pods = gang(world, 3)
     assert one.ask(pods[0]) == "n1"
     assert one.ask(pods[1], "n2") == "n2"
-    nodes = {grant.pod: grant.node for grant in one.state.ledger.grants().values()}
+    nodes = {grant.pod: grant.node for grant in one.view.ledger.grants().values()}
     assert nodes == {"uid-train-0": "n1", "uid-train-1": "n2", "uid-train-2": "n1"}
 
 
@@ -47,7 +47,7 @@ def test_where_one_cannot_be_moved_the_gang_is_decided_again(world: World, one: 
     assert one.ask(flexible, "n1", "n2") == "n2"
     assert one.ask(strict, "n2") == "n2"
     assert one.ask(flexible, "n1", "n2") == "n1"
-    assert len(one.state.ledger.grants()) == 3
+    assert len(one.view.ledger.grants()) == 3
 
 
 def test_pods_that_may_go_to_different_nodes_are_placed_on_theirs(world: World, one: Replica) -> None:
@@ -153,14 +153,14 @@ def test_a_late_bind_at_a_new_leader_places_the_rest_elsewhere_or_nobody(world: 
     two.follow()
     two.lead()
     assert two.bind(pods[0], "n1") == ""
-    assert len(two.state.ledger.grants()) == 5
+    assert len(two.view.ledger.grants()) == 5
     assert all(two.ask(made, "n1", "n2") for made in pods[1:])
 
 
 def test_losing_the_lease_frees_what_was_only_reserved(world: World, one: Replica) -> None:
     pods = gang(world, 4)
     assert placed(one, pods) == ["n1"] * 4
-    one.state.drop_reservations()
+    one.reservations.drop()
     assert one.free() == ALL
 
 
@@ -253,7 +253,7 @@ def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Repl
     world.api.put(replace(moved, labels=None))
     world.api.end(left[0])
     world.api.end(alone)
-    assert one.state.gangs._states == {}
+    assert one.reservations.gangs._states == {}
 
 
 def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World, one: Replica) -> None:
@@ -264,8 +264,8 @@ def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World
         assert placed(one, [stays, passing]) == ["", ""]
         world.api.end(passing)
     assert placed(one, [stays]) == [""]
-    assert len(one.state.gangs._states["default", "train"].offered) == 1
-    assert len(one.state.gangs._members.shapes(("default", "train"))) == 1
+    assert len(one.reservations.gangs._states["default", "train"].offered) == 1
+    assert len(one.reservations.gangs._members.shapes(("default", "train"))) == 1
 
 
 def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(

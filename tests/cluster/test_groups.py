@@ -23,7 +23,7 @@ def world(world: World) -> World:
     """Four nodes of 1, 2, 3 and 4 free cards of four: n4 is the best, n1 the worst."""
     for name in ("n1", "n2", "n3", "n4"):
         world.node(name, inventory(name, 4))
-    world.one.state.sync_nodes(world.api.nodes())
+    world.one.view.sync_nodes(world.api.nodes())
     for name, taken in (("n1", 3), ("n2", 2), ("n3", 1)):
         for i in range(taken):
             selected = {"vgpu.io/card-uuid": f"{name}-{i}"}
@@ -129,7 +129,10 @@ def test_pods_of_a_group_that_the_cards_refuse_are_refused_once_and_their_ranks_
         for number in range(20)
     ]  # fmt: skip
     assert one.ask(large[0]) == ""
-    decided, ranked = mocker.spy(one.state.placer, "decide"), mocker.spy(one.state.groups, "ranks")
+    decided, ranked = (
+        mocker.spy(one.reservations.placer, "decide"),
+        mocker.spy(one.reservations.groups, "ranks"),
+    )
     assert [one.ask(made) for made in large for _ in range(2)] == [""] * 40
     assert (decided.call_count, ranked.call_count) == (0, 0)
 
@@ -142,7 +145,7 @@ def test_pods_that_find_no_node_of_their_own_are_decided_again_when_their_group_
         assert one.bind(made, one.ask(made)) == ""
     late = [member(world, f"late{i}", f"w{i}") for i in range(3)]
     other = member(world, "other", "r", group="other")
-    decided = mocker.spy(one.state.placer, "decide")
+    decided = mocker.spy(one.reservations.placer, "decide")
     assert [one.ask(made) for made in late * 2] == [""] * 6
     assert decided.call_count == 1
     assert one.ask(other), "nobody of its group is anywhere"
@@ -173,7 +176,7 @@ def test_groups_are_of_one_namespace_and_one_policy(world: World, one: Replica) 
     theirs = pod("theirs", 2, 4, annotations=SCORED, labels={"vgpu.io/group": "train"}, uid="other")
     for made in (alone, packed, mine):
         assert one.ask(made) == "n4", made.name
-        one.state.release(made.uid)
+        one.reservations.release(made.uid)
     assert one.bind(mine, one.ask(mine)) == ""
     assert one.ask(world.api.put(theirs)) == "n3"
     other = pod("stranger", 2, 4, annotations=SCORED, labels={"vgpu.io/group": "train"})

@@ -69,7 +69,7 @@ def test_a_released_lease_is_not_used_before_the_last_binding_landed(
     grants = [pod.grant() for pod in world.api.by_name.values() if pod.node]
     cards = [s.card for grant in grants if grant for s in grant.slices()]
     assert sorted(cards) == ["n1-0", "n1-1"]
-    assert two.state.suspects() == set()
+    assert two.view.suspects() == set()
 
 
 def test_a_restarted_process_does_not_place_before_its_predecessors_last_binding_landed(
@@ -86,7 +86,7 @@ def test_a_restarted_process_does_not_place_before_its_predecessors_last_binding
     in_flight.land()
     again.lead()
     assert again.ask(rival) == "n1"
-    assert sorted(s.card for g in again.state.ledger.grants().values() for s in g.slices()) == [
+    assert sorted(s.card for g in again.view.ledger.grants().values() for s in g.slices()) == [
         "n1-0",
         "n1-1",
     ]
@@ -108,11 +108,11 @@ def test_losing_the_lease_frees_what_was_only_reserved(
     two.renew()
     one.leadership.step()
     # What is on its way stays held until it is known.
-    assert [r.pod.name for r in one.state.ledger.reservations()] == ["held"]
+    assert [r.pod.name for r in one.view.ledger.reservations()] == ["held"]
     in_flight.land()
     one.housekeeping.step()
-    assert one.state.ledger.reservations() == []
-    assert set(one.state.ledger.grants()) == {"uid-held"}
+    assert one.view.ledger.reservations() == []
+    assert set(one.view.ledger.grants()) == {"uid-held"}
 
 
 def test_a_new_leader_lists_before_its_first_place(world: World, two: Replica) -> None:
@@ -190,5 +190,5 @@ def test_a_term_that_was_interrupted_begins_anew_with_a_list(world: World, one: 
     stranger = world.pod("stranger", mem=16, cores=60)
     assert two.bind(stranger, two.ask(stranger)) == ""
     one.lead()
-    assert one.state.ledger.reservations() == []
-    assert one.state.ledger.grant("uid-stranger") is not None
+    assert one.view.ledger.reservations() == []
+    assert one.view.ledger.grant("uid-stranger") is not None

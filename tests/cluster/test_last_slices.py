@@ -23,15 +23,15 @@ def test_the_last_slices_are_reserved_once(world: World, one: Replica) -> None:
     rng = random.Random(seed)
     for name in NODES:
         world.node(name, inventory(name))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for number in range(ROUNDS):
             asking = [pod(f"r{number}-{i}", rng.choice((4, 4, 8)), None) for i in range(AT_ONCE)]
             placed = placed_at_once(pool, one.filter, asking)
             check(one, placed, asking)
             for each in asking:
-                one.state.forget_pod(each.uid)
-            assert not one.state.ledger.grants()
+                one.view.forget_pod(each.uid)
+            assert not one.view.ledger.grants()
 
 
 def placed_at_once(pool: ThreadPoolExecutor, place: Filter, asking: list[Pod]) -> dict[str, str]:
@@ -48,9 +48,9 @@ def placed_at_once(pool: ThreadPoolExecutor, place: Filter, asking: list[Pod]) -
 
 def check(one: Replica, placed: dict[str, str], asking: list[Pod]) -> None:
     """Who was told a node holds it there, nobody holds what another does, and nothing that somebody wanted is left."""
-    held = one.state.ledger.grants()
+    held = one.view.ledger.grants()
     assert {uid: grant.node for uid, grant in held.items()} == placed
-    overlaps = [conflict for grant in held.values() for conflict in one.state.ledger.conflicts(grant)]
+    overlaps = [conflict for grant in held.values() for conflict in one.view.ledger.conflicts(grant)]
     assert overlaps == []
     taken = [s.mem_mib // 4092 for grant in held.values() for s in grant.slices()]
     refused_small = any(

@@ -56,12 +56,12 @@ def test_a_lease_that_cannot_be_read_is_trusted_until_its_age_ends() -> None:
 def test_a_new_leader_lists_before_its_first_place(world: World) -> None:
     """What the former leader bound a moment ago is on no watch of the new one yet."""
     two = Replica(world.api, world.clock, "vgpu-1")
-    two.state.sync_nodes(world.api.nodes())
-    two.state.sync_pods(world.api.pods())
+    two.view.sync_nodes(world.api.nodes())
+    two.view.sync_pods(world.api.pods())
     last = world.placed("last")
-    assert two.state.ledger.grant(last.uid) is None
+    assert two.view.ledger.grant(last.uid) is None
     two.lead()
-    assert two.state.ledger.grant(last.uid) is not None
+    assert two.view.ledger.grant(last.uid) is not None
 
 
 def test_a_leader_that_cannot_list_places_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +98,9 @@ def test_a_fence_that_fell_unseen_ends_the_term(world: World, one: Replica) -> N
     one.clock.now += 60
     world.api.put(with_grant(theirs := world.pod("theirs"), grant(theirs).encode()))
     one.renew()
-    assert one.state.ledger.reservation(made.uid) is None
+    assert one.view.ledger.reservation(made.uid) is None
     one.lead()
-    assert one.state.ledger.grant(theirs.uid) is not None
+    assert one.view.ledger.grant(theirs.uid) is not None
 
 
 def test_a_binding_in_flight_over_a_change_of_leaders_is_never_granted_twice(
@@ -124,8 +124,8 @@ def test_a_binding_in_flight_over_a_change_of_leaders_is_never_granted_twice(
         made = world.pod(name, mem=16, cores=60)
         if where := two.ask(made):
             assert two.bind(made, where) == ""
-    assert set(two.state.ledger.grants()) == {flying.uid, "uid-a"}
-    assert two.state.suspects() == set()
+    assert set(two.view.ledger.grants()) == {flying.uid, "uid-a"}
+    assert two.view.suspects() == set()
 
 
 def test_no_api_error_ends_the_loop(world: World, one: Replica) -> None:

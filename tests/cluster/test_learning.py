@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from device_plugin.cluster.learning import STAY_SECONDS
-from device_plugin.cluster.state import State
 from device_plugin.core.pods import Pod
-from tests.cluster.world import Clock, Replica, World, pod
-from tests.core.clusters import FAMILY
+from tests.cluster.world import Clock, Memory, Replica, World, pod
 
 
 @pytest.fixture
@@ -18,71 +16,74 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def state(clock: Clock) -> State:
+def state(clock: Clock) -> Memory:
     """Of a service that has listed an empty cluster."""
     return synced(clock, [])
 
 
-def synced(clock: Clock, pods: list[Pod]) -> State:
-    made = State([FAMILY], 60.0, clock)
-    made.sync_nodes([])
-    made.sync_pods(pods)
-    made.learning.count(clock())
+def synced(clock: Clock, pods: list[Pod]) -> Memory:
+    made = Memory(clock)
+    made.view.sync_nodes([])
+    made.view.sync_pods(pods)
+    made.reservations.learning.count(clock())
     return made
 
 
-def learnt(state: State) -> dict[int | None, int]:
+def learnt(state: Memory) -> dict[int | None, int]:
     """How many pods count for each amount of memory."""
-    return {found.shape.request.mem: round(found.count) for found in state.learning.target.frequent(1.0)}
+    return {
+        found.shape.request.mem: round(found.count)
+        for found in state.reservations.learning.target.frequent(1.0)
+    }
 
 
 @pytest.mark.parametrize("node", ["", "n1"])
-def test_pods_that_come_and_go_teach_nothing(state: State, clock: Clock, node: str) -> None:
-    state.see_pod(pod("stays", 4), watched=True)
+def test_pods_that_come_and_go_teach_nothing(state: Memory, clock: Clock, node: str) -> None:
+    state.view.see_pod(pod("stays", 4), watched=True)
     for number in range(1000):
         passing = pod(f"p{number}", 1)
-        state.see_pod(passing, watched=True)
+        state.view.see_pod(passing, watched=True)
         if node:
-            state.see_pod(replace(passing, node=node), watched=True)
+            state.view.see_pod(replace(passing, node=node), watched=True)
         clock.now += STAY_SECONDS / 10
-        state.learning.count(clock())
-        state.forget_pod(passing.uid)
+        state.reservations.learning.count(clock())
+        state.view.forget_pod(passing.uid)
     assert learnt(state) == {4: 1}
 
 
 @pytest.mark.parametrize("change", [{"deleting": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
 def test_a_pod_that_is_on_its_way_out_is_not_there_any_more(
-    state: State, clock: Clock, change: dict[str, Any]
+    state: Memory, clock: Clock, change: dict[str, Any]
 ) -> None:
     first = pod("p", 4)
-    state.see_pod(first, watched=True)
-    state.see_pod(replace(first, **change), watched=True)
+    state.view.see_pod(first, watched=True)
+    state.view.see_pod(replace(first, **change), watched=True)
     clock.now += STAY_SECONDS
-    state.learning.count(clock())
+    state.reservations.learning.count(clock())
     assert learnt(state) == {}
 
 
-def test_a_pod_counts_once_though_it_waited_before_it_was_bound(state: State, clock: Clock) -> None:
+def test_a_pod_counts_once_though_it_waited_before_it_was_bound(state: Memory, clock: Clock) -> None:
     waiting = pod("p", 4)
-    state.see_pod(waiting, watched=True)
+    state.view.see_pod(waiting, watched=True)
     clock.now += STAY_SECONDS - 1
-    state.learning.count(clock())
+    state.reservations.learning.count(clock())
     assert learnt(state) == {}
     clock.now += 1
-    state.learning.count(clock())
+    state.reservations.learning.count(clock())
     assert learnt(state) == {4: 1}, "what does not fit is asked for as well"
-    state.see_pod(replace(waiting, node="n1"), watched=True)
+    state.view.see_pod(replace(waiting, node="n1"), watched=True)
     clock.now += STAY_SECONDS
-    state.learning.count(clock())
+    state.reservations.learning.count(clock())
     assert learnt(state) == {4: 1}
 
 
-def test_after_a_restart_those_that_are_there_count_at_once(state: State, clock: Clock) -> None:
+def test_after_a_restart_those_that_are_there_count_at_once(state: Memory, clock: Clock) -> None:
     there = [replace(pod(f"p{number}", 1 + number % 2), node="n1" * (number % 3)) for number in range(6)]
     for one in there:
-        state.see_pod(one, watched=True)
+        state.view.see_pod(one, watched=True)
     clock.now += STAY_SECONDS
-    state.learning.count(clock())
+    state.reservations.learning.count(clock())
     ended = replace(pod("ended", 8), phase="Succeeded")
     again = synced(clock, [*reversed(there), ended])
     assert learnt(again) == learnt(state) == {1: 3, 2: 3}
@@ -90,7 +91,7 @@ def test_after_a_restart_those_that_are_there_count_at_once(state: State, clock:
 
 def test_housekeeping_counts_them(world: World, one: Replica) -> None:
     world.clock.now += STAY_SECONDS
-    one.state.see_pod(pod("p", 4), watched=True)
+    one.view.see_pod(pod("p", 4), watched=True)
     world.clock.now += STAY_SECONDS
     one.housekeeping.step()
-    assert learnt(one.state) == {4: 1}
+    assert learnt(one) == {4: 1}

@@ -44,12 +44,12 @@ def agents(world: World) -> Agents:
 def poller(world: World, agents: Agents) -> LoadPoller:
     for name in ("n1", "n2", "n3"):
         world.node(name, inventory(name))
-    world.one.state.sync_nodes(world.api.nodes())
-    state, leader = world.one.state, world.one.leader
+    world.one.view.sync_nodes(world.api.nodes())
+    view, leader = world.one.view, world.one.leader
 
     def on_loads(node: str, loads: Mapping[str, Load]) -> None:
-        with state.lock:
-            state.measured.put(node, loads)
+        with view.lock:
+            view.measured.put(node, loads)
 
     return LoadPoller(on_loads, lambda: not leader.why_not(), PACE, world.clock, agents)
 
@@ -151,9 +151,9 @@ def test_cards_that_the_node_does_not_have_change_nothing(
     agents.answers["n1:9400"] = lambda: {"n2-0": Load(1.0, 1.0), "ghost": Load(1.0)}
     poller.sync([agent, Agent("stray", "no-such-node", "n1:9400")])
     run(world, poller, 2.0)
-    state = world.one.state
-    assert state.measured.loads.used("n1") == state.measured.loads.used("n2") == {}
-    assert state.measured.age("no-such-node") is None
+    view = world.one.view
+    assert view.measured.loads.used("n1") == view.measured.loads.used("n2") == {}
+    assert view.measured.age("no-such-node") is None
 
 
 def test_a_replica_that_does_not_lead_asks_nobody(world: World, poller: LoadPoller, agents: Agents) -> None:

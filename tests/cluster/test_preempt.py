@@ -50,7 +50,7 @@ def test_the_lowest_priority_is_evicted_and_its_slice_goes_to_the_pod_that_waite
     assert [who for who, _ in world.api.warnings] == ["lower Preempted", "vip Preempting"]
     gone(world, "lower")
     assert world.one.bind(vip, world.one.ask(vip)) == ""
-    held = world.one.state.ledger.grant(vip.uid)
+    held = world.one.view.ledger.grant(vip.uid)
     assert held is not None
     assert [s.card for s in held.slices()] == ["n1-1"]
     assert evicted(world) == ["lower"]
@@ -63,7 +63,7 @@ def test_nobody_else_gets_what_is_left_before_during_and_after_the_victims_end(w
     # 4 units of n1-1 are free, and vip needs them beside those of its victim.
     small = world.pod("small-0", 4, None)
     assert world.one.bind(small, world.one.ask(small)) == ""
-    held = world.one.state.ledger.grant(small.uid)
+    held = world.one.view.ledger.grant(small.uid)
     assert held is not None
     assert [s.card for s in held.slices()] == ["n1-0"]
     assert world.one.ask(world.pod("small-1", 4, None)) == ""
@@ -93,7 +93,7 @@ def test_while_victims_are_sought_others_are_placed_and_what_they_took_is_seen(
 ) -> None:
     for number in range(2, 7):
         world.node(f"n{number}", inventory(f"n{number}"))
-    world.one.state.sync_nodes(world.api.nodes())
+    world.one.view.sync_nodes(world.api.nodes())
     for number in range(12):
         hold(world, f"p{number}", 16)
     refused(world, "vip", 16)
@@ -101,7 +101,7 @@ def test_while_victims_are_sought_others_are_placed_and_what_they_took_is_seen(
     option = Planner.option
 
     def meanwhile(planner: Planner, *args: Any) -> Any:
-        if planner is not world.one.state.planner:
+        if planner is not world.one.reservations.planner:
             apart = Apart()
             apart.run(lambda: asked.append(world.one.ask(world.pod(f"small-{len(asked)}", 1, 1))))
             apart.join()
@@ -208,7 +208,7 @@ def test_after_the_deadline_others_may_have_it_and_the_pod_may_preempt_again(wor
     world.one.turn()
     world.one.wait(301)
     world.one.turn()
-    assert world.one.state.ledger.reservation(vip.uid) is None
+    assert world.one.view.ledger.reservation(vip.uid) is None
     assert world.one.ask(vip) == ""
     world.one.turn()
     assert evicted(world) == ["lower"], "the victim is leaving already: nobody else must"
@@ -244,13 +244,13 @@ def test_victims_are_no_conflict_of_grants(world: World) -> None:
     refused(world, "vip")
     world.one.turn()
     victim = world.api.by_name["default", "lower"]
-    grant = world.one.state.ledger.grant(victim.uid)
+    grant = world.one.view.ledger.grant(victim.uid)
     assert isinstance(grant, Grant)
-    world.one.state.release(victim.uid)
+    world.one.reservations.release(victim.uid)
     world.api.put(replace(victim, created="2026-11-21T07:00:01Z"))
     world.one.turn()
     assert [verb for verb, _ in world.api.written if verb == "delete"] == []
-    assert world.one.state.ledger.grant("uid-vip") is not None
+    assert world.one.view.ledger.grant("uid-vip") is not None
 
 
 def test_explain_says_for_what_a_preemptor_waits(world: World) -> None:
@@ -304,7 +304,7 @@ def test_no_node_is_advised_where_nobodys_leaving_makes_room(world: World) -> No
 
 
 def test_what_the_host_lacks_only_kube_scheduler_can_free(world: World) -> None:
-    world.one.state.see_node(replace(world.api.by_node["n1"], room=HostAmounts(4000, 4096)))
+    world.one.view.see_node(replace(world.api.by_node["n1"], room=HostAmounts(4000, 4096)))
     hog = world.api.put(Pod("default", "hog", "uid-hog", node="n1", host=HostAmounts(4000, 0)))
     vip = world.pod("vip", 16, None, priority=10, host=HostAmounts(1000, 0))
     assert advised(world, vip, n1=[hog.uid]) == {"n1": [hog.uid]}
@@ -343,16 +343,16 @@ def test_no_two_namespaces_fill_the_memory_of_those_that_may_preempt(
     full(world)
     for number in range(20):
         refused(world, f"hopeless-{number}", 17, namespace=f"tenant-{number % 2}")
-    assert len(world.one.state.preemption_queue) == 8
+    assert len(world.one.reservations.preemption_queue) == 8
     refused(world, "vip")
-    assert len(world.one.state.preemption_queue) == 8
+    assert len(world.one.reservations.preemption_queue) == 8
     world.one.turn()
     assert evicted(world) == ["lower"]
 
 
 def test_pods_in_the_queue_share_the_names_of_their_nodes(world: World) -> None:
     full(world)
-    queue = world.one.state.preemption_queue
+    queue = world.one.reservations.preemption_queue
     for name in ("first", "second"):
         made = world.pod(name, 16, None, priority=10)
         world.one.filter(made, [chr(code) for code in (110, 111)])
@@ -367,4 +367,4 @@ def test_where_all_are_equal_nothing_is_remembered_of_the_refused(world: World) 
     hold(world, "a", 16)
     hold(world, "b", 16)
     refused(world, "c", priority=0)
-    assert world.one.state.preemption_queue.take() is None
+    assert world.one.reservations.preemption_queue.take() is None

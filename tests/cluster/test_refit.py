@@ -6,14 +6,13 @@ import pytest
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.cluster.refit import FIRST, MOST, NODES, PAUSE_SECONDS, Refit
-from device_plugin.cluster.state import State
 from device_plugin.core.grants import Grant
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Kind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.pods import Node
-from tests.cluster.world import Clock, pod
-from tests.core.clusters import FAMILY, inventory
+from tests.cluster.world import Clock, Memory, pod
+from tests.core.clusters import inventory
 
 CLUSTER = [f"n{i:03}" for i in range(3 * NODES)]
 
@@ -40,29 +39,29 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def state(clock: Clock) -> State:
-    made = State([FAMILY], 60.0, clock)
+def state(clock: Clock) -> Memory:
+    made = Memory(clock)
     for name in CLUSTER:
-        made.see_node(Node(name, inventory(name, 2).encode()))
+        made.view.see_node(Node(name, inventory(name, 2).encode()))
     return made
 
 
-def arrive(state: State, first: int, count: int, mem: int) -> None:
+def arrive(state: Memory, first: int, count: int, mem: int) -> None:
     """They come and stay."""
     for number in range(first, first + count):
-        state.see_pod(pod(f"p{number}", mem, None), watched=True)
-    state.learning.count(float("inf"))
+        state.view.see_pod(pod(f"p{number}", mem, None), watched=True)
+    state.reservations.learning.count(float("inf"))
 
 
 def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_again(
-    state: State, clock: Clock
+    state: Memory, clock: Clock
 ) -> None:
     made = Maker()
-    refit = Refit(state, made, clock, lambda: False)
+    refit = Refit(state.view, state.reservations, made, clock, lambda: False)
     arrive(state, 0, FIRST - 1, mem=4)
     refit.step()
     assert made.lessons == []
-    assert state.placer.fragmentation() is None
+    assert state.reservations.placer.fragmentation() is None
     arrive(state, FIRST - 1, 1, mem=8)
     refit.step()
     ((first, second),) = made.lessons
@@ -74,18 +73,18 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     arrive(state, 2 * FIRST, 1, mem=8)
     refit.step()
     assert len(made.lessons) == 2
-    assert state.placer.fragmentation() == 0.0, "nothing is taken yet"
+    assert state.reservations.placer.fragmentation() == 0.0, "nothing is taken yet"
     assert MOST > FIRST
 
 
 def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
-    state: State, clock: Clock
+    state: Memory, clock: Clock
 ) -> None:
     made = Maker()
-    refit = Refit(state, made, clock, lambda: False)
+    refit = Refit(state.view, state.reservations, made, clock, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     refit.step()
-    state.see_node(Node("other", inventory("other", 1, mem_mib=32768).encode()))
+    state.view.see_node(Node("other", inventory("other", 1, mem_mib=32768).encode()))
     refit.step()
     assert len(made.lessons) == 1
     clock.now += PAUSE_SECONDS
@@ -93,13 +92,13 @@ def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
     assert len(made.lessons) == 2
 
 
-def test_tables_that_cannot_be_made_leave_those_of_before(state: State, clock: Clock) -> None:
+def test_tables_that_cannot_be_made_leave_those_of_before(state: Memory, clock: Clock) -> None:
     made = Maker()
-    refit = Refit(state, made, clock, lambda: False)
+    refit = Refit(state.view, state.reservations, made, clock, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     made.away = True
     refit.step()
-    assert state.placer.fragmentation() is None
+    assert state.reservations.placer.fragmentation() is None
     made.away = False
     refit.step()
     assert made.lessons == [], "not more often than every PAUSE_SECONDS"
@@ -108,14 +107,14 @@ def test_tables_that_cannot_be_made_leave_those_of_before(state: State, clock: C
     assert len(made.lessons) == 1
 
 
-def test_tables_that_take_long_are_made_for_a_tenth_of_the_time_at_most(state: State, clock: Clock) -> None:
+def test_tables_that_take_long_are_made_for_a_tenth_of_the_time_at_most(state: Memory, clock: Clock) -> None:
     made = Maker()
 
     def slow(kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> WorkloadTables:
         clock.now += 10 * PAUSE_SECONDS
         return made(kinds, supply, shapes)
 
-    refit = Refit(state, slow, clock, lambda: False)
+    refit = Refit(state.view, state.reservations, slow, clock, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     refit.step()
     arrive(state, FIRST, FIRST, mem=4)
@@ -127,7 +126,7 @@ def test_tables_that_take_long_are_made_for_a_tenth_of_the_time_at_most(state: S
     assert len(made.lessons) == 2
 
 
-def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: State, clock: Clock) -> None:
+def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: Memory, clock: Clock) -> None:
     """Between two turns of the lock no more than NODES nodes are scored, and decisions meanwhile are sound."""
     made = Maker()
     waits = 0
@@ -135,18 +134,18 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: State, 
     def pause() -> bool:
         nonlocal waits
         waits += 1
-        request = state.request_of(pod(f"late{waits}", 4))
+        request = state.view.request_of(pod(f"late{waits}", 4))
         assert request is not None
-        assert isinstance(state.placer.place(request), Grant)
+        assert isinstance(state.reservations.placer.place(request), Grant)
         return False
 
-    refit = Refit(state, made, clock, pause)
+    refit = Refit(state.view, state.reservations, made, clock, pause)
     arrive(state, 0, FIRST, mem=4)
     refit.step()  # no scores are kept yet
     before, waits = waits, 0
-    request = state.request_of(pod("one", 4))
+    request = state.view.request_of(pod("one", 4))
     assert request is not None
-    state.placer.place(request)
+    state.reservations.placer.place(request)
     clock.now += PAUSE_SECONDS
     arrive(state, 1000, MOST, mem=8)
     refit.step()

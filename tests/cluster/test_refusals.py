@@ -49,8 +49,8 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
     for name, cards in shown.items():
         world.node(name, cards)
     one = world.one
-    one.state.sync_nodes(world.api.nodes())
-    decided = mocker.spy(one.state.placer, "decide")
+    one.view.sync_nodes(world.api.nodes())
+    decided = mocker.spy(one.reservations.placer, "decide")
     asked = [_random_pod(rng, f"kind-{number}") for number in range(12)]
     there: list[Pod] = []
     refused = placed = 0
@@ -59,9 +59,9 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
         if event < 0.7:
             made = world.api.put(replace(rng.choice(asked), name=f"p{number}", uid=f"uid-{number}"))
             nodes = rng.choice([list(NODES), list(NODES), rng.sample(NODES, 2), ["n4", "ghost"]])
-            request = one.state.request_of(made)
+            request = one.view.request_of(made)
             assert request is not None
-            fresh = Placer(one.state.ledger).place(request, nodes, vetted=True)
+            fresh = Placer(one.view.ledger).place(request, nodes, vetted=True)
             verdict = one.filter(made, nodes)
             assert bool(verdict.nodes) is isinstance(fresh, Grant), (made, verdict)
             if verdict.nodes:
@@ -79,11 +79,11 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
         else:
             name = rng.choice(NODES)
             if rng.random() < 0.1:
-                one.state.forget_node(name)
+                one.view.forget_node(name)
             else:
                 shown[name] = _changed(rng, shown[name])
                 world.node(name, shown[name])
-                one.state.see_node(world.api.by_node[name])
+                one.view.see_node(world.api.by_node[name])
     assert min(refused, placed) > 30
     assert decided.call_count < refused + placed, "nothing was remembered"
 
@@ -91,7 +91,7 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
 def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
     world: World, one: Replica, mocker: MockerFixture
 ) -> None:
-    decided = mocker.spy(one.state.placer, "decide")
+    decided = mocker.spy(one.reservations.placer, "decide")
     first = world.placed("a")
     asked = decided.call_count
     hopeless = [world.pod(f"p{number}", mem=17) for number in range(20)]
@@ -104,7 +104,7 @@ def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
     assert one.ask(hopeless[0]) == ""
     assert decided.call_count == asked + 3
     world.node("n1", Inventory((card("n1-0", mem_mib=65520), card("n1-1"))))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     assert one.ask(hopeless[0]) == "n1"
 
 
@@ -112,7 +112,7 @@ def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one:
     """Else kube-scheduler, which writes it into the pod, would ask for the pod again at once, for ever."""
     for name in ("n1", "n2", "n3"):
         world.node(name, inventory(name, 1))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     nodes = sorted(world.api.by_node)
     for number in range(3):
         assert one.ask(world.pod(f"base-{number}", mem=3, cores=12), nodes[number])
@@ -131,9 +131,9 @@ def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, m
     assert one.ask(theirs) == ""
     for number in range(3 * MOST_OF_NAMESPACE):
         assert one.ask(world.pod(f"p{number}", mem=18 + number)) == ""
-    assert len(one.state.refusals) == MOST_OF_NAMESPACE + 1
-    assert one.state.refusals.left_out == 2 * MOST_OF_NAMESPACE
-    decided = mocker.spy(one.state.placer, "decide")
+    assert len(one.reservations.refusals) == MOST_OF_NAMESPACE + 1
+    assert one.reservations.refusals.left_out == 2 * MOST_OF_NAMESPACE
+    decided = mocker.spy(one.reservations.placer, "decide")
     assert one.ask(theirs) == ""
     assert decided.call_count == 0
 

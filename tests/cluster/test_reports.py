@@ -28,7 +28,7 @@ def says(world: World, reports: Sequence[ReportedSlice], cards: int = 2) -> None
     world.node("n1", Inventory(inventory("n1", cards).cards, slices=tuple(reports)))
     for replica in world.api.watchers:
         assert isinstance(replica, Replica)
-        replica.state.sync_nodes(world.api.nodes())
+        replica.view.sync_nodes(world.api.nodes())
 
 
 def card_of(world: World, name: str) -> str:
@@ -149,7 +149,7 @@ def test_slices_that_are_reported_again_are_held_again_and_nobody_is_deleted(
     says(world, [report(old)])
     one.wait(10)
     one.turn()
-    assert set(one.state.ledger.grants()) == {f"{old.uid}@n1", new.uid}
+    assert set(one.view.ledger.grants()) == {f"{old.uid}@n1", new.uid}
     assert [write for write in world.api.written if write[0] != "bind"] == []
 
 
@@ -158,7 +158,7 @@ def test_a_reservation_in_the_way_is_made_anew_on_another_card(world: World, one
     world.api.end(old)
     waiting = world.pod("waiting", 16, 60)
     assert one.ask(waiting) == "n1"
-    held = one.state.ledger.grant(waiting.uid)
+    held = one.view.ledger.grant(waiting.uid)
     assert held is not None
     assert next(held.slices()).card == card_of_old(old)
     says(world, [report(old)])
@@ -173,16 +173,16 @@ def test_a_replica_that_starts_anew_holds_what_is_reported(world: World, one: Re
     fresh = Replica(world.api, world.clock, "vgpu-1")
     fresh.follow()
     assert fresh.free() == [ALL - HALF, ALL]
-    assert fresh.state.ledger == one.state.ledger
+    assert fresh.view.ledger == one.view.ledger
 
 
 def test_a_node_that_is_gone_holds_nothing_and_one_that_returns_does(world: World, one: Replica) -> None:
     old = world.placed("old")
     world.api.remove(old)
     says(world, [report(old)])
-    one.state.forget_node("n1")
-    assert one.state.ledger.grants() == {}
-    one.state.sync_nodes(world.api.nodes())
+    one.view.forget_node("n1")
+    assert one.view.ledger.grants() == {}
+    one.view.sync_nodes(world.api.nodes())
     assert one.free() == [ALL - HALF, ALL]
 
 
@@ -193,7 +193,7 @@ def of_n2(pod: Pod) -> ReportedSlice:
 
 def n2_says(world: World, *reports: ReportedSlice) -> None:
     world.node("n2", Inventory(inventory("n2").cards, slices=reports))
-    world.one.state.sync_nodes(world.api.nodes())
+    world.one.view.sync_nodes(world.api.nodes())
 
 
 def test_an_agent_is_believed_of_its_own_node_only(world: World, one: Replica) -> None:
@@ -222,10 +222,10 @@ def test_a_replica_that_starts_anew_believes_each_agent_of_its_own_node(
     says(world, [report(old)])
     fresh = Replica(world.api, world.clock, "vgpu-1")
     for node in sorted(world.api.nodes(), key=lambda node: node.name != first):
-        fresh.state.see_node(node)
+        fresh.view.see_node(node)
     fresh.follow()
     assert (fresh.free("n1"), fresh.free("n2")) == ([ALL - HALF, ALL], [ALL - 1000, ALL])
-    assert fresh.state.ledger == one.state.ledger
+    assert fresh.view.ledger == one.view.ledger
 
 
 def test_a_pod_that_vanishes_while_another_node_names_it_is_free_in_time(world: World, one: Replica) -> None:
@@ -244,7 +244,7 @@ def test_an_agent_that_is_down_holds_up_nobody_for_long(world: World, one: Repli
     world.api.remove(old)
     reports = [report(old)] if spoken else []
     world.node("n1", Inventory(inventory("n1").cards, serving=False, slices=tuple(reports)))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     one.wait(REPORT_SECONDS)
     one.turn()
     assert one.free()[0] == (ALL - HALF if spoken else ALL)
@@ -270,7 +270,7 @@ def test_a_pod_whose_files_are_covered_is_deleted_if_so_set(world: World, one: R
     ((about, text),) = world.api.warnings
     assert about == "covered CoveredPodDeleted"
     assert text.startswith("something covers the files that limit container main on n1")
-    assert set(leader.state.ledger.grants()) == {other.uid}
+    assert set(leader.view.ledger.grants()) == {other.uid}
 
 
 def test_a_node_accuses_only_pods_of_its_own(world: World) -> None:
@@ -292,7 +292,7 @@ def of_model(name: str, *, healthy: bool = True, reports: Sequence[ReportedSlice
 
 def shows(world: World, cards: Inventory | None) -> None:
     world.node("n2", cards)
-    world.one.state.see_node(world.api.by_node["n2"])
+    world.one.view.see_node(world.api.by_node["n2"])
 
 
 def test_cards_that_change_all_the_time_are_laid_out_anew_a_few_times_only(
@@ -302,19 +302,19 @@ def test_cards_that_change_all_the_time_are_laid_out_anew_a_few_times_only(
     layouts, told = set(), []
     for number in range(4 * 60):
         shows(world, of_model(f"model-{number}") if number % 3 else None)
-        layouts.add(one.state.placer.supply())
+        layouts.add(one.reservations.placer.supply())
         told.append(one.ask(world.pod(f"p-{number}", 1, 1), "n2"))
         world.clock.now += 0.25
         one.renew()
         one.turn()
     assert len(layouts) <= CHANGES + 60 / CHANGE_SECONDS + 1
-    assert one.state.faults.counts()["inventory"] == 1
+    assert one.view.faults.counts()["inventory"] == 1
     assert told[-20:] == [""] * 20, "it gets nothing new"
     shows(world, of_model("last"))
     one.wait(CHANGES * CHANGE_SECONDS)
     one.turn()
     assert one.ask(world.pod("after", 1, 1, annotations={"vgpu.io/card-model": "last"})) == "n2"
-    assert one.state.faults.counts()["inventory"] == 0
+    assert one.view.faults.counts()["inventory"] == 0
 
 
 def test_health_and_reports_count_at_once_however_often_cards_change(world: World, one: Replica) -> None:
@@ -336,6 +336,6 @@ def test_health_and_reports_count_at_once_however_often_cards_change(world: Worl
 
 
 def test_a_node_that_says_nothing_new_wakes_nobody(world: World, one: Replica) -> None:
-    news = one.state.news()
-    one.state.sync_nodes(world.api.nodes())
-    assert one.state.news() == news
+    news = one.reservations.news()
+    one.view.sync_nodes(world.api.nodes())
+    assert one.reservations.news() == news

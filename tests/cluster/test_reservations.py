@@ -82,13 +82,13 @@ def test_a_pod_of_the_same_name_does_not_inherit_it(world: World, one: Replica) 
     world.api.end(made)
     again = world.pod("p", uid="another")
     assert one.bind(again) == ""
-    assert set(one.state.ledger.grants()) == {"another"}
+    assert set(one.view.ledger.grants()) == {"another"}
 
 
 def test_a_list_that_lacks_its_pod_ends_it(world: World, one: Replica) -> None:
     made = world.pod("p")
     one.ask(made)
-    one.state.sync_pods([])
+    one.view.sync_pods([])
     assert one.free() == ALL
 
 
@@ -165,4 +165,4 @@ def test_the_cards_of_a_preempted_pod_are_free_for_the_one_that_preempts_it(
         world.api.put(replace(low, nominated="", refused=1))
     assert one.ask(low) == "", "what it had is nominated for the other"
     assert one.bind(vip, one.ask(vip)) == ""
-    assert set(one.state.ledger.grants()) == {other.uid, vip.uid}
+    assert set(one.view.ledger.grants()) == {other.uid, vip.uid}

@@ -75,23 +75,23 @@ def test_the_same_pods_get_the_same_cards(
     for name in NODES:
         world.node(name, inventory(name))
         ledger.set_node(name, inventory(name))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     inside = Placer(ledger)
     granted = refused = 0
     for number in range(250):
         if number == 60:
-            one.state.learning.count(float("inf"))
-            tables = WorkloadTables(*inside.supply(), one.state.learning.target.copy().frequent())
+            one.reservations.learning.count(float("inf"))
+            tables = WorkloadTables(*inside.supply(), one.reservations.learning.target.copy().frequent())
             inside.install(tables)
-            one.state.placer.install(tables)
+            one.reservations.placer.install(tables)
         pod = random_pod(rng, f"p{number}")
         nodes = asked(connection, pod)
         read, _ = extender.read_filter(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
-        one.state.see_pod(read, watched=True)
-        request = one.state.request_of(read)
+        one.view.see_pod(read, watched=True)
+        request = one.view.request_of(read)
         assert request is not None
         expected = inside.place(request, NODES, vetted=True)
-        held = one.state.ledger.grant(read.uid)
+        held = one.view.ledger.grant(read.uid)
         if isinstance(expected, Grant):
             granted += 1
             assert (held, nodes) == (expected, [expected.node])
@@ -100,14 +100,14 @@ def test_the_same_pods_get_the_same_cards(
             refused += 1
             assert (held, nodes) == (None, [])
         assert asked(connection, pod) == nodes
-        assert one.state.ledger.grant(read.uid) == held
+        assert one.view.ledger.grant(read.uid) == held
         if rng.random() < 0.5 and ledger.grants():
             ended = rng.choice(sorted(ledger.grants()))
-            one.state.forget_pod(ended)
+            one.view.forget_pod(ended)
             ledger.release(ended)
-    assert one.state.ledger.grants() == ledger.grants()
+    assert one.view.ledger.grants() == ledger.grants()
     for name in NODES:
-        through, within = one.state.ledger.node(name), ledger.node(name)
+        through, within = one.view.ledger.node(name), ledger.node(name)
         assert through is not None
         assert within is not None
         assert (through.cards, through.left) == (within.cards, within.left)

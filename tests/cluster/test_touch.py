@@ -108,7 +108,7 @@ def test_room_that_comes_without_an_event_of_the_api(world: World, one: Replica,
         assert one.bind(last)
     else:
         one.wait(RESERVATION_SECONDS + 1)
-        one.state.expire()
+        one.reservations.expire()
     assert touched(world, one) == ["waits"]
 
 
@@ -161,12 +161,12 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
     refused(world, one, *names)
     for number in range(3 * TOUCHES // 4):
         world.node(f"m{number:02}", inventory(f"m{number:02}"))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
     refused(world, one, "odd", mem=17)
-    one.state.waiting.clear()
+    one.reservations.waiting.clear()
     for name in names:
         made = world.api.by_name["default", name]
-        one.state.waiting.inherit(made)
+        one.reservations.waiting.inherit(made)
     world.api.end(held[0])
     assert touched(world, one) == names[:TOUCHES]
     one.touch.step()
@@ -224,7 +224,7 @@ def until_touched(
 def something_becomes_free(world: World, one: Replica) -> None:
     """It serves nobody who waits."""
     world.node("other", inventory("other", mem_mib=1024 + int(world.clock.now * 4) % 400))
-    one.state.sync_nodes(world.api.nodes())
+    one.view.sync_nodes(world.api.nodes())
 
 
 def in_namespaces(count: int, names: Iterable[str], **more: Any) -> list[Pod]:
@@ -315,9 +315,9 @@ def test_the_memory_of_refused_pods_is_shared_between_namespaces(
     held = full(world)
     tenants = in_namespaces(2, (f"hopeless-{number:02}" for number in range(20)))
     ask_for(world, one, *(replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants))
-    assert len(one.state.waiting) == 16
+    assert len(one.reservations.waiting) == 16
     refused(world, one, "fits")
-    assert len(one.state.waiting) == 16
+    assert len(one.reservations.waiting) == 16
     world.api.end(held[0])
     assert until_touched(world, one, "fits") <= PROMPT_SECONDS
 
@@ -389,7 +389,7 @@ def test_a_gang_whose_pods_are_right_at_last_is_asked_for_again(
         world.api.put(wrong(last))
         if asked:
             one.ask(wrong(last))
-            one.state.release(last.uid)
+            one.reservations.release(last.uid)
     assert one.ask(first) == ""
     assert touched(world, one) == []
     world.api.put(last)

@@ -16,9 +16,10 @@ from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.leadership import Leadership
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preempt import Advice, Preemption, Victims
+from device_plugin.cluster.reservations import Reservations
 from device_plugin.cluster.search import SearchCopy
-from device_plugin.cluster.state import State
 from device_plugin.cluster.touch import Touch
+from device_plugin.cluster.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
@@ -207,7 +208,15 @@ class Counted(Counts):
         return int([count for _, count in placements.samples][-1])
 
 
-class Replica:
+class Memory:
+    """What a replica keeps in memory: what it knows of the cluster, and what it decided."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.view = ClusterView(DEFAULT_PREFIXES, clock)
+        self.reservations = Reservations(self.view, RESERVATION_SECONDS, clock)
+
+
+class Replica(Memory):
     """The allocator of one replica, as `wiring.cluster` puts it together."""
 
     def __init__(
@@ -215,25 +224,26 @@ class Replica:
     ) -> None:
         self.api, self.clock, self.name = api, clock, name
         self.counts = Counted()
-        self.state = State(DEFAULT_PREFIXES, RESERVATION_SECONDS, clock)
+        super().__init__(clock)
+        view, reservations = self.view, self.reservations
         self.leader = Leader(name, clock)
-        self.filter = Filter(self.state, self.leader, self.counts, clock)
-        self.binder = Binder(api, self.state, self.leader, self.counts, clock)
-        self.leadership = Leadership(api, self.leader, self.state, clock, LEASE)
-        victims = Victims(self.state, self.leader, clock, self.search())
-        self.advice = Advice(self.state, self.leader, victims)
-        deletions = Deletions(api, self.state)
-        overlaps = OverlapJudge(api, self.state, self.leader, deletions)
-        covered = CoveredPods(self.state, self.leader, deletions) if covered_pods == "delete" else None
-        self.housekeeping = Housekeeping(api, self.state, self.binder, overlaps, covered, clock)
-        self.preemption = Preemption(api, self.state, self.leader, victims)
-        self.touch = Touch(api, self.state, self.leader, clock, "vgpu-scheduler")
-        self.explainer = Explainer(self.state, self.leader, "vgpu-scheduler", self.search())
-        self.gauges = ClusterGauges(self.state, self.leader, self.explainer, self.counts)
+        self.filter = Filter(view, reservations, self.leader, self.counts, clock)
+        self.binder = Binder(api, view, reservations, self.leader, self.counts, clock)
+        self.leadership = Leadership(api, self.leader, view, reservations, clock, LEASE)
+        victims = Victims(view, reservations, self.leader, clock, self.search())
+        self.advice = Advice(view, reservations, self.leader, victims)
+        deletions = Deletions(api, view)
+        overlaps = OverlapJudge(api, view, self.leader, deletions)
+        covered = CoveredPods(view, self.leader, deletions) if covered_pods == "delete" else None
+        self.housekeeping = Housekeeping(api, view, reservations, self.binder, overlaps, covered, clock)
+        self.preemption = Preemption(api, view, reservations, self.leader, victims)
+        self.touch = Touch(api, view, reservations, self.leader, clock, "vgpu-scheduler")
+        self.explainer = Explainer(view, reservations, self.leader, "vgpu-scheduler", self.search())
+        self.gauges = ClusterGauges(view, reservations, self.leader, self.explainer, self.counts)
 
     def search(self) -> SearchCopy:
         """A copy of its own for searches."""
-        return SearchCopy(self.state, self.clock, lambda _: None)
+        return SearchCopy(self.view, self.reservations.placer, self.clock, lambda _: None)
 
     def turn(self) -> None:
         """What is done about once a second."""
@@ -242,17 +252,17 @@ class Replica:
 
     def follow(self) -> None:
         """List, then hear every change at once."""
-        self.state.sync_nodes(self.api.nodes())
-        self.state.sync_pods(self.api.pods())
+        self.view.sync_nodes(self.api.nodes())
+        self.view.sync_pods(self.api.pods())
         self.api.watchers.append(self)
 
     def hear(self, pod: Pod) -> None:
         """The watch shows a pod."""
-        self.state.see_pod(pod, watched=True)
+        self.view.see_pod(pod, watched=True)
 
     def lose(self, pod: Pod) -> None:
         """The watch shows that a pod is gone."""
-        self.state.forget_pod(pod.uid)
+        self.view.forget_pod(pod.uid)
 
     def renew(self, scheduler: str = "x") -> None:
         """The scheduler beside it renews the Lease, and the replica reads it."""
@@ -287,7 +297,7 @@ class Replica:
 
     def free(self, node: str = "n1") -> list[int]:
         """Free MiB of each card of a node."""
-        found = self.state.ledger.node(node)
+        found = self.view.ledger.node(node)
         return [card.free_mib for card in found.cards] if found else []
 
 
