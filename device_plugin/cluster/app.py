@@ -1,4 +1,4 @@
-"""The HTTP face on loopback: /filter, /preempt and /bind for the kube-scheduler beside us, /explain for people."""
+"""The HTTP API on loopback: /filter, /preempt and /bind for the kube-scheduler in our pod, /explain for people."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ _WRITER = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, body and its type."""
+    """An HTTP answer: status, body and content type."""
 
     body: str
     content: str = TEXT
@@ -36,7 +36,7 @@ Handler = Callable[["WSGIEnvironment"], Answer]
 
 
 class Extender:
-    """What kube-scheduler calls. It shows people the text of `Error`, and hides everything that is not 200."""
+    """Serves kube-scheduler's calls. It shows people the text of `Error`, but only logs answers other than 200."""
 
     def __init__(
         self, place: Filter, bind: Binder, advise: Advice, explainer: Explainer, calls: Calls
@@ -48,7 +48,7 @@ class Extender:
         self._calls = calls
 
     def app(self) -> "WSGIApplication":
-        """The WSGI application."""
+        """A WSGI application with the four paths."""
         return _routed({
             ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound,
             ("POST", "/preempt"): self._preempt, ("GET", "/explain"): self._explain,
@@ -72,7 +72,7 @@ class Extender:
         try:
             pod, candidates = self._calls.preempt(_body(environ))
         except ValueError as error:
-            # The result has no field for an error, and kube-scheduler logs what is not 200.
+            # The result has no field for an error, and kube-scheduler logs answers other than 200.
             return Answer(f"/preempt: {error}\n", status=HTTPStatus.BAD_REQUEST)
         return _json(_preemption_result(self._advise(pod, candidates)))
 
@@ -127,7 +127,7 @@ def _filter_result(verdict: Verdict) -> Mapping[str, Any]:
 
 
 def _preemption_result(victims: Candidates) -> Mapping[str, Any]:
-    """ExtenderPreemptionResult, as it is asked for with nodeCacheCapable."""
+    """The answer to /preempt, ExtenderPreemptionResult, in the form for nodeCacheCapable: names in place of objects."""
     return {
         "NodeNameToMetaVictims": {
             node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}

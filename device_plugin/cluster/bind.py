@@ -1,4 +1,4 @@
-"""/bind: the one write per pod. The Binding carries the grant, so nobody ever sees one without the other.
+"""/bind: write the Binding, the only write per pod. It carries the grant, so no reader sees one without the other.
 
 A Binding without an answer may still have happened, and its slices stay reserved until a read of the pod tells. The API
 server drops a request after BIND_SECONDS, so a pod that is unbound twice as long after the sending stays unbound.
@@ -28,7 +28,7 @@ BIND_SECONDS = 3.0
 
 
 class BindError(Exception):
-    """The pod was not bound, or it is unknown whether it was. `outcome` is the metric's label."""
+    """The pod was not bound, or the outcome is unknown. `outcome` is a label of the metric."""
 
     def __init__(self, outcome: str, text: str) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ class BindError(Exception):
 
 
 class Binder:
-    """Call it from any thread; Bindings of different pods run at the same time."""
+    """Binds pods. It may be called from any thread; Bindings of different pods run in parallel."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Binder:
         self._clock = clock
 
     def __call__(self, call: BindCall) -> str:
-        """Bind; returns why it could not be done, or an empty text."""
+        """Bind the pod; returns the error text, empty if it was bound."""
         try:
             self._bind(call)
         except BindError as error:
@@ -66,7 +66,7 @@ class Binder:
         return ""
 
     def settle(self) -> None:
-        """Find out what became of Bindings that were not answered."""
+        """Learn the outcome of Bindings that were not answered, by reading their pods."""
         for reservation in self._view.ledger.reservations():
             if reservation.stage is Stage.UNKNOWN:
                 self._settle(reservation)
@@ -91,7 +91,7 @@ class Binder:
             self._reservations.release_unbound(call.uid)
             raise BindError("refused", str(error)) from error
         except ApiError as error:
-            # Without a clear answer, or with a conflict, which may be our own earlier write.
+            # No clear answer, or a conflict, which may be our own earlier write.
             unknown = self._reservations.unknown(claimed)
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
@@ -141,7 +141,7 @@ class Binder:
         return claimed
 
     def _settle(self, reservation: Reservation) -> bool:
-        """Read the pod: true if it is bound with the grant that was sent."""
+        """Read the pod and settle its reservation; true if it is bound with the grant that was sent."""
         pod = reservation.pod
         try:
             now = self._api.get(PODS, pod)

@@ -71,7 +71,7 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 
 
 class ClusterGauges:
-    """Call it for all metrics. What is held is read from a snapshot, without the lock."""
+    """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock."""
 
     def __init__(
         self,

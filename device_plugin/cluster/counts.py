@@ -1,4 +1,4 @@
-"""What the cluster service counts as it happens: decisions by the time that they took, and Bindings by outcome."""
+"""Counters of the cluster service: decisions by the time that they took, and Bindings by outcome."""
 
 import threading
 from bisect import bisect_left
@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
 
-# Seconds. A placement takes about a millisecond; kube-scheduler gives up on us after five seconds.
+# Bounds in seconds. A placement takes about 1 ms; kube-scheduler's timeout is 5 s.
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 PLACEMENT = Metric(
@@ -33,18 +33,18 @@ class Counts:
         self._binds: Counter[str] = Counter()
 
     def placed(self, seconds: float) -> None:
-        """A decision took `seconds`."""
+        """Count a decision that took `seconds`."""
         with self._lock:
             self._placements[bisect_left(BOUNDS, seconds)] += 1
             self._seconds += seconds
 
     def bound(self, outcome: str) -> None:
-        """A /bind ended as `outcome`."""
+        """Count a /bind by its `outcome`."""
         with self._lock:
             self._binds[outcome] += 1
 
     def readings(self) -> Iterator[Reading]:
-        """Both metrics as they are now."""
+        """Both metrics with their present values."""
         with self._lock:
             counts, seconds, binds = list(accumulate(self._placements)), self._seconds, dict(self._binds)
         bounds = [*map(str, BOUNDS), "+Inf"]

@@ -1,4 +1,4 @@
-"""Pods that the leader deletes, each with an event that says why.
+"""Deletions of pods by the leader, each with an event that says why.
 
 Of two live grants that overlap the one bound later loses. It should never happen (one leader, fenced), and is looked
 for all the same. A pod whose limits may not hold, because something covers the files that its agent mounted, is deleted
@@ -24,7 +24,7 @@ _NOT_SHOWN_YET = "~"  # sorts after every time
 
 
 def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> list[Conflict]:
-    """Of the pods on one node those that must go, each with an earlier one that it clashes with."""
+    """The conflicts on one node that end a pod: the later pod of each, with an earlier one that it conflicts with."""
     ledger = Ledger()
     found = []
     for pod, grant in sorted(held, key=lambda item: _age(item[0])):
@@ -38,7 +38,7 @@ def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> li
 
 
 class Deletions:
-    """Deletes pods. Each is told of in the log and in one event, however often its deletion fails."""
+    """Deletes pods, with a log line and one event for each, however often its deletion fails."""
 
     def __init__(self, api: Api, view: ClusterView) -> None:
         self._api = api
@@ -46,7 +46,7 @@ class Deletions:
         self._told: set[str] = set()
 
     def delete(self, pod: Pod, event: Event, text: str) -> None:
-        """Delete the pod of this uid; `event` and `text` are told. Raises ApiError."""
+        """Delete the pod of this UID, and report it with `event` and `text`. Raises ApiError."""
         self._told = {uid for uid in self._told if self._view.pod(uid) is not None}
         try:
             if pod.uid not in self._told:
@@ -59,7 +59,7 @@ class Deletions:
 
 
 class OverlapJudge:
-    """Looks at the nodes that the view suspects. Call `sweep` about once a second."""
+    """Deletes pods with conflicting grants on nodes that the state suspects. `sweep` is called about once a second."""
 
     def __init__(self, api: Api, view: ClusterView, leader: Leader, deletions: Deletions) -> None:
         self._api = api
@@ -68,7 +68,7 @@ class OverlapJudge:
         self._deletions = deletions
 
     def sweep(self) -> None:
-        """Judge each suspect node, if this replica leads; otherwise they stay suspect."""
+        """Check each suspect node, if this replica leads; otherwise they stay suspect."""
         if self._leader.why_not():
             return
         for node in self._view.suspects():
@@ -80,7 +80,7 @@ class OverlapJudge:
 
     def _judge(self, node: str) -> None:
         for conflict in self._losers(node):
-            # Old news may be all there is to it: look at both before anything is done.
+            # Our view may be out of date: read both pods before one is deleted.
             self._look(conflict.pod)
             self._look(conflict.other)
         for conflict in self._losers(node):
@@ -117,7 +117,7 @@ class OverlapJudge:
 
 
 class CoveredPods:
-    """Deletes the pods that agents report as covered. Call `sweep` about once a second."""
+    """Deletes pods whose containers agents report as covered. `sweep` is called about once a second."""
 
     def __init__(self, view: ClusterView, leader: Leader, deletions: Deletions) -> None:
         self._view = view
@@ -125,7 +125,7 @@ class CoveredPods:
         self._deletions = deletions
 
     def sweep(self) -> None:
-        """Delete the pods that are reported now, if this replica leads."""
+        """Delete the pods that are reported as covered now, if this replica leads."""
         if self._leader.why_not():
             return
         for pod, container in self._found():
@@ -139,7 +139,7 @@ class CoveredPods:
                 log.warning("%s/%s stays for now: %s", pod.namespace, pod.name, error)
 
     def _found(self) -> list[tuple[Pod, str]]:
-        """Pods that run on the node whose agent reports them, each with one of its covered containers."""
+        """The running pods that the agent of their own node reports, each with one of its covered containers."""
         with self._view.lock:
             found = {
                 pod.uid: (pod, report.container)

@@ -1,4 +1,4 @@
-"""/explain: who holds what, who waits and why. Everything is read from the ledger at the moment of the question."""
+"""/explain: the holders of every card, and the waiting pods with their reasons, read from the ledger at each call."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ from device_plugin.core.requests import PodRequest, resource_names
 
 View = Mapping[str, Any]
 FITS, HELD, PREEMPTING = "fits", "held", "preempting"
-# Nodes that are named where memory units differ.
+# Most nodes that are named where memory units differ.
 NODES = 16
 
 
@@ -45,7 +45,7 @@ class Waiting:
 
 
 class Explainer:
-    """Answers from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
+    """Explains from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
 
     def __init__(
         self, view: ClusterView, reservations: Reservations, leader: Leader, scheduler_name: str,
@@ -58,7 +58,7 @@ class Explainer:
         self._search = search
 
     def view(self, pod: str = "") -> View:
-        """Everything, or with `pod` (namespace/name) only what concerns that pod."""
+        """The whole view, or with `pod` (namespace/name) only the part about that pod."""
         with self._view.lock:
             gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
             faults = [asdict(fault) for fault in self._view.faults.standing()]
@@ -81,7 +81,7 @@ class Explainer:
             return [self._waiting(pod, planner, answers) for pod in self._search.paced(unplaced)]
 
     def _moves(self, wanted: str) -> list[str]:
-        """The moves that would make room for one pod: it takes too long to be said of all."""
+        """The moves that would make room for one pod. They take too long to compute for all pods."""
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
         return [text for pod in named if (text := opening(self._view, self._search, pod))]
 
@@ -110,7 +110,7 @@ class Explainer:
         nominated = planner.ledger.reservation(pod.uid)
         if nominated is not None:
             return self._nominated(pod, planner.ledger, nominated.grant)
-        # All of a gang wait for the same; to try whether it would fit takes too long for every scrape.
+        # Placing a gang takes too long for every scrape, so its pods show the gang's last answer.
         key = (pod.namespace, request.gang) if request.gang else _shape(request, pod)
         if key not in answers:
             answers[key] = self._answer(pod, request, planner)
@@ -130,7 +130,7 @@ class Explainer:
         )  # fmt: skip
 
     def _outliving(self, refusal: Refusal) -> list[str]:
-        """Which slices are held by what outlives its pod, if that may be why there is no room."""
+        """Texts about slices that outlive their pod, if they may be the cause of the refusal."""
         if refusal.main not in (*MOVING, Reason.GANG_ROOM):
             return []
         with self._view.lock:
@@ -144,14 +144,14 @@ class Explainer:
             return self._reservations.groups.problem((pod.namespace, pod.label(GROUP)))
 
     def _answer(self, pod: Pod, request: PodRequest, planner: Planner) -> Grant | Refusal | None:
-        """The answer that /filter would give if every node were offered; of a gang what was answered."""
+        """The answer that /filter would give if every node were offered; for a gang its last answer."""
         if request.gang is None:
             return planner.placer.place(self._reservations.in_group(pod, request))
         with self._view.lock:
             return self._reservations.gangs.refusal(pod, request)
 
     def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> Waiting:
-        """Those who are leaving are those whose slices overlap with what is held for the pod."""
+        """The entry of a nominated pod, with the pods that still hold some of its slices."""
         leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
         text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
@@ -219,12 +219,12 @@ class Explainer:
 
 
 def _is_placed(held: Holding | None) -> bool:
-    """True if a pod has its cards. It may have been bound since it was seen unbound."""
+    """True if the pod has its grant: it may have been bound since it was seen unbound."""
     return held is not None and (not isinstance(held, Reservation) or held.stage is not Stage.NOMINATED)
 
 
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
-    """A key of all that decides whether a pod fits; with node-score those of one group do, whatever their rank."""
+    """A key that is equal for pods that fit equally; with node-score for all pods of one group, whatever their rank."""
     group = (pod.namespace, pod.label(GROUP)) if request.policy == NODE_SCORE else ()
     return (
         request.containers, request.models, request.uuids, request.policy, request.host, request.app_type, group,
@@ -232,7 +232,7 @@ def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
 
 
 def _only(view: View, wanted: str) -> View:
-    """The part of a view about one pod: its slices, why it waits, what is wrong with its grant."""
+    """The part of a view about one pod: its slices, its reason to wait, and faults of its grant."""
     nodes = []
     for node in view["nodes"]:
         cards = []
@@ -251,7 +251,7 @@ def _only(view: View, wanted: str) -> View:
 
 
 def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
-    """Families of which a request means another amount by node."""
+    """Texts for families whose memory unit differs between nodes."""
     for family, units in memory_units(inventories).items():
         if len(units) > 1:
             amounts = (
@@ -263,7 +263,7 @@ def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
 
 
 def as_text(view: View) -> str:
-    """A view as a person reads it."""
+    """The view as text for people."""
     lines = ["this replica leads" if view["leader"] else "this replica does not lead"]
     for node in view["nodes"]:
         silent = "" if node["serving"] else ", its agent is not serving"
@@ -302,7 +302,7 @@ def _card_lines(card: View) -> Iterator[str]:
         closed += ", reports less than was granted of it: gets no new slices until enough of these have ended"
     held = card["maxSlices"] - card["freeSlices"]
     slices = f"{held} slice{'' if held == 1 else 's'}"
-    # What nothing is left of has room for nobody, however few slices there are.
+    # A card without memory or core groups left has no room, however few slices it has.
     if card["freeMiB"] and card["freeCoreGroups"] and card["freeSlices"]:
         slices += f" (room for {card['freeSlices']} more)"
     yield (

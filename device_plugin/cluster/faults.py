@@ -18,19 +18,19 @@ class Fault:
 
 
 class Faults:
-    """The faults that stand now, by kind and by what identifies their object. Callers hold the view's lock."""
+    """The present faults, by kind and by the key of their object. Callers hold the view's lock."""
 
     def __init__(self) -> None:
         self._standing: dict[tuple[str, str], Fault] = {}
 
     def put(self, key: str, fault: Fault) -> None:
-        """Note a fault of the object `key` (a node's name, a pod's uid); the same one again says nothing."""
+        """Record a fault of the object `key` (a node's name, a pod's UID); log it unless it is recorded already."""
         if self._standing.get((fault.kind, key)) != fault:
             self._standing[(fault.kind, key)] = fault
             log.warning("ignoring the %s of %s: %s", fault.kind, fault.subject, fault.text)
 
     def clear(self, kind: str, key: str) -> None:
-        """The object is sound, or gone."""
+        """Remove the fault of an object that is sound now, or gone."""
         self._standing.pop((kind, key), None)
 
     def keys(self, kind: str) -> set[str]:
@@ -42,5 +42,5 @@ class Faults:
         return tuple(fault for _, fault in sorted(self._standing.items()))
 
     def counts(self) -> Mapping[str, int]:
-        """How many of each kind; kinds without faults count 0."""
+        """The number of faults of each kind, 0 included."""
         return {"inventory": 0, "grant": 0, **Counter(fault.kind for fault in self._standing.values())}

@@ -1,4 +1,4 @@
-"""/filter: exactly one node for a pod, with its slices reserved; or why not. No call to the API server."""
+"""/filter: choose one node for a pod and reserve its slices, or refuse it. It makes no call to the API server."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Verdict:
 
 
 class Filter:
-    """Call it from any thread."""
+    """Answers /filter. It may be called from any thread."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Filter:
         self._clock = clock
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
-        """Choose among `nodes`. A pod that asks for no slice may go to all of them."""
+        """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""
         try:
             request = self._view.request_of(pod)
         except RequestError as error:
@@ -57,7 +57,7 @@ class Filter:
         self._reservations.prepare(request, nodes)
         with self._view.lock:
             if self._view.is_gone(pod.uid):
-                # No error: kube-scheduler would log it, and ask again until it has heard of that itself.
+                # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
             if why := self._why_not(pod):
                 return Verdict(error=why)
@@ -73,9 +73,9 @@ class Filter:
         texts = dict(refusal.by_node(nodes))
         for node, note in self._view.notes(nodes).items():
             texts[node] = f"{texts[node]} ({note})"
-        # kube-scheduler found room on each of these nodes for what it counts, so it would find nobody there whose
-        # leaving helps, and take longer to find that than for all the rest of an attempt; cards are our own
-        # preemption's. Only if it has nominated a node it must go on to wait for that one.
+        # kube-scheduler found room on each of these nodes for everything that it counts. So its own preemption would
+        # find no victims there, and take longer for that than for the rest of the attempt; ours handles cards. Only
+        # if it has nominated a node it must continue to wait for that node.
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:

@@ -12,7 +12,7 @@ from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_
 
 Key = tuple[str, str]
 """Namespace and label."""
-# Pods of one group that exist, of which as many may be a gang: each decision for one of them looks at all of them.
+# Most existing pods of one group, and so of a gang: each decision for one of them reads all of them.
 MOST = 2 * MAX_GANG
 
 
@@ -23,15 +23,15 @@ class Groups:
         self._ledger = ledger
         self._members: dict[Key, dict[str, Pod]] = defaultdict(dict)
         self._of: dict[str, Key] = {}
-        # Of the members that ask for `node-score`: a group without any has none.
+        # Rankings of the groups that have members with `node-score`.
         self._rankings: dict[Key, Ranking] = {}
-        # How many members that have not ended give each order of roles, as text.
+        # By group: the number of live members that give each order of roles, as text.
         self._orders: dict[Key, Counter[str]] = defaultdict(Counter)
         self.news = 0
-        """Grows whenever the pods of a group may be placed again, because nothing is wrong with the group any more."""
+        """Grows whenever the pods of a group may be placed again, because its last problem is gone."""
 
     def see(self, pod: Pod) -> None:
-        """There is news of a pod; its label may be another than before."""
+        """Record the present state of a pod; its label may have changed."""
         name = pod.label(annotations.GROUP)
         key = (pod.namespace, name) if name else None
         if self._of.get(pod.uid) != key:
@@ -45,7 +45,7 @@ class Groups:
             self._note(key, wrong)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, or in no group any more."""
+        """Remove a pod that is gone, or no longer in a group."""
         key = self._of.pop(uid, None)
         if key is not None:
             wrong = self.problem(key)
@@ -56,11 +56,11 @@ class Groups:
             self._note(key, wrong)
 
     def members(self, key: Key) -> Iterator[Pod]:
-        """All members of a group; ended ones too, while they exist."""
+        """All members of a group, ended ones included as long as they exist."""
         return iter(self._members.get(key, {}).values())
 
     def problem(self, key: Key) -> str:
-        """Why no pod of a group can be placed, as text; empty if nothing is wrong with it."""
+        """The problem that keeps all pods of a group from being placed, as text; empty if there is none."""
         return self.crowded(key) or self._discord(key)
 
     def crowded(self, key: Key) -> str:
@@ -89,18 +89,18 @@ class Groups:
         """The ranks of several pods of one group, by uid, which get their nodes together."""
         key = (pods[0].namespace, pods[0].label(annotations.GROUP))
         ranking = self._rankings.get(key) or Ranking()
-        # What is compared with the ledger is the shorter of the two: a group's pods that are not bound.
+        # Only the group's unbound pods, of which there are few, are looked up among all holdings.
         held = self._ledger.holdings().keys() & ranking.unbound
         return ranking.ranks(pods, {uid: self._held(uid) for uid in held})
 
     def _held(self, uid: str) -> Held:
-        """The node and the rank that a pod has before it is bound. In a transaction it may have a grant alone."""
+        """The node and the rank of an unbound pod's reservation. In a transaction it may have a grant without one."""
         pod, reservation = self._members[self._of[uid]][uid], self._ledger.reservation(uid)
         rank = reservation.request.rank.number if reservation is not None else rank_of(pod)
         return Held(self._ledger.holdings()[uid].node, rank)
 
     def _note(self, key: Key, wrong: str) -> None:
-        """Count a change that left nothing wrong with a group."""
+        """Count a change that ended the problem of a group."""
         if wrong and not self.problem(key):
             self.news += 1
 
@@ -118,7 +118,7 @@ class Groups:
                 del self._rankings[key]
 
     def _count(self, key: Key, before: Pod | None, now: Pod | None) -> None:
-        """Keep the orders of roles up to date: a member that has ended needs none."""
+        """Keep the counts of role orders up to date; members that have ended do not count."""
         orders = self._orders[key]
         for pod, more in ((before, -1), (now, 1)):
             if pod is None or pod.ended:

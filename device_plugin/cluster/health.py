@@ -1,4 +1,4 @@
-"""/healthz says whether our own loops turn, /readyz whether we know the cluster and can reach it."""
+"""Health: /healthz fails if one of our loops hangs, /readyz if the cluster is not known or not reachable."""
 
 import threading
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from device_plugin.cluster.leader import Leader
 from device_plugin.cluster.view import ClusterView
 
-# A loop makes a handful of calls of at most 3 s each in one turn.
+# Seconds without a turn after which a loop counts as hung: a turn makes a few calls of at most 3 s each.
 STUCK_SECONDS = 60.0
 
 
 class Health:
-    """The loops call `beat`; the rest asks."""
+    """Records the turns of each loop, and tells which loops hang."""
 
     def __init__(self, view: ClusterView, leader: Leader, clock: Callable[[], float]) -> None:
         self._view = view
@@ -21,12 +21,12 @@ class Health:
         self._beats: dict[str, float] = {}
 
     def beat(self, loop: str) -> None:
-        """The loop lives."""
+        """Record a turn of `loop`."""
         with self._lock:
             self._beats[loop] = self._clock()
 
     def why_dead(self) -> str:
-        """Which loops hang, in words; empty if none."""
+        """The loops that hang, as text; empty if none does."""
         now = self._clock()
         with self._lock:
             stuck = {name: now - beat for name, beat in self._beats.items() if now - beat >= STUCK_SECONDS}

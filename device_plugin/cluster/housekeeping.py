@@ -1,4 +1,4 @@
-"""What must be done though nobody asks: expire, learn who stayed, find out what is unknown, settle."""
+"""Housekeeping: periodic work that no request triggers, such as expiry, learning, and unanswered Bindings."""
 
 import logging
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
-# The watch shows a pod within milliseconds; one that it never shows is looked at again and again.
+# Seconds until a pod that the watch has not shown is read again: the watch shows a pod within milliseconds.
 CONFIRM_SECONDS = 10.0
 
 
 class Housekeeping:
-    """Call `step` about once a second. It only reads, unless two grants overlap or covered pods are to be deleted."""
+    """Runs the periodic work; `step` is called about once a second. It writes only to delete pods."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Housekeeping:
         self._clock = clock
 
     def step(self) -> None:
-        """One turn."""
+        """Do each piece of periodic work once."""
         self._reservations.expire()
         self._learn()
         self._binder.settle()

@@ -1,4 +1,4 @@
-"""Leadership: the replica whose scheduler holds the Lease; and whether it may still act on that.
+"""Leadership: decide whether this replica leads, by the Lease of its own kube-scheduler, and for how long.
 
 Two machines' clocks cannot be compared, so the age of a Lease is counted on our own clock, and never too low: from the
 last moment at which we know it had *not* been renewed yet. A Lease that was never seen to change has no known age.
@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from device_plugin.kube.leases import Lease
 
-# Of the Lease's 15 s: what is left covers the timeout of a Binding that was sent in the last moment.
+# Seconds of the Lease's 15 s: the rest covers the timeout of a Binding that was sent at the last moment.
 FENCE_SECONDS = 10.0
 _BEGINNING = "leading, but the last Bindings of before must end and all pods be listed before the first place"
 
 
 class Leader:
-    """The Lease as one replica sees it. `observe` comes from one thread, the questions from any."""
+    """The Lease as this replica reads it. `observe` is called from one thread, all other methods from any."""
 
     def __init__(
         self, pod_name: str, clock: Callable[[], float], fence_seconds: float = FENCE_SECONDS
@@ -31,7 +31,7 @@ class Leader:
         self._placing = False
 
     def observe(self, lease: Lease | None, started: float) -> None:
-        """The Lease (None: there is none) as a read that began at `started` showed it."""
+        """Record the Lease (None: there is none) that a read beginning at `started` returned."""
         with self._lock:
             if lease != self._lease:
                 self._renewed = self._asked
@@ -40,43 +40,43 @@ class Leader:
             self._error = ""
 
     def missed(self, error: str) -> None:
-        """The Lease could not be read."""
+        """Record that the Lease could not be read."""
         with self._lock:
             self._error = f"the Lease cannot be read: {error}"
 
     def begin(self) -> None:
-        """The ledger is complete: from now on, place."""
+        """Start the term: the ledger is complete, and this replica may place."""
         with self._lock:
             self._placing = True
 
     def end(self) -> None:
-        """Place no more."""
+        """End the term: this replica may no longer place."""
         with self._lock:
             self._placing = False
 
     @property
     def term(self) -> bool:
-        """True between `begin` and `end`."""
+        """True during a term, between `begin` and `end`."""
         return self._placing
 
     @property
     def holds(self) -> bool:
-        """True if the last read showed the Lease as ours, however old."""
+        """True if the last read showed the Lease as ours, however long ago."""
         with self._lock:
             return self._lease is not None and self._ours(self._lease.holder)
 
     def fenced(self) -> bool:
-        """True while no other replica can have taken the Lease: ours, and renewed less than the fence ago."""
+        """True while no other replica can have the Lease: it is ours, and was renewed less than the fence ago."""
         with self._lock:
             return not self._why_not_fenced()
 
     def why_not(self) -> str:
-        """Why this replica must not place or bind now, in words; empty if it may."""
+        """The reason why this replica must not place or bind now, as text; empty if it may."""
         with self._lock:
             return self._why_not_fenced() or ("" if self._placing else _BEGINNING)
 
     def unread(self) -> str:
-        """Why the Lease is not known, in words; empty if the last read went well."""
+        """The error of the last read of the Lease, as text; empty if it succeeded."""
         with self._lock:
             return self._error
 

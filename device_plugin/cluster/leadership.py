@@ -1,11 +1,11 @@
-"""The terms of leadership: all pods and nodes are listed before the first place, and nothing stays reserved after.
+"""The terms of leadership: each begins with a list of all pods and nodes, and its end releases all reservations.
 
-A Lease is not only lost by expiring, long after the fence fell: kube-scheduler gives it up on SIGTERM, and a process of
-ours may be killed and start again. Either way a Binding of before may still be on its way. So a term begins, with that
-list, only when the last such Binding has ended.
+A Lease is lost not only by expiry, long after the fence: kube-scheduler gives it up on SIGTERM, and our process may be
+killed and start again. In both cases a Binding of the earlier term may still be under way. So a term begins only when
+the last such Binding has ended.
 
-A list of tens of thousands of pods takes seconds, and a Lease that is not read meanwhile is lost: two threads share
-the work.
+A list of tens of thousands of pods takes seconds, and a Lease that is not read meanwhile counts as lost. So one thread
+lists and another reads the Lease.
 """
 
 import logging
@@ -23,16 +23,16 @@ from device_plugin.kube.leases import LEASES, Lease
 
 log = logging.getLogger(__name__)
 
-# A replica learns in two seconds that it lost the Lease, and a Binding that it sent until then ends in BIND_SECONDS.
+# A replica learns within 2 s that it lost the Lease, and a Binding that it sent until then ends within BIND_SECONDS.
 SETTLE_SECONDS = 2.0 + BIND_SECONDS
 LONG_AGO = float("-inf")
-# Accounted at a time: whoever waits for the lock meanwhile waits some milliseconds.
+# Objects that are recorded at a time with the lock held: other threads wait for it a few milliseconds.
 BATCH = 100
 Item = TypeVar("Item")
 
 
 class Leadership:
-    """Call `step` about once a second, and `begin` in another thread; both only read from the API server."""
+    """Starts and ends terms. `step` is called about once a second, `begin` in another thread; both only read."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Leadership:
         self._lease = lease
         self._holds_since: float | None = None
         self._lease_existed = False
-        # Grows, under the view's lock, whenever the Lease may have been another replica's since the step before.
+        # Grows, with the view's lock held, whenever another replica may have had the Lease since the last step.
         self._breaks = 0
 
     def step(self) -> None:
-        """Read the Lease, and end the term where that says so."""
+        """Read the Lease, and end the term if it is no longer ours."""
         started = self._clock()
         try:
             lease = self._read()
@@ -63,7 +63,7 @@ class Leadership:
             self._leader.missed(str(error))
         else:
             if not self._leader.fenced():
-                # Whatever this read shows: another replica may have led since the fence fell.
+                # Even if this read shows it as ours: another replica may have led since the fence.
                 self._end()
             self._leader.observe(lease, started)
             self._note(there_is_one=lease is not None)
@@ -71,7 +71,7 @@ class Leadership:
             self._end()
 
     def begin(self) -> None:
-        """List everything and begin a term, if it is time for one."""
+        """List all nodes and pods and begin a term, if the Lease is ours and earlier Bindings have ended."""
         breaks = self._breaks
         if self._leader.term or not self._leader.fenced() or not self._settled():
             return
@@ -92,7 +92,7 @@ class Leadership:
         try:
             return self._api.get(LEASES, self._lease)
         except GoneError:
-            return None  # nobody has made it yet
+            return None  # no replica has created it yet
 
     def _accounted(self, listed: Sequence[Item], see: Callable[[Item], None]) -> int:
         for start in range(0, len(listed), BATCH):
@@ -106,7 +106,7 @@ class Leadership:
             if self._holds_since is None:
                 self._holds_since = self._clock()
         else:
-            # Where nobody ever led, nothing can be on its way.
+            # Without an earlier leader no Binding can be under way.
             self._holds_since = None if there_is_one or self._lease_existed else LONG_AGO
         self._lease_existed |= there_is_one
 

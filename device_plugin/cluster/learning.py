@@ -1,4 +1,4 @@
-"""Learns which requests to expect, from the pods that come and stay."""
+"""Learning: build the target workload from the requests of pods that come and stay."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,39 +9,38 @@ from device_plugin.core.placement.workload import Target
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 
-# A pod counts, once, when it has been there for so long, bound or waiting. How many a tenant has at a time is bounded
-# by quotas and cards; how many it creates and deletes is bounded by nothing, and must not decide what everybody's pods
-# are placed for. Whoever stays for less hardly matters to what else fits.
+# Seconds that a pod must exist, bound or waiting, to count once. Quotas and cards bound how many pods a tenant has at a
+# time, but nothing bounds how many it creates and deletes, and these must not decide how all pods are placed. Pods that
+# end sooner matter little to other pods.
 STAY_SECONDS = 60.0
-# Most different shapes learnt for one namespace; most namespaces remembered; pods after which an unused shape may be
-# replaced.
+# Most distinct shapes counted for one namespace; most namespaces; pods after which an unused shape may be replaced.
 MOST_OF_NAMESPACE, NAMESPACES, STALE = 64, 1024, 4096
-# Words of a list of card models that is learnt, and pods that have not stayed for long enough yet.
+# Most words in a list of card models, and most pods that wait to be counted.
 MOST_MODELS, MOST_NEW = 8, 16_384
 
 
 class Learning:
-    """Keeps `target`, the requests to be expected. Callers hold the view's lock. Times are in seconds of its clock."""
+    """Keeps the `target` workload. Callers hold the view's lock. Times are in seconds of the view's clock."""
 
     def __init__(
         self, request_of: Callable[[Pod], PodRequest | None], known: Callable[[str], Pod | None]
     ) -> None:
         self.target = Target()
         self.left_out = 0
-        """Pods that do not count because their namespace asks for too many different things."""
+        """Number of pods that do not count because their namespace has too many distinct shapes."""
         self._request_of = request_of
         self._known = known
-        # Shapes of pods that are not counted yet, and since when these are there, the oldest first.
+        # By UID: the shape of each pod that waits to be counted, and the time when it came; the oldest first.
         self._new: dict[str, tuple[Shape, float]] = {}
-        # What is learnt of each namespace, and how many pods had counted when it was asked for last; the oldest first.
+        # By namespace: each shape, with the number of pods counted when it was last used; the oldest first.
         self._shapes: OrderedDict[str, OrderedDict[Shape, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Pods that have not stayed for long enough yet."""
+        """Number of pods that wait to be counted."""
         return len(self._new)
 
     def arrived(self, pod: Pod, since: float) -> None:
-        """A pod that was not known before; it counts at once where `since` is minus infinity: unknown."""
+        """Note a new pod that came at `since`; with minus infinity, for an unknown time, it counts at once."""
         try:
             request = self._request_of(pod)
         except RequestError:
@@ -57,11 +56,11 @@ class Learning:
             self._new[pod.uid] = learnt, since
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Remove a pod that is gone."""
         self._new.pop(uid, None)
 
     def count(self, now: float) -> None:
-        """Add the requests of pods that have stayed to the expected ones."""
+        """Add the shapes of pods that have stayed for STAY_SECONDS to the target workload."""
         while self._new:
             uid, (shape, since) = next(iter(self._new.items()))
             if since > now - STAY_SECONDS:
@@ -72,8 +71,8 @@ class Learning:
                 self.target.add(shape)
 
     def _learnt(self, namespace: str, shape: Shape) -> Shape | None:
-        """The shape as it is learnt; None if its namespace asks for too many."""
-        # Which of several like cards somebody wants says nothing of what others will ask for.
+        """The shape to count, without uuids; None if its namespace has too many shapes."""
+        # A choice between equal cards tells nothing about later requests.
         shape = replace(shape, uuids=ANYTHING)
         if len(shape.models.include) + len(shape.models.exclude) > MOST_MODELS:
             return None

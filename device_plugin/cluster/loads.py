@@ -1,4 +1,4 @@
-"""Measured loads of cards, kept until they are stale; after that the ledger alone tells."""
+"""Measured loads of cards, kept until they are stale; then only grants count."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -8,18 +8,18 @@ from device_plugin.core.loads import Load, Loads
 
 
 class Measured:
-    """Nodes that were measured within the last `stale` seconds. Callers hold the ledger's lock, but for `age`."""
+    """Keeps the loads of nodes measured within the last `stale` seconds. All but `age` need the ledger's lock."""
 
     def __init__(self, ledger: Ledger, stale: float, clock: Callable[[], float]) -> None:
         self.loads = Loads()
         self._ledger = ledger
         self._stale = stale
         self._clock = clock
-        # The oldest first.
+        # By node: the time of its last measurement, the oldest first.
         self._at: OrderedDict[str, float] = OrderedDict()
 
     def put(self, node: str, loads: Mapping[str, Load]) -> None:
-        """The node's agent has said this of its cards just now."""
+        """Store the loads that the node's agent has just reported."""
         state = self._ledger.node(node)
         if state is not None:
             self.loads.put(state, loads)
@@ -27,13 +27,13 @@ class Measured:
             self._at.move_to_end(node)
 
     def expire(self) -> None:
-        """Drop stale loads."""
+        """Remove the loads of nodes that were measured more than `stale` seconds ago."""
         now = self._clock()
         while self._at and now - next(iter(self._at.values())) > self._stale:
             self.loads.drop(self._at.popitem(last=False)[0])
 
     def age(self, node: str) -> float | None:
-        """Seconds since the node was measured; None if the ledger alone tells."""
+        """Seconds since the node was measured; None without a recent measurement."""
         at = self._at.get(node)
         age = None if at is None else self._clock() - at
         return age if age is not None and age <= self._stale else None

@@ -1,4 +1,4 @@
-"""Lists of nodes that are remembered with pods that wait: one bit for each node instead of thousands of names."""
+"""Compact lists of nodes, kept with waiting pods: one bit per node in place of thousands of names."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,15 @@ import numpy as np
 
 from device_plugin.core.placement.table import Ints, Mask, NodeTable
 
-# Lists that are recognised when they come again, so that equal ones are kept once.
+# Most recent lists that are compared with new ones, so that equal lists are kept once.
 MOST = 16
-# Names of nodes that are gone are forgotten once they are more than those that are there, and more than this.
+# Names of removed nodes are dropped once there are more of them than of present nodes, and more than this.
 SPARE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names and their numbers. Names are only ever added, so that lists stay right and are read without the lock."""
+    """Numbers names. Names are only added, so that lists stay valid and can be read without the lock."""
 
     names: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class _Names:
 
 
 class NodeList(Sequence[str]):
-    """Different names of nodes in a fixed order, in as many bits as there are nodes: 625 bytes for 5,000.
+    """A list of distinct node names in a fixed order, in one bit per known node: 625 bytes for 5,000 nodes.
 
     Equal to a list of the same nodes that was made with the same table of names, and to nothing else.
     """
@@ -82,7 +82,7 @@ class NodeList(Sequence[str]):
 
 
 class NodeLists:
-    """Makes the lists of offered nodes that are kept with pods. Callers hold the view's lock."""
+    """Makes compact lists of offered nodes. Callers hold the view's lock."""
 
     def __init__(self, index: NodeTable) -> None:
         self._index = index
@@ -94,10 +94,10 @@ class NodeLists:
         self._recent: OrderedDict[bytes, NodeList] = OrderedDict()
 
     def of(self, nodes: Sequence[str]) -> NodeList:
-        """The list of these nodes."""
+        """The compact list of `nodes`; one object for equal recent lists."""
         if isinstance(nodes, NodeList):
             return nodes
-        # Most pods are offered the nodes that the pod before was offered, and the index has looked these up already.
+        # Most pods are offered the nodes of the pod before, and the index has looked these up already.
         rows = self._index.chosen(nodes)
         if self._newest is None or self._newest[0] is not rows:
             self._newest = rows, self._made(nodes, rows)
@@ -105,7 +105,7 @@ class NodeLists:
 
     def _made(self, nodes: Sequence[str], rows: Mask) -> NodeList:
         if len(self._names.names) > 2 * (len(nodes) + SPARE):
-            # Lists that are kept still have the names that they were made with.
+            # Existing lists keep the index that they were made with.
             self._names, self._position = _Names(), None
             self._recent.clear()
         if self._position is not self._index.position:
@@ -113,7 +113,7 @@ class NodeLists:
             self._numbers = np.array([self._names.number(name) for name in self._index.nodes], dtype=np.int64)
         numbers = self._numbers[rows]
         if len(numbers) < len(nodes):
-            # Some show no cards, or come twice.
+            # Some nodes have no cards, or come twice.
             others = [self._names.number(name) for name in nodes if name not in self._position]
             numbers = np.concatenate((numbers, np.array(others, dtype=np.int64)))
         chosen = np.zeros(len(self._names.names), dtype=bool)

@@ -1,4 +1,4 @@
-"""Which few pods would have to move so that one that waits fits: only said, never done. `vgpu defrag` plans for all."""
+"""Openings: find the few pods that would have to move so that one waiting pod fits. Nothing is moved here."""
 
 from device_plugin.cluster.search import SearchCopy
 from device_plugin.cluster.view import ClusterView
@@ -8,19 +8,19 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Plan, Ranked, ordered, size
 from device_plugin.core.requests import PodRequest
 
-# Nodes of which the moves are tried.
+# Most nodes for which moves are tried.
 OPTIONS = 64
-# Owners that would make a pod again on the same node, or not at all.
+# Kinds of owners that create a pod again on its own node, or not at all.
 STAYING = ("", "DaemonSet", "Node")
 
 
 def movable(pod: Pod) -> bool:
-    """True for a pod that its owner would make again, on whatever node it is placed."""
+    """True if the pod has an owner that would create it again, on any node."""
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
 def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
-    """The moves that would make room for a waiting pod, as text; empty if it fits, or no few moves would do."""
+    """The moves that would make room for a waiting pod, as text; empty if it fits, or a few moves are not enough."""
     try:
         request = view.request_of(pod)
     except RequestError:

@@ -1,4 +1,4 @@
-"""Protocols of what the cluster service uses beside the API server; `wiring` joins it to the adapters."""
+"""Protocols of the services that the cluster service uses beside the API server; `wiring` connects the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from device_plugin.core.pods import Pod
 
 
 class FitError(VgpuError):
-    """Tables for a target workload could not be made."""
+    """Workload tables could not be computed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Preemption: a pod of higher priority that finds no place gets the slices of others.
+"""Preemption: evict pods so that a pod of higher priority, which fits nowhere, gets their slices.
 
-kube-scheduler preempts too, but it counts units per node and sees no card. Where a node has too few units it asks us
-(/preempt) whose leaving really makes room, and evicts them. Where a node has units enough, only spread over cards, it
-finds nobody whose leaving would help, and we evict. Either way the slices stay their holders' until those are really
-gone, and are nominated for the waiting pod meanwhile, so that nobody else gets what they leave behind.
+kube-scheduler preempts too, but it counts units per node and sees no cards. Where a node has too few units, it asks us
+(/preempt) which victims really make room, and evicts them. Where a node has enough units, but spread over cards, it
+finds no victims, and we evict. In both cases the victims hold their slices until they have really ended, and the slices
+are nominated for the waiting pod, so that no other pod gets them.
 """
 
 import logging
@@ -26,24 +26,25 @@ from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
-# Searches in one turn: each looks at every card of every node that was offered.
+# Most searches in one turn: each reads every card of every offered node.
 SEARCHES = 4
-# A grace period of the usual 30 s and a slow node; after that kube-scheduler's next try finds new victims.
+# Seconds that a nomination lasts: enough for a usual grace period of 30 s on a slow node. Then the next try finds new
+# victims.
 NOMINATION_SECONDS = 300.0
-# Whoever has not left after so long is not waited for any longer: a pod may give itself years to end.
+# Seconds to wait for a pod that is ending; a pod may have a grace period of years.
 LEAVING_SECONDS = 900.0
-# How long a pod that a PodDisruptionBudget protects is not asked to go again.
+# Seconds until a pod is considered again after a PodDisruptionBudget refused its eviction.
 DEFERRED_SECONDS = 30.0
 
 Held = Mapping[str, Pod]
 """Bound pods by uid."""
 
 Candidates = Mapping[str, Sequence[str]]
-"""Nodes, and on each the uids of the pods that would be evicted."""
+"""By node: the UIDs of the pods that kube-scheduler would evict there."""
 
 
 class Victims:
-    """Finds the pods that must end so that another fits, while others are placed. Call it from any thread."""
+    """Finds the pods that must end so that another fits, on a copy of the ledger. It may be used from any thread."""
 
     def __init__(
         self,
@@ -75,20 +76,20 @@ class Victims:
         return held
 
     def mark_told(self, pods: Collection[str]) -> None:
-        """These pods were told to end: what they hold will be free, whether the watch shows it yet or not."""
+        """Record that these pods were evicted: their slices will be free, even before the watch shows it."""
         self._told |= frozenset(pods)
 
     def defer(self, uid: str) -> None:
-        """Do not ask the pod to go for DEFERRED_SECONDS: a PodDisruptionBudget refused its eviction."""
+        """Exclude the pod for DEFERRED_SECONDS: a PodDisruptionBudget refused its eviction."""
         self._deferred = {**self._deferred, uid: self._clock() + DEFERRED_SECONDS}
         self._refused_before |= {uid}
 
     def refused_before_first(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Pods that a budget refused before come first: a second refusal stops us before anyone is evicted."""
+        """The pods, those first that a budget refused before, so that a second refusal comes before any eviction."""
         return sorted(pods, key=lambda pod: pod.uid not in self._refused_before)
 
     def ending(self, held: Held) -> set[str]:
-        """The pods that are on their way out, and may still be expected to get there."""
+        """The pods that are ending, without those that have been ending for LEAVING_SECONDS."""
         now, since = self._clock(), self._leaving_since
         return {
             uid for uid, pod in held.items()
@@ -99,9 +100,9 @@ class Victims:
         return pod.deleting or pod.uid in self._told
 
     def nominate(self, pending: Pending, held: Held, going: Collection[str] = ()) -> Plan | None:
-        """The plan with the fewest victims, its place nominated for the pod; None if there is none.
+        """The plan with the fewest victims, after its grant is nominated for the pod; None if there is no plan.
 
-        Those on their way out, and those that are `going` besides, are no victims.
+        Pods that are ending, and those in `going`, count as gone and are no victims.
         """
         gone = self.ending(held) | set(going)
         ranks = {
@@ -118,7 +119,7 @@ class Victims:
             found = (planner.option(node, pending.request, ranks) for node in nodes)
             options = [option for option in found if option is not None]
             for option in self._search.paced(ordered(options, ranks)):
-                # What does not fit the copy fits the ledger hardly ever: no time under the lock is spent on it.
+                # A plan that fails on the copy nearly always fails on the ledger: do not take the lock for it.
                 if planner.cleared(pending.request, option) is None:
                     continue
                 plan = self._nominated(pending, option, ranks, gone)
@@ -127,7 +128,7 @@ class Victims:
         return None
 
     def _let_go(self, planner: Planner, gone: Collection[str], node: str = "") -> None:
-        """Within a transaction: those that are leaving anyway have left, or of them those on `node`."""
+        """Release the pods in `gone`, or those of them on `node`; the caller has opened a transaction."""
         for uid in gone:
             held = planner.ledger.holding(uid)
             if held is not None and node in ("", held.node):
@@ -136,7 +137,7 @@ class Victims:
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
     ) -> Plan | None:
-        """The option of before as a plan, its place nominated for the pod; None if it would cost more by now."""
+        """The plan of an option found on the copy, after its grant is nominated; None if it has more victims by now."""
         planner, pod = self._reservations.planner, pending.pod
         with self._view.lock:
             known = self._view.pod(pod.uid)
@@ -156,9 +157,9 @@ class Victims:
 
 
 class Preemption:
-    """Evicts pods for others of higher priority. Call `step` about once a second, in a thread of its own.
+    """Evicts pods for others of higher priority. `step` is called about once a second, in a thread of its own.
 
-    To search ten thousand nodes takes its time. It writes only when a pod must go.
+    A search of 10,000 nodes takes long. It writes only to evict a pod.
     """
 
     def __init__(
@@ -189,8 +190,9 @@ class Preemption:
     def _evict(self, pending: Pending, victims: Sequence[Pod], plan: Plan) -> None:
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(pending.pod)
-        # Nobody goes in vain because a budget keeps the next. Each is asked about alone: of two that one budget covers
-        # it may let the first go and keep the second, and it may change meanwhile. Whoever was kept once comes first.
+        # First dry runs for all victims, so that none is evicted in vain if a budget protects another. Each dry run is
+        # alone: of two pods under one budget the second may still be refused, and budgets change. So pods that were
+        # refused before come first.
         asked = victims if len(victims) > 1 else ()
         for victim, dry in (*product(asked, (True,)), *product(victims, (False,))):
             try:
@@ -215,13 +217,13 @@ class Preemption:
             )
 
     def _say(self, pod: Pod, event: Event, text: str) -> None:
-        # An event is for people; the eviction is done whether they hear of it or not.
+        # An event is for people; the eviction does not depend on it.
         with suppress(ApiError):
             self._api.post_event(PODS, pod, event, text)
 
 
 class Advice:
-    """/preempt: of what kube-scheduler would do, what makes room on the cards too. Call it from any thread."""
+    """Answers /preempt: reduces kube-scheduler's candidates to evictions that make room on the cards too."""
 
     def __init__(
         self, view: ClusterView, reservations: Reservations, leader: Leader, victims: Victims
@@ -234,7 +236,8 @@ class Advice:
     def __call__(self, pod: Pod, candidates: Candidates) -> Candidates:
         """One node of the candidates with the pods to evict there; empty if no eviction would help.
 
-        What kube-scheduler would evict is taken over only where the host lacks CPU or memory too: it knows why.
+        kube-scheduler's own victims are added only if ours are not enough, or none are needed: then CPU or memory of
+        the host is missing, which it knows.
         """
         try:
             request = self._view.request_of(pod)
@@ -257,13 +260,13 @@ class Advice:
         node, ours = plan.places[0].node, [move.source.pod for move in plan.moves]
         evicted = list(dict.fromkeys((*ours, *(candidates[node] if theirs or not ours else ()))))
         for uid in evicted:
-            # A pod that is not bound yet is not deleted: kube-scheduler only takes it back.
+            # kube-scheduler does not delete an unbound victim, but only cancels its attempt.
             self._reservations.give_back(uid)
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
 
     def _still_wanting(self, pod: Pod, ending: set[str]) -> bool:
-        """False if the pod only has to wait for pods that are ending; what nobody leaves is not held any longer."""
+        """False if the pod only has to wait for pods that are ending; else its earlier nomination is released."""
         with self._view.lock:
             found = self._view.ledger.reservation(pod.uid)
             if found is None:

@@ -1,4 +1,4 @@
-"""Pods that wait to preempt others: refused by /filter, with what they ask for and where they could run."""
+"""The preemption queue: pods refused by /filter that may preempt others, with their requests and possible nodes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from device_plugin.cluster.node_lists import NodeLists
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
-# Pods in the queue, and of one namespace in it.
+# Most pods in the queue, and most of one namespace.
 MOST, MOST_OF_NAMESPACE = 4096, 512
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod that was refused on all of `nodes`, which lack nothing else for it."""
+    """A pod that was refused on all of `nodes`, which have everything but the slices for it."""
 
     pod: Pod
     request: PodRequest
@@ -22,11 +22,11 @@ class Pending:
 
 
 class PreemptionQueue:
-    """Pods that may preempt others, each as it was refused last. Callers hold the view's lock.
+    """Pods that may preempt others, each with its last refusal. Callers hold the view's lock.
 
     A pod is left out if no pod of a lower priority ever held slices. Within a priority namespaces take turns, and in
-    each the pods that were tried least come first: else a thousand that nothing helps would stand before all others,
-    again and again. Where there are too many, the namespace with the most of them loses the one added last.
+    each the pods with the fewest tries come first, so that many hopeless pods do not delay the others again and again.
+    When the queue is full, the namespace with the most pods loses the one added last.
     """
 
     def __init__(self, node_lists: NodeLists) -> None:
@@ -34,27 +34,27 @@ class PreemptionQueue:
         self._least = float("inf")
         self._by_pod: dict[str, Pending] = {}
         self._tries: Counter[str] = Counter()
-        # By namespace: how many there are, and the number of the turn that it had last.
+        # By namespace: the number of its pods, and the number of its last turn.
         self._of: Counter[str] = Counter()
         self._turns: dict[str, int] = {}
         self._turn = 0
         self.left_out = 0
-        """Pods that are not in the queue because there were too many."""
+        """Number of pods that were left out because there were too many."""
 
     def __len__(self) -> int:
         """The number of pods in the queue."""
         return len(self._by_pod)
 
     def held(self, priority: int) -> None:
-        """A pod of this priority holds slices."""
+        """Note that a pod of this priority holds slices."""
         self._least = min(self._least, priority)
 
     def may_win(self, pod: Pod) -> bool:
-        """True if others of less priority hold slices, and the pod may preempt them."""
+        """True if pods of a lower priority may hold slices, and the pod's class allows preemption."""
         return pod.preempts and pod.priority > self._least
 
     def add(self, pending: Pending) -> None:
-        """Put a pod into the queue that was refused just now."""
+        """Add a pod that was just refused."""
         namespace = pending.pod.namespace
         self._pop(pending.pod.uid)
         if not self.may_win(pending.pod):
@@ -67,19 +67,19 @@ class PreemptionQueue:
             self._leave_out(max(self._of, key=self._of.__getitem__))
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that is gone or has been placed."""
+        """Remove a pod that is gone or has been placed."""
         self._pop(uid)
         self._tries.pop(uid, None)
 
     def clear(self) -> None:
-        """Forget all pods: another replica leads."""
+        """Remove all pods, after the term of this replica has ended."""
         self._by_pod.clear()
         self._of.clear()
         self._tries.clear()
         self._turns.clear()
 
     def take(self) -> Pending | None:
-        """The next pod, taken out of the queue; None if it is empty."""
+        """Remove and return the next pod; None if the queue is empty."""
         if not self._by_pod:
             return None
         pending = min(self._by_pod.values(), key=self._order)

@@ -1,7 +1,7 @@
-"""What pods will probably ask for is learnt from those that came, and put to use off the decision path.
+"""Refit: compute new workload tables from the target workload, and the scores by them, in the background.
 
-The tables of policies take seconds to make, so another process makes them, and scores by new tables are made a few
-nodes at a time between decisions: no /filter waits longer than for those few nodes.
+The tables take seconds to compute, so another process does it. Scores by new tables are computed a few nodes at a time
+between decisions, so that no /filter waits longer than for these few nodes.
 """
 
 import logging
@@ -17,16 +17,19 @@ from device_plugin.core.placement.workload import Weighted
 log = logging.getLogger(__name__)
 
 Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], WorkloadTables]
-# Tables are made again after FIRST arrivals, after twice as many each time, and then after each MOST arrivals; not more
-# often than every PAUSE_SECONDS, and for a tenth of the time at most.
+# Tables are computed anew after FIRST arrivals, then each time after twice as many, and at last after each MOST
+# arrivals; at most every PAUSE_SECONDS, and for at most 1/10 of the time.
 FIRST, MOST = 64, 1024
 PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
-# Nodes that are looked at while the lock is held: about a third of a millisecond.
+# Nodes that are scored at a time with the lock held: about 0.3 ms.
 NODES = 64
 
 
 class Refit:
-    """Call `step` about once a second, in one thread. `pause` lets others have the lock; true if the service ends."""
+    """Does the background work; `step` is called about once a second, in one thread.
+
+    `pause` waits so that other threads get the lock; it returns true if the service ends.
+    """
 
     def __init__(
         self, view: ClusterView, reservations: Reservations, make: Make, clock: Callable[[], float],
@@ -42,7 +45,7 @@ class Refit:
         self._not_before = float("-inf")
 
     def step(self) -> None:
-        """Learn what is due, and bring scores and the measured fragmentation up to date."""
+        """Compute new workload tables if they are due, and update scores and the fragmentation gauge."""
         with self._view.lock:
             kinds, supply = self._reservations.placer.supply()
             target = self._reservations.learning.target.copy() if self._due(kinds) else None

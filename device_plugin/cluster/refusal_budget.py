@@ -1,43 +1,43 @@
-"""The time that decisions may take which end in a refusal and are long: of gangs, and of pods of several containers.
+"""The refusal budget: bounds the time of refused decisions that are long: of gangs, and of pods of several containers.
 
-They are asked for again at every event, while others wait for the lock.
+kube-scheduler asks for these pods again at every event, while other decisions wait for the lock.
 """
 
 from device_plugin.core.errors import VgpuError
 
-# Seconds that the refusals of one namespace may take at once, and how much of the time they may take for ever.
+# Seconds that refusals of one namespace may take at once, and the share of time that they may take in the long run.
 BURST, SHARE = 5.0, 0.1
-# The same for all namespaces together. Each gets an equal part.
+# The seconds and the share for all namespaces together. Each gets an equal part.
 TOTAL_BURST, TOTAL_SHARE = 10.0, 0.25
-# A namespace of many gangs has many bursts, but not more than this many times one.
+# The most bursts of one namespace, however many gangs it has.
 MOST_BURSTS = 4.0
-# Debts are written down again when they are at least this many seconds old.
+# Seconds between two refills.
 TICK = 0.05
 
 
 class LaterError(VgpuError):
-    """No decision was made. kube-scheduler asks for the pod again soon by itself, as it does not after a refusal."""
+    """No decision was made, for lack of time. After this error kube-scheduler tries the pod again soon by itself."""
 
 
 class RefusalBudget:
     """Token buckets: BURST seconds of refusals for each namespace, refilled at SHARE seconds per second.
 
-    A namespace's part is shared equally by those of its gangs that were refused; its pods of several containers count
-    as one. All namespaces together get no more than TOTAL_SHARE of the time, in equal parts, so that ten of them do not
-    take all of it, and none of them is shut out. Callers hold the view's lock.
+    A namespace's part is shared equally by its refused gangs; its pods of several containers count as one gang. All
+    namespaces together get at most TOTAL_SHARE of the time, in equal parts, so that ten of them do not take all of it
+    and each gets some. Callers hold the view's lock.
     """
 
     def __init__(self) -> None:
-        # Seconds that refusals took and that were not refilled yet, by namespace and gang.
+        # By namespace and gang: seconds that refusals took, and that are not refilled yet.
         self._debts: dict[str, dict[str, float]] = {}
         self._at = 0.0
 
     def __len__(self) -> int:
-        """How many gangs, or pods of several containers of a namespace, have debts."""
+        """Number of debts; the pods of several containers of a namespace have one debt together."""
         return sum(map(len, self._debts.values()))
 
     def allows(self, namespace: str, gang: str, now: float) -> bool:
-        """True if the gang, or with an empty name the namespace's pods of several containers, may be tried."""
+        """True if `gang` may be tried now; an empty name means the namespace's pods of several containers."""
         self._refill(now)
         debts = self._debts.get(namespace)
         if debts is None:
@@ -46,7 +46,7 @@ class RefusalBudget:
         return debts.get(gang, 0.0) <= burst / len(debts) and sum(debts.values()) <= MOST_BURSTS * burst
 
     def spend(self, namespace: str, gang: str, started: float, ended: float) -> None:
-        """A refusal took the time from `started` to `ended`."""
+        """Charge a refusal that took from `started` to `ended`, in seconds."""
         self._refill(ended)
         if ended > started:
             debts = self._debts.setdefault(namespace, {})

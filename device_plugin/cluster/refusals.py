@@ -1,6 +1,6 @@
-"""Refusals, remembered until something they depend on changes: kube-scheduler asks for refused pods again and again.
+"""Remembered refusals: valid until something changes that they depend on. kube-scheduler asks for refused pods often.
 
-A pod that found no cards finds none until a slice ends, or a node shows other cards; placing others only takes more.
+A request that fits no cards fits none until a slice ends or an inventory changes; new grants only take more.
 """
 
 from collections import Counter, OrderedDict
@@ -16,24 +16,24 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE
 
-# Refusals remembered in all, and of pods of one namespace: each takes a byte for every node, and some 500 for itself.
+# Most refusals in all, and of pods of one namespace: each takes about 500 bytes, and 1 byte for every node.
 MOST, MOST_OF_NAMESPACE = 1024, 128
 
-# Refused pods that are remembered in all, and of one namespace: each is some 500 bytes, and a bit for every node.
+# Most refused pods in all, and of one namespace: each takes about 500 bytes, and 1 bit for every node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
-# What `gained` is of a pod that may fit again without a node that became better.
+# The value of `gained` for a pod that may fit without any change of the ledger.
 UNKNOWN = -1
 
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
-"""What a refusal depends on of a request: containers, card models, uuids, policy, application type."""
+"""The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
 Key = tuple[Shape, tuple[str, str] | None]
-"""A shape, and the group (namespace and name) where the nodes of the group's other pods made a difference."""
+"""A shape, with the group (namespace and name) if the decision depends on the nodes of the group's other pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A refusal by the ledger at `gained`, on the nodes in `rows`; None if no node whatever would do."""
+    """A refusal with the ledger's counter `gained`, on the nodes in `rows`; None if no node can take the request."""
 
     namespace: str
     refused: Refused
@@ -42,7 +42,7 @@ class _Entry:
 
 
 class Refusals:
-    """Remembered refusals by request shape; beyond the bounds the least recently used is forgotten.
+    """Refusals by request shape; beyond the bounds the least recently used is dropped.
 
     Callers hold the view's lock.
     """
@@ -54,19 +54,19 @@ class Refusals:
         self._of: Counter[str] = Counter()
         self._position = placer.table.position
         self.left_out = 0
-        """Refusals that were forgotten because there were too many."""
+        """Number of refusals that were dropped because there were too many."""
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Number of remembered refusals."""
         return len(self._entries)
 
     def knows(self, request: PodRequest) -> bool:
-        """True if the request was refused and no node became better since. It may be called without the lock."""
+        """True if an equal request was refused on all nodes, and that still holds. It needs no lock."""
         entry = self._entries.get((_shape(request), None))
         return entry is not None and entry.rows is None and entry.gained == self._ledger.gained
 
     def get(self, pod: Pod, request: PodRequest, nodes: Collection[str]) -> Refused | None:
-        """The refusal of an equal request that still holds on `nodes`; None if it must be decided."""
+        """The refusal of an equal request that still holds on `nodes`; None if the request must be decided."""
         key = _key(pod, request)
         entry = self._entries.get(key)
         if entry is None:
@@ -80,10 +80,10 @@ class Refusals:
         return entry.refused
 
     def note(self, pod: Pod, request: PodRequest, nodes: Collection[str], refused: Refused) -> None:
-        """The pod's request was refused on `nodes` just now."""
+        """Remember that the pod's request was just refused on `nodes`."""
         table, namespace = self._placer.table, pod.namespace
         if table.position is not self._position:
-            # The entries are about other rows.
+            # The rows of the entries belong to an earlier layout.
             self.clear()
             self._position = table.position
         key = (_shape(request), None) if refused.everywhere else _key(pod, request)
@@ -99,13 +99,12 @@ class Refusals:
         self._of[namespace] += 1
 
     def _rows(self, request: PodRequest, nodes: Collection[str]) -> Mask:
-        """The nodes that a decision looks at: those offered, without those of other pods of the group."""
+        """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
         return offered & ~table.looked_up(avoid) if avoid else offered
 
     def clear(self) -> None:
-        """Forget all."""
         self._entries.clear()
         self._of.clear()
 
@@ -117,7 +116,7 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that was refused on `nodes`, None for unknown ones, when the ledger was at `gained` (or UNKNOWN)."""
+    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` (or UNKNOWN) at that time."""
 
     pod: Pod
     nodes: Sequence[str] | None
@@ -127,7 +126,7 @@ class Waiting:
 
     @property
     def alike(self) -> object:
-        """Equal for pods of which none fits if one does not."""
+        """A key that is equal for pods of which none fits if one does not."""
         pod = self.pod
         return (
             (pod.namespace, pod.label(GROUP)) if self.gang else id(self.refused) if self.refused else pod.uid
@@ -135,9 +134,9 @@ class Waiting:
 
 
 class WaitingPods:
-    """The pods that were refused, each as it was asked for last. Callers hold the view's lock.
+    """The refused pods, each with its last refusal. Callers hold the view's lock.
 
-    Where there are too many, the namespace with the most of them loses the one that was refused last.
+    When there are too many, the namespace with the most pods loses the one that was refused last.
     """
 
     def __init__(self, ledger: Ledger, node_lists: NodeLists) -> None:
@@ -146,42 +145,42 @@ class WaitingPods:
         self._by_pod: dict[str, Waiting] = {}
         self._of: dict[str, dict[str, Waiting]] = {}
         self.left_out = 0
-        """Pods that are not remembered because there were too many."""
+        """Number of pods that were left out because there were too many."""
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Number of refused pods."""
         return len(self._by_pod)
 
     def all(self) -> list[Waiting]:
-        """All of them. It needs no lock."""
+        """A list of all refused pods. It needs no lock."""
         return list(self._by_pod.values())
 
     def get(self, uid: str) -> Waiting | None:
-        """The pod of this uid, if it was refused when it was asked for last."""
+        """The pod of this UID, if its last decision was a refusal."""
         return self._by_pod.get(uid)
 
     def note(
         self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, by_cards: bool = True
     ) -> None:
-        """The pod was refused just now, alone or with its gang; `by_cards` says that nothing but cards was missing."""
+        """Record a pod that was just refused, alone or with its gang; `by_cards` if only cards were missing."""
         gained = self._ledger.gained if by_cards else UNKNOWN
         self._put(Waiting(pod, self._node_lists.of(nodes), refused, gained, gang))
 
     def inherit(self, pod: Pod) -> None:
-        """The pod was refused by another process of ours, or by kube-scheduler; nobody knows where it may go."""
+        """Record a pod that another process of ours, or kube-scheduler, refused; its nodes are unknown."""
         if pod.uid not in self._by_pod:
             self._put(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
 
     def outdated(self, waiting: Waiting) -> bool:
-        """True if it was not asked for since, and may fit by now: a node became better, or its group changed."""
+        """True if this is the pod's last refusal, and the pod may fit now: `gained` has grown, or was UNKNOWN."""
         return self._by_pod.get(waiting.pod.uid) is waiting and waiting.gained != self._ledger.gained
 
     def keep(self, waiting: Waiting) -> None:
-        """Take back one that was dropped."""
+        """Record a refused pod again after it was dropped."""
         self._put(waiting)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that is gone or has been placed."""
+        """Remove a pod that is gone or has been placed."""
         waiting = self._by_pod.pop(uid, None)
         if waiting is not None:
             pods = self._of[waiting.pod.namespace]
@@ -190,7 +189,7 @@ class WaitingPods:
                 del self._of[waiting.pod.namespace]
 
     def clear(self) -> None:
-        """Forget all pods: another replica leads."""
+        """Remove all pods, after the term of this replica has ended."""
         self._by_pod.clear()
         self._of.clear()
 

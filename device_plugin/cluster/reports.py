@@ -1,12 +1,12 @@
-"""Slices that are held though their pod's object no longer holds them, and pods whose mounted files are covered.
+"""Reports of agents: slices whose containers outlive their pod, which stay held, and pods whose files are covered.
 
-Both are learnt from the agents, which report them in their node's inventory; what one says is believed of its own
-node's cards and of nothing else, whatever pods it names. A pod that is force-deleted leaves no word
-on whether its containers have ended. Its agent looks, and reports those that still run; so what it was granted stays
-held for REPORT_SECONDS, and after that for as long as a report names it. If the agent or the API server are down in
-that time the slices are free here, and the agent's PreStartContainer keeps a successor waiting.
+Agents report both in their node's inventory; a report counts only for the cards of its own node, whatever pods it
+names. The API server does not tell whether the containers of a force-deleted pod have ended. The agent sees it, and
+reports those that still run; so the grant stays held for REPORT_SECONDS, and then for as long as a report names it. If
+the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer makes a
+successor wait.
 
-Reports can be read again after a restart. What vanished less than REPORT_SECONDS before one is not known then, but no
+Reports are read again after a restart. Pods that vanished less than REPORT_SECONDS before it are not known then, but no
 replica places in its first seconds: its term begins 5 s after it took the Lease.
 """
 
@@ -19,23 +19,23 @@ from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSl
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Node, Pod
 
-# Slices are free within REPORT_SECONDS, and somebody looks once a second.
+# Seconds until an unreported slice is released: REPORT_SECONDS less the second between two looks.
 VANISHED_SECONDS = REPORT_SECONDS - 1.0
-# The cards of a node may change CHANGES times at once, and then once in CHANGE_SECONDS.
+# The cards of a node may change CHANGES times at once, and then once every CHANGE_SECONDS.
 CHANGES, CHANGE_SECONDS = 4, 10.0
-# Nodes and pods of a node that a text names; a tenant may leave any number behind.
+# Most nodes, and pods of a node, that a text names; a tenant may cause any number of reports.
 MOST_NAMED = 3
 
 
 class CardChanges:
-    """Bounds how often a node's cards may be others: each time the cards of all nodes are laid out anew for placement.
+    """Bounds how often the cards of a node may change: after each change the node table is built anew.
 
-    That takes 0.2 s at 5,000 nodes, under the lock, and an agent may write its inventory at any rate. What changes too
-    often counts as before, but gets nothing new, until its turn has come. Callers hold the view's lock.
+    That takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate. Changes that
+    come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the view's lock.
     """
 
     def __init__(self) -> None:
-        # By node: when all of its changes are paid off, and what waits for its turn.
+        # By node: the time when all of its changes are paid off, and the change that waits.
         self._paid: dict[str, float] = {}
         self._waiting: dict[str, Node] = {}
         self._tidied = float("-inf")
@@ -43,7 +43,7 @@ class CardChanges:
     def taken(
         self, node: Node, before: Inventory | None, inventory: Inventory | None, now: float
     ) -> Inventory | None:
-        """The part of the node's new inventory that counts from now on: health, reports and loads always do."""
+        """The inventory to use from now on: the new one, or if it must wait the old cards with the new reports."""
         self._waiting.pop(node.name, None)
         if inventory == before or _shape(inventory) == _shape(before):
             return inventory
@@ -57,16 +57,16 @@ class CardChanges:
         return replace(before, serving=False, slices=inventory.slices)
 
     def waits(self, node: str) -> bool:
-        """True while the node's cards count as before."""
+        """True while a change of the node's cards waits."""
         return node in self._waiting
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Remove a node that is gone."""
         self._waiting.pop(node, None)
 
     def due(self, now: float) -> list[Node]:
-        """The nodes whose cards may change now."""
-        # Every decision asks: nodes are gone through where one waits, and now and then to forget what is paid off.
+        """The nodes whose waiting change may be applied now."""
+        # Every decision calls this: all entries are read only every CHANGE_SECONDS, to drop old ones.
         if now >= self._tidied + CHANGE_SECONDS:
             self._tidied = now
             self._paid = {name: paid for name, paid in self._paid.items() if paid > now}
@@ -75,7 +75,7 @@ class CardChanges:
 
 
 def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
-    """What is laid out of the cards: all that stays while they are healthy or not, cordoned or not."""
+    """The cards as the node table lays them out: without health and cordon."""
     cards = inventory.cards if inventory is not None else ()
     return tuple(replace(card, healthy=True, cordoned=False) for card in cards)
 
@@ -84,8 +84,8 @@ def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
 class Outliving:
     """Slices of one node that are held after the pod of this `uid` ended or was deleted.
 
-    Until an agent has named them their holder in the ledger is the pod; from then on it is `holder` of node and pod,
-    because other nodes may name the same pod.
+    Their holder in the ledger is the pod until an agent reports them; then it is `holder` of node and pod, because
+    agents of other nodes may name that pod too.
     """
 
     namespace: str
@@ -95,52 +95,52 @@ class Outliving:
 
 
 class Reports:
-    """The slices that agents report, and the pods that vanished just now. Callers hold the view's lock."""
+    """The slices that agents report, and the pods that vanished recently. Callers hold the view's lock."""
 
     def __init__(self) -> None:
-        # By node, then by pod.
+        # By node, then by pod UID.
         self._reported: dict[str, dict[str, Outliving]] = {}
         self._covered: dict[str, Sequence[ReportedSlice]] = {}
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
     def outliving(self, holder: str) -> Outliving | None:
-        """The grant that this holder has in the ledger although its pod has ended."""
+        """The slices of this holder in the ledger, if their pod has ended; else None."""
         uid, _, node = holder.partition("@")
         return self.reported(node, uid) if node else self.vanished(uid)
 
     def reported(self, node: str, uid: str) -> Outliving | None:
-        """The slices that the agent of a node reports of a pod."""
+        """The slices of the pod that the agent of `node` reports; None if it reports none."""
         return self._reported.get(node, {}).get(uid)
 
     def vanished(self, uid: str) -> Outliving | None:
-        """The grant of a pod when it vanished, for as long as its agent may still report it."""
+        """The grant of a pod that vanished, as long as its agent may still report it; else None."""
         found, _ = self._vanished.get(uid, (None, 0.0))
         return found
 
     def covered(self, node: str) -> Sequence[ReportedSlice]:
-        """The containers on a node in which a mount hides our files."""
+        """The reports of a node about containers in which a mount covers our files."""
         return self._covered.get(node, ())
 
     def nodes_with_covered(self) -> list[str]:
-        """The nodes that report such containers, in order."""
+        """The names of the nodes with such reports, in order."""
         return sorted(self._covered)
 
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
-        """Note that a bound pod is gone without a terminal phase."""
+        """Record that a bound pod is gone without a terminal phase."""
         if self.reported(grant.node, pod.uid) is None:
             found = Outliving(pod.namespace, pod.name, pod.uid, grant)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS
 
     def expired(self, now: float) -> list[str]:
-        """Pods that vanished and that no agent has named in time; they are forgotten here."""
-        # The longest gone come first, and ten thousand may vanish with their namespace.
+        """Remove and return the pods that vanished and that no agent reported in time."""
+        # The earliest come first, and 10,000 pods may vanish with their namespace.
         expired = [uid for uid, _ in takewhile(lambda item: item[1][1] <= now, self._vanished.items())]
         for uid in expired:
             del self._vanished[uid]
         return expired
 
     def report(self, node: str, inventory: Inventory | None) -> frozenset[str]:
-        """Take a node's reports in place of those of before; returns the uids of the pods that they may concern."""
+        """Replace the reports of a node; returns the UIDs of the pods in the old and new ones."""
         reports = inventory.slices if inventory is not None else ()
         covered = tuple(each for each in reports if each.state is SliceState.COVERED)
         self._covered.pop(node, None)
@@ -157,7 +157,7 @@ class Reports:
         return frozenset(before).union(named)
 
     def notes(self, nodes: Iterable[str]) -> dict[str, str]:
-        """For each of `nodes` with slices of ended pods, a text that names these pods.
+        """By node: for each of `nodes` with slices of ended pods, a text that names the pods.
 
         It has no counts, so it seldom changes.
         """
@@ -166,7 +166,7 @@ class Reports:
         return {node: self._text(node) for node in nodes if node in self._reported}
 
     def summary(self) -> list[str]:
-        """Those texts of the first MOST_NAMED such nodes."""
+        """The texts of notes() for the first MOST_NAMED nodes."""
         return [self._text(node) for node in islice(sorted(self._reported), MOST_NAMED)]
 
     def _text(self, node: str) -> str:

@@ -1,7 +1,7 @@
-"""A private copy of the ledger, on which a search tries changes while others are placed.
+"""A private copy of the ledger, on which searches try changes while pods are placed on the ledger itself.
 
-Whoever asks what would fit, or who would have to leave, computes for seconds where there are thousands of nodes. The
-view's lock is held only to take a snapshot; the copy then follows the snapshot node by node.
+To search thousands of nodes for what would fit, or for victims, takes seconds. The view's lock is held only to take a
+snapshot; the copy is then updated to the snapshot, node by node.
 """
 
 import threading
@@ -15,15 +15,15 @@ from device_plugin.core.loads import Loads, Used
 from device_plugin.core.placement import Placer
 from device_plugin.core.rearrange import Planner
 
-# A search computes for TURN_SECONDS and then rests for PAUSE_SECONDS. It holds no lock, but only one thread of the
-# interpreter computes at a time, and to a /filter a search counts as much as another /filter.
+# A search computes for TURN_SECONDS and then pauses for PAUSE_SECONDS. It holds no lock, but only one thread of the
+# interpreter runs at a time, so without pauses a search would slow /filter down as much as another /filter.
 TURN_SECONDS, PAUSE_SECONDS = 0.001, 0.002
 
 Item = TypeVar("Item")
 
 
 class SearchCopy:
-    """One search at a time uses it; call it from any thread. `wait` waits for a number of seconds.
+    """The copy, for one search at a time, from any thread. `wait` sleeps for a number of seconds.
 
     The copy takes its tables from `placer`, which decides over the ledger itself.
     """
@@ -41,14 +41,14 @@ class SearchCopy:
 
     @contextmanager
     def planner(self) -> Iterator[Planner]:
-        """A planner over what is held now; what is changed by it is nobody else's."""
+        """A planner on the updated copy; its changes are rolled back at the end."""
         with self._lock:
             planner = self._caught_up()
             with self._ledger.transaction():
                 yield planner
 
     def paced(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, with rests between them."""
+        """Yield the items, with pauses between them."""
         started = self._clock()
         for item in items:
             yield item
@@ -57,12 +57,12 @@ class SearchCopy:
                 started = self._clock()
 
     def _caught_up(self) -> Planner:
-        """The planner, whose ledger and loads are what the live ones are now."""
+        """The planner, after its ledger and loads were updated to the live ones."""
         view, planner = self._view, self._planner
         with view.lock:
             snapshot, loads = view.ledger.snapshot(), view.measured.loads.copy()
             if planner is None or planner.placer.tables is not self._placer.tables:
-                # Seldom: it takes some milliseconds to copy all that the placer knows.
+                # Seldom needed: copying the placer takes a few milliseconds.
                 self._restore(snapshot, loads)
                 placer = self._placer.fork(self._ledger, self._loads)
                 planner = self._planner = Planner(self._ledger, placer)

@@ -1,12 +1,12 @@
 """The touch: a write to an annotation of a pod that we refused, so that kube-scheduler asks for it again.
 
-kube-scheduler asks again when something in the cluster changes. It does not see every change that makes room: a
-reservation that expired, a gang that was dissolved, a Binding that failed. And it may ask before our watch has shown a
-slice that is free by now, and then not for minutes. So as many refused pods as there is room for are touched; a pod
-that is asked for meanwhile, or refused again, is not.
+kube-scheduler asks again when something in the cluster changes. But it does not see every change that makes room: a
+reservation that expired, a gang that was dissolved, a Binding that failed. And it may ask before our watch has shown
+that a slice is free, and then not again for minutes. So we touch as many refused pods as there is room for; pods that
+kube-scheduler has asked for since are left out.
 
-No tenant keeps others from being touched. Namespaces take turns in being looked at, and the room of a touched pod that
-kube-scheduler does not ask for is soon offered to others, before any more pods of its namespace.
+No tenant can keep others from being touched. Namespaces take turns, and if kube-scheduler does not ask for a touched
+pod, its room is soon offered to other namespaces, before further pods of its own.
 """
 
 import logging
@@ -31,26 +31,26 @@ from device_plugin.kube.errors import ApiError, GoneError
 
 log = logging.getLogger(__name__)
 
-# Whoever watches the API server has asked within this time for the pods that an event wakes.
+# Seconds in which kube-scheduler asks for the pods that an event wakes; after that we touch.
 GRACE_SECONDS = 0.3
-# While changes go on, a round of looks begins anew this often.
+# Seconds between the beginnings of two rounds while changes continue.
 ROUND_SECONDS = 0.5
-# Pods looked at in one step, of some four a second; touched pods that are waited for at a time; and pods that are taken
-# from the queue at a time, most of which may be known to be hopeless, behind the lock.
+# Most pods that are tried in one step, of about four per second; most touched pods that kube-scheduler is expected to
+# ask for; and pods that are taken from the queue at a time with the lock held, most of them perhaps known as hopeless.
 LOOKS, TOUCHES, TAKEN = 64, 16, 256
-# A touched pod is asked for within milliseconds, or after those that kube-scheduler has before it. Until the first time
-# its room is offered to nobody; until the second not to others whose namespace was late too.
+# kube-scheduler asks for a touched pod within milliseconds, or after the pods before it. For PROMPT_SECONDS its room is
+# offered to no other pod; until ASKED_SECONDS only to pods of namespaces that are not late.
 PROMPT_SECONDS, ASKED_SECONDS = 0.75, 5.0
-# For this long a namespace counts as late after a touched pod of it was not asked for.
+# Seconds that a namespace counts as late after kube-scheduler did not ask for a touched pod of it.
 LATE_SECONDS = 60.0
-# Pods that another process refused before this one led are taken over; not at once, for kube-scheduler asks for most of
-# them itself by the end of its backoff.
+# Seconds after which pods are taken over that another process refused before this one led: kube-scheduler asks for most
+# of them itself by the end of its backoff.
 INHERITED_AFTER_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """The place for a pod that was touched at `since`; it is expected to be asked for."""
+    """The grant for a pod that was touched at `since`, and that kube-scheduler is expected to ask for."""
 
     waiting: Waiting
     grant: Grant
@@ -58,14 +58,14 @@ class _Expected:
 
 
 class _Queue:
-    """Refused pods in the order in which they are looked at: one of each namespace in turn.
+    """Refused pods in the order in which they are tried: one of each namespace in turn.
 
     Within a namespace they have the order of kube-scheduler's queue. In a round that begins before the last one has
     ended, those that had no look in that one come first: however often it happens, each pod has its look.
     """
 
     def __init__(self) -> None:
-        # By namespace, the next first; none is empty.
+        # UIDs by namespace, the next first; no list is empty.
         self._uids: OrderedDict[str, deque[str]] = OrderedDict()
 
     def __bool__(self) -> bool:
@@ -73,11 +73,11 @@ class _Queue:
         return bool(self._uids)
 
     def clear(self) -> None:
-        """End the round."""
+        """End the round by removing all pods."""
         self._uids.clear()
 
     def begin(self, waiting: Iterable[Waiting]) -> None:
-        """Begin a round of all these pods."""
+        """Begin a round with these pods."""
         of: dict[str, list[str]] = defaultdict(list)
         for each in sorted(waiting, key=lambda each: _queue_order(each.pod)):
             of[each.pod.namespace].append(each.pod.uid)
@@ -91,7 +91,7 @@ class _Queue:
             queue.extend(uid for uid in uids if uid not in first)
 
     def take(self, last: Collection[str]) -> str:
-        """The uid of the next pod; the namespaces `last` come after all others."""
+        """Remove and return the UID of the next pod; namespaces in `last` come after all others."""
         namespace = next((each for each in self._uids if each not in last), next(iter(self._uids)))
         queue = self._uids[namespace]
         uid = queue.popleft()
@@ -102,14 +102,14 @@ class _Queue:
         return uid
 
     def put_back(self, taken: Sequence[Waiting]) -> None:
-        """Let these pods be the next once more, in this order."""
+        """Put pods back to the front of the queue, in this order."""
         for each in reversed(taken):
             self._uids.setdefault(each.pod.namespace, deque()).appendleft(each.pod.uid)
             self._uids.move_to_end(each.pod.namespace, last=False)
 
 
 class Touch:
-    """Call `step` a few times a second, in a thread of its own. It writes only when there is room for a refused pod."""
+    """Touches refused pods for which there is room; `step` is called about four times a second, in its own thread."""
 
     def __init__(
         self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, clock: Callable[[], float],
@@ -123,17 +123,17 @@ class Touch:
         self._scheduler_name = scheduler_name
         self._inherits: float | None = clock() + INHERITED_AFTER_SECONDS
         self._seen: object = None
-        # When a round is due because something changed, and when the last one began.
+        # The time when the next round is due after a change, and the time when the last one began.
         self._due: float | None = None
         self._began = clock()
         self._queue = _Queue()
         self._hopeless: set[object] = set()
         self._expected: dict[str, _Expected] = {}
-        # Namespaces of which a touched pod was not asked for, and until when they come after all others.
+        # By namespace: the time until which it is late, and comes after all others.
         self._late: dict[str, float] = {}
 
     def step(self) -> None:
-        """Touch the next of the refused pods that there is room for, if this replica leads."""
+        """Touch the next refused pods for which there is room, if this replica leads."""
         now = self._clock()
         if self._leader.why_not():
             self._inherits = now + INHERITED_AFTER_SECONDS
@@ -149,7 +149,7 @@ class Touch:
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """See which of the touched pods were asked for; the room of others is offered once more."""
+        """Find the touched pods that kube-scheduler has asked for; the room of late ones is offered again."""
         offered = False
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
@@ -170,7 +170,7 @@ class Touch:
             self._due = now
 
     def _begin_round(self, now: float) -> None:
-        """Go through all refused pods once more where something changed since that began last."""
+        """Begin a new round of all refused pods if something has changed since the last one began."""
         with self._view.lock:
             news = self._reservations.news()
         if news != self._seen and self._due is None:
@@ -182,7 +182,7 @@ class Touch:
         self._queue.begin(self._reservations.waiting.all())
 
     def _found(self, now: float) -> list[Waiting]:
-        """The next pods to touch, found by at most LOOKS looks; among those of one step the highest priority first."""
+        """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""
         found: list[Waiting] = []
         looks = LOOKS
         while looks and self._queue:
@@ -191,7 +191,7 @@ class Touch:
                 if waiting.alike in self._hopeless:
                     continue
                 awaited = len(self._awaited(waiting))
-                # All of a gang are placed here, so it waits until the room of touched pods is taken or free.
+                # A gang is reserved here, so it waits until no touched pod is expected any more.
                 if awaited >= TOUCHES or (waiting.gang and awaited):
                     self._queue.put_back(batch[number:])
                     return found
@@ -205,7 +205,7 @@ class Touch:
         return found
 
     def _batch(self, most: int) -> list[Waiting]:
-        """The next of those that are worth a look, at most `most`."""
+        """The next pods that may fit now, at most `most`."""
         batch: list[Waiting] = []
         with self._view.lock:
             for _ in range(TAKEN):
@@ -221,12 +221,12 @@ class Touch:
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
     def _awaited(self, waiting: Waiting) -> list[_Expected]:
-        """The touched pods whose room this one may not have: those that are late only if it is of a late namespace."""
+        """The touched pods whose room this pod may not take; for a pod of a late namespace also those that are late."""
         late = self._late if waiting.pod.namespace not in self._late else ()
         return [each for each in self._expected.values() if each.waiting.pod.namespace not in late]
 
     def _fits(self, waiting: Waiting, now: float) -> bool:
-        """True if the pod would be placed now; a gang has its reservations then. The lock is held."""
+        """True if the pod would be placed now; a gang is then reserved already. Callers hold the lock."""
         uid = waiting.pod.uid
         known = self._view.pod(uid)
         if known is None or known.node or known.deleting or known.ended:
@@ -249,7 +249,7 @@ class Touch:
         return grant is not None
 
     def _gang_fits(self, pod: Pod, request: PodRequest, waiting: Waiting) -> bool:
-        """All of a gang are placed or none, so they are placed here, as if kube-scheduler had asked for this one."""
+        """Place the whole gang, as if kube-scheduler had asked for this pod; true if all of it is reserved."""
         if waiting.nodes is None or not self._reservations.gangs.worth_asking(pod):
             return False
         try:
@@ -257,17 +257,17 @@ class Touch:
         except LaterError:
             return False
         if placed:
-            # It was not kube-scheduler who asked.
+            # The pod still waits, because kube-scheduler has not asked for it.
             self._reservations.waiting.keep(waiting)
         return placed
 
     def _grant(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Grant | None:
-        """The grant that the pod would get beside the expected ones."""
+        """The grant that the pod would get beside those of the expected pods; None if it does not fit."""
         with self._view.ledger.transaction():
             self._view.ledger.release(pod.uid)
             for expected in self._awaited(waiting):
                 self._view.ledger.hold(expected.grant)
-            # Without the nodes that kube-scheduler would offer, nobody has looked at hosts.
+            # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
             vetted = waiting.nodes is not None
             request = self._reservations.in_group(pod, request)
             return self._reservations.placer.find(request, waiting.nodes, vetted=vetted)
@@ -276,8 +276,8 @@ class Touch:
         pod = waiting.pod
         with self._view.lock:
             if self._reservations.waiting.get(pod.uid) is not waiting:
-                return  # it was asked for meanwhile
-            # It is refused again before it is touched again.
+                return  # kube-scheduler has asked for it meanwhile
+            # Dropped, so that it must be refused again before it is touched again.
             self._reservations.waiting.drop(pod.uid)
         try:
             self._api.patch(PODS, pod, {"metadata": {"annotations": {TOUCHED: _now()}}}, subresource="status")
@@ -290,7 +290,7 @@ class Touch:
             log.info("touched pod=%s/%s: there is room for it", pod.namespace, pod.name)
 
     def _take_back(self, waiting: Waiting) -> None:
-        """The touch was not written: the pod waits as before, unless it was asked for meanwhile."""
+        """Undo a touch that was not written: the pod waits again, unless kube-scheduler has asked for it meanwhile."""
         uid = waiting.pod.uid
         self._expected.pop(uid, None)
         self._due = self._due or self._clock() + ASKED_SECONDS
@@ -299,7 +299,7 @@ class Touch:
                 self._reservations.waiting.keep(waiting)
 
     def _inherit(self) -> None:
-        """Take over pods that kube-scheduler took back, and did not ask for since this replica leads."""
+        """Take over refused pods that kube-scheduler has not asked for since this replica leads."""
         pods = [
             pod for pod in self._view.pods()
             if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting
@@ -320,5 +320,5 @@ def _now() -> str:
 
 
 def _queue_order(pod: Pod) -> tuple[int, str, str]:
-    """As in kube-scheduler's queue: the highest priority first, then the oldest."""
+    """The sort key of kube-scheduler's queue: the highest priority first, then the oldest."""
     return -pod.priority, pod.created, pod.uid
