@@ -24,7 +24,7 @@ def main() -> int:
         "LAST_SLICES_ROUNDS": str(options.rounds),
         "LAST_SLICES_SEED": str(options.seed),
     }
-    test = REPOSITORY / "tests/cluster/test_last_slices.py"
+    test = REPOSITORY / "tests/cluster/place/test_last_slices.py"
     command = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-s", str(test)]
     return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
 

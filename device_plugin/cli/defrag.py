@@ -19,9 +19,9 @@ from itertools import product
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller
 from device_plugin.cli.caller import evicted, named, still_there
-from device_plugin.cluster.openings import movable
-from device_plugin.cluster.reservations import Reservations
-from device_plugin.cluster.view import ClusterView
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.preempt.openings import movable
+from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import Plan, Ranked, defragment

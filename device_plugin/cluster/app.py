@@ -8,11 +8,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from device_plugin.cluster.bind import Binder
-from device_plugin.cluster.explain import Explainer, as_text
-from device_plugin.cluster.filter import Filter, Verdict
+from device_plugin.cluster.place.bind import Binder
+from device_plugin.cluster.place.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
-from device_plugin.cluster.preempt import Advice, Candidates
+from device_plugin.cluster.preempt.preemption import Advice, Candidates
+from device_plugin.cluster.show.explain import Explainer, as_text
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

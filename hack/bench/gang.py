@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from device_plugin.cluster.reservations import Reservations
-from device_plugin.cluster.view import ClusterView
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation

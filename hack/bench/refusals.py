@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
-from device_plugin.cluster.counts import Counts
-from device_plugin.cluster.filter import Filter, Verdict
-from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.reservations import Reservations
-from device_plugin.cluster.view import ClusterView
+from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.filter import Filter, Verdict
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.placement.policies import NODE_SCORE

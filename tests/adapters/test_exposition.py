@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from device_plugin.adapters.exposition import KEPT_SECONDS, KEPT_TIMES, PIECE, Exposition
-from device_plugin.cluster.counts import Counts
+from device_plugin.cluster.place.counts import Counts
 from device_plugin.core.metrics import MetricType, Reading
 from tests.exposed import reading
 

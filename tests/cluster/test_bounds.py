@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.cluster import learning, preemption_queue, refusals
-from device_plugin.cluster.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
+from device_plugin.cluster.place import learning
+from device_plugin.cluster.refused import preemption_queue, refusals
+from device_plugin.cluster.show.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_WORDS, parse_quantity, pod_request
-from tests.cluster.gangs import more_nodes
+from tests.cluster.gang_pods import more_nodes
 from tests.cluster.world import Replica, World, pod
 
 MIB = 2**20

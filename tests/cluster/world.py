@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from device_plugin.cluster.bind import Binder
-from device_plugin.cluster.cluster_gauges import ClusterGauges
-from device_plugin.cluster.counts import Counts
-from device_plugin.cluster.deletions import CoveredPods, Deletions, OverlapJudge
-from device_plugin.cluster.explain import Explainer
-from device_plugin.cluster.filter import Filter
-from device_plugin.cluster.housekeeping import Housekeeping
-from device_plugin.cluster.leader import Leader
-from device_plugin.cluster.leadership import Leadership
+from device_plugin.cluster.housekeeping.deletions import CoveredPods, Deletions, OverlapJudge
+from device_plugin.cluster.housekeeping.loop import Housekeeping
+from device_plugin.cluster.housekeeping.touch import Touch
+from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.lead.leadership import Leadership
+from device_plugin.cluster.place.bind import Binder
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.filter import Filter
+from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.preempt import Advice, Preemption, Victims
-from device_plugin.cluster.reservations import Reservations
-from device_plugin.cluster.search import SearchCopy
-from device_plugin.cluster.touch import Touch
-from device_plugin.cluster.view import ClusterView
+from device_plugin.cluster.preempt.preemption import Advice, Preemption, Victims
+from device_plugin.cluster.preempt.search import SearchCopy
+from device_plugin.cluster.show.cluster_gauges import ClusterGauges
+from device_plugin.cluster.show.explain import Explainer
+from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice

@@ -1,0 +1,1 @@
+"""Groups of pods, and gangs, which are placed all or nothing."""

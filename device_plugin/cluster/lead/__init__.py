@@ -1,0 +1,1 @@
+"""Which replica leads, and from when on it may place."""

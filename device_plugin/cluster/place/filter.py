@@ -1,0 +1,104 @@
+"""/filter: choose one node for a pod and reserve its slices, or refuse it. It makes no call to the API server."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place.counts import Counts
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.refused.refusal_budget import LaterError
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.errors import RequestError
+from device_plugin.core.ledger import Reservation
+from device_plugin.core.placement import Refused
+from device_plugin.core.pods import Pod
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to kube-scheduler: nodes that remain, texts of those that do not, or an error.
+
+    `hopeless` nodes are those where kube-scheduler need not look for pods to evict.
+    """
+
+    nodes: Sequence[str] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    hopeless: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+class Filter:
+    """Answers /filter. It may be called from any thread."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        reservations: Reservations,
+        leader: Leader,
+        counts: Counts,
+        clock: Callable[[], float],
+    ) -> None:
+        self._view = view
+        self._reservations = reservations
+        self._leader = leader
+        self._counts = counts
+        self._clock = clock
+
+    def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
+        """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""
+        try:
+            request = self._view.request_of(pod)
+        except RequestError as error:
+            return Verdict(hopeless=dict.fromkeys(nodes, str(error)))
+        if request is None:
+            return Verdict(nodes)
+        self._reservations.prepare(request, nodes)
+        with self._view.lock:
+            if self._view.is_gone(pod.uid):
+                # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
+                return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
+            if why := self._why_not(pod):
+                return Verdict(error=why)
+            try:
+                answer = self._place(pod, request, nodes)
+            except LaterError as error:
+                return Verdict(error=str(error))
+        if isinstance(answer, Reservation):
+            return Verdict((answer.grant.node,))
+        refusal = answer()
+        if refusal.main is Reason.GANG:
+            return Verdict(hopeless=refusal.by_node(nodes))
+        texts = dict(refusal.by_node(nodes))
+        for node, note in self._view.notes(nodes).items():
+            texts[node] = f"{texts[node]} ({note})"
+        # kube-scheduler found room on each of these nodes for everything that it counts. So its own preemption would
+        # find no victims there, and take longer for that than for the rest of the attempt; ours handles cards. Only
+        # if it has nominated a node it must continue to wait for that node.
+        return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
+
+    def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
+        started, several = self._clock(), len(request.containers) > 1 and request.gang is None
+        if several and not self._reservations.budget.allows(pod.namespace, "", started):
+            raise LaterError(
+                f"pods of several containers in {pod.namespace} wait for their turn to be tried; kube-scheduler"
+                " tries again by itself"
+            )
+        answer = self._reservations.reserve(pod, request, nodes)
+        ended = self._clock()
+        self._counts.placed(ended - started)
+        if several and isinstance(answer, Refused):
+            self._reservations.budget.spend(pod.namespace, "", started, ended)
+        return answer
+
+    def _why_not(self, pod: Pod) -> str:
+        if why := self._leader.why_not() or self._view.why_not_synced():
+            return why
+        known = self._view.pod(pod.uid)
+        if known is not None and known.node:
+            return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
+        reservation = self._view.ledger.reservation(pod.uid)
+        if reservation is not None and reservation.under_way:
+            return "what became of an earlier Binding is not known yet: try again"
+        return ""

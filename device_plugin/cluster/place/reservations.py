@@ -1,0 +1,326 @@
+"""What the leader decides and nobody else knows yet: reservations, who was refused, and who may preempt others.
+
+A reservation ends by its Binding, by time, with its gang, or because its pod or its slices are no longer what they
+were. It follows the view, which shows what became of pods and nodes.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+from device_plugin.cluster.gangs.gang_members import Name
+from device_plugin.cluster.gangs.gangs import Gangs
+from device_plugin.cluster.gangs.groups import Groups
+from device_plugin.cluster.place import learning
+from device_plugin.cluster.place.learning import Learning
+from device_plugin.cluster.refused import preemption_queue, refusals
+from device_plugin.cluster.refused.node_lists import NodeLists
+from device_plugin.cluster.refused.preemption_queue import Pending, PreemptionQueue
+from device_plugin.cluster.refused.refusal_budget import RefusalBudget
+from device_plugin.cluster.refused.refusals import Refusals, WaitingPods
+from device_plugin.cluster.watch.pods import taken_back
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import GROUP
+from device_plugin.core.app_types import Scoring
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Reservation, Stage
+from device_plugin.core.placement import Placer, Refusal, Refused, workload
+from device_plugin.core.placement.place import BY_DEFAULT
+from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import Planner
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How much is kept of what grows with pods, the most that is, and how much was left out so far."""
+
+    count: int
+    most: int
+    left_out: int
+
+
+class Reservations:
+    """Each call takes the view's lock. Times are of the view's clock, in seconds."""
+
+    def __init__(
+        self, view: ClusterView, seconds: float, clock: Callable[[], float], scoring: Scoring = BY_DEFAULT
+    ) -> None:
+        self._view = view
+        self._ledger = view.ledger
+        self._seconds = seconds
+        self._clock = clock
+        self.placer = Placer(view.ledger, loads=view.measured.loads, scoring=scoring)
+        self.planner = Planner(view.ledger, self.placer)
+        node_lists = NodeLists(self.placer.table)
+        self.budget = RefusalBudget()
+        self.refusals = Refusals(view.ledger, self.placer)
+        self.waiting = WaitingPods(view.ledger, node_lists)
+        self.preemption_queue = PreemptionQueue(node_lists)
+        self.groups = Groups(view.ledger)
+        self.gangs = Gangs(
+            view.ledger, self.placer, self.groups, seconds, view.request_of, node_lists, self.budget, clock
+        )
+        self.learning = Learning(view.request_of, view.pod)
+        view.follow(self)
+
+    # Decisions
+
+    def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
+        """Do before the lock is taken what a decision for the request would else do behind it."""
+        if request.gang is not None:
+            return
+        if self.refusals.knows(request):
+            # The nodes of a refused pod are remembered.
+            self.placer.table.chosen(nodes)
+        else:
+            self.placer.prepare(request, nodes)
+
+    def reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool = False
+    ) -> Reservation | Refused:
+        """Place on one of `nodes` and hold it, in place of what the pod had reserved before.
+
+        A pod of a gang keeps what it had if that is there, and if it had nothing, all of its gang are placed, or none:
+        on `nodes`, unless the one node is `named` for this pod.
+        """
+        with self._view.lock:
+            self.expire()
+            if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
+                refused = Refused(partial(Refusal, {}, {Reason.MALFORMED: 1}, said=wrong))
+                known = self._view.pod(pod.uid) or pod
+                self.waiting.note(known, nodes, refused, gang=request.gang is not None, by_cards=False)
+                return refused
+            if request.gang is not None:
+                return self._reserve_gang(pod, request, nodes, named=named)
+            before = self._ledger.reservation(pod.uid)
+            self.release(pod.uid)
+            request, answer = self._decided(pod, request, nodes)
+            if isinstance(answer, Refused):
+                # What is kept for long is the pod that is known anyway.
+                pod = self._view.pod(pod.uid) or pod
+                self._queue_preemption(Pending(pod, request, nodes), before)
+                if not named:
+                    self.waiting.note(pod, nodes, answer, gang=False)
+                return answer
+            made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
+            self._ledger.put(made)
+            self.preemption_queue.drop(pod.uid)
+            self.waiting.drop(pod.uid)
+            return made
+
+    def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
+        """The request, with the pod's rank in its group where its placement policy looks at that."""
+        if request.policy != NODE_SCORE:
+            return request
+        with self._view.lock:
+            return replace(request, rank=self.groups.rank(pod))
+
+    def news(self) -> object:
+        """A value that changes whenever a refused pod may fit again."""
+        return self._ledger.freed, self.gangs.news, self.groups.news
+
+    def bounds(self) -> Mapping[str, Bound]:
+        """All that grows with pods that wait, beside the pods themselves."""
+        scores, learnt, queue = self.placer.scores, self.learning, self.preemption_queue
+        return {
+            "refusals": Bound(len(self.refusals), refusals.MOST, self.refusals.left_out),
+            "refused": Bound(len(self.waiting), refusals.MOST_WAITING, self.waiting.left_out),
+            "preempting": Bound(len(queue), preemption_queue.MOST, queue.left_out),
+            "scores": Bound(len(scores), scores.most, scores.left_out),
+            "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
+            "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
+        }
+
+    # What becomes of a reservation
+
+    def nominate(self, pending: Pending, grant: Grant, seconds: float) -> None:
+        """Hold `grant` for the pending pod for `seconds`.
+
+        Until the evicted pods have ended it counts beside theirs.
+        """
+        with self._view.lock:
+            until = self._clock() + seconds
+            self._ledger.put(Reservation.for_pod(pending.pod, pending.request, grant, until, Stage.NOMINATED))
+
+    def resume(self, pending: Pending) -> None:
+        """What the pod was nominated for did not come free: it waits to preempt again."""
+        with self._view.lock:
+            found = self._ledger.reservation(pending.pod.uid)
+            if found is not None and found.stage is Stage.NOMINATED:
+                self.release(pending.pod.uid)
+                self.preemption_queue.add(pending)
+
+    def claim(self, uid: str, node: str) -> Reservation | None:
+        """The pod's waiting reservation on `node`, which is BINDING from now on; None if it has none."""
+        with self._view.lock:
+            self.expire()
+            found = self._ledger.reservation(uid)
+            if found is None or found.stage is not Stage.WAITING or found.grant.node != node:
+                return None
+            if not self._ledger.fits_still(found.grant):
+                # Since it was chosen the card was cordoned, fell sick or reports less: nothing new is bound to it.
+                self.release(uid)
+                return None
+            claimed = replace(found, stage=Stage.BINDING, sent=self._clock(), expires=inf)
+            self._ledger.put(claimed)
+            return claimed
+
+    def unknown(self, reservation: Reservation) -> Reservation | None:
+        """Nobody knows what became of its Binding; None if the reservation ended meanwhile."""
+        with self._view.lock:
+            found = self._ledger.reservation(reservation.pod.uid)
+            if found is None:
+                return None
+            unknown = replace(found, stage=Stage.UNKNOWN)
+            self._ledger.put(unknown)
+            return unknown
+
+    def release(self, uid: str) -> None:
+        """End what the pod holds, and the reservations of its gang as long as nobody of it is bound."""
+        with self._view.lock:
+            self._view.free(uid)
+            self._release_incomplete(self.gangs.name(uid))
+
+    def release_unbound(self, uid: str) -> None:
+        """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
+        with self._view.lock:
+            found = self._ledger.reservation(uid)
+            if found is not None and not self.gangs.put_back(found, self._clock()):
+                self._view.free(uid)
+
+    def give_back(self, uid: str) -> None:
+        """The pod was preempted or refused before it was bound: what is reserved for it is free."""
+        with self._view.lock:
+            found = self._ledger.reservation(uid)
+            if found is not None and found.stage is Stage.WAITING:
+                log.info("reservation given back pod=%s/%s", found.pod.namespace, found.pod.name)
+                self.release(uid)
+
+    def expire(self) -> None:
+        """Release the reservations that nobody came to bind."""
+        with self._view.lock:
+            self._view.expire()
+            now = self._clock()
+            for uid in (*self._ledger.expired(now), *self.gangs.expired(now)):
+                log.info("reservation expired pod=%s", uid)
+                self.release(uid)
+
+    def drop(self) -> None:
+        """Release all but those whose Binding is on its way: what becomes of these is still to be learnt."""
+        with self._view.lock:
+            for reservation in self._ledger.reservations():
+                if not reservation.under_way:
+                    self.release(reservation.pod.uid)
+            self.preemption_queue.clear()
+            self.waiting.clear()
+
+    # As a follower of the view
+
+    def see(self, pod: Pod, before: Pod | None) -> None:
+        """Note what the pod is to its group and gang, and once what it asks for."""
+        now = self._clock()
+        if before is None:
+            self.learning.arrived(pod, now if self._view.pods_listed else -inf)
+        self.groups.see(pod)
+        self._release_incomplete(self.gangs.see(pod, now))
+
+    def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
+        """End the reservation of a pod that is deleted, changed or taken back, and those of a gang that lost a pod."""
+        if changed and pod.node and not pod.ended:
+            self.preemption_queue.held(pod.priority)
+            self.waiting.drop(pod.uid)
+        elif changed and not pod.ended:
+            self._account_unbound(pod, before)
+        self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
+
+    def forget(self, uid: str) -> None:
+        """Forget what is kept of the pod."""
+        self.preemption_queue.drop(uid)
+        self.waiting.drop(uid)
+        self.learning.forget(uid)
+        self.groups.forget(uid)
+        self._release_incomplete(self.gangs.forget(uid))
+
+    def give_way(self, uid: str) -> None:
+        """Release the reservation if it waits for its Binding; the pod is placed again when it is asked for."""
+        found = self._ledger.reservation(uid)
+        if found is not None and found.stage is Stage.WAITING:
+            self.release(uid)
+
+    # Behind the lock
+
+    def _reserve_gang(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
+    ) -> Reservation | Refused:
+        if self._view.pod(pod.uid) is None:
+            self._view.see_pod(pod, watched=False)
+        found = self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
+        if isinstance(found, Reservation):
+            self.waiting.drop(pod.uid)
+            return found
+        refused = Refused(lambda: found)
+        if not named:
+            known = self._view.pod(pod.uid) or pod
+            self.waiting.note(known, nodes, refused, gang=True, by_cards=False)
+        return refused
+
+    def _decided(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[PodRequest, Grant | Refused]:
+        """What is decided for a pod, and the request with the pod's rank in its group.
+
+        Most pods are refused by the cards alone, and most of these refusals are remembered: the rank of such a pod is
+        not computed.
+        """
+        answer: Grant | Refused | None = self.refusals.get(pod, request, nodes)
+        if answer is not None:
+            return request, answer
+        if request.policy == NODE_SCORE and pod.label(GROUP):
+            answer = self.placer.hopeless(request, nodes, vetted=True)
+            if answer is None:
+                request = self.in_group(pod, request)
+                answer = self.refusals.get(pod, request, nodes)
+                if answer is not None:
+                    return request, answer
+        answer = answer or self.placer.decide(request, nodes, vetted=True)
+        if isinstance(answer, Refused):
+            self.refusals.note(pod, request, nodes, answer)
+        return request, answer
+
+    def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
+        """A refused pod keeps what it is nominated for; otherwise it is known where it could go."""
+        if before is not None and before.stage is Stage.NOMINATED and before.request == pending.request:
+            self._ledger.put(before)
+        else:
+            if self.preemption_queue.may_win(pending.pod):
+                pending = replace(pending, request=self.in_group(pending.pod, pending.request))
+            self.preemption_queue.add(pending)
+
+    def _account_unbound(self, pod: Pod, before: Pod | None) -> None:
+        reservation = self._ledger.reservation(pod.uid)
+        if reservation is None or reservation.under_way:
+            return
+        try:
+            request = self._view.request_of(pod)
+        except RequestError:
+            request = None
+        # A pod that is being deleted is never bound, and a finalizer may keep it for ever.
+        if pod.deleting or request != reservation.request:
+            log.info("reservation released: deleted or changed pod=%s/%s", pod.namespace, pod.name)
+            self.release(pod.uid)
+        elif taken_back(before, pod, reservation) and not self.gangs.under_way(pod.uid):
+            # Once somebody of a gang is bound the rest keep their places: a Binding that failed is tried again.
+            self.give_back(pod.uid)
+
+    def _release_incomplete(self, gang: Name | None) -> None:
+        """A gang that has not got a place for everybody gets none for anybody."""
+        for uid in self.gangs.release_incomplete(gang) if gang is not None else ():
+            self._view.free(uid)

@@ -1,0 +1,1 @@
+"""Which pods would have to go, or to move, so that another fits."""

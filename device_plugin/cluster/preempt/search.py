@@ -1,0 +1,74 @@
+"""A private copy of the ledger, on which searches try changes while pods are placed on the ledger itself.
+
+To search thousands of nodes for what would fit, or for victims, takes seconds. The view's lock is held only to take a
+snapshot; the copy is then updated to the snapshot, node by node.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.loads import Loads, Used
+from device_plugin.core.placement import Placer
+from device_plugin.core.rearrange import Planner
+
+# A search computes for TURN_SECONDS and then pauses for PAUSE_SECONDS. It holds no lock, but only one thread of the
+# interpreter runs at a time, so without pauses a search would slow /filter down as much as another /filter.
+TURN_SECONDS, PAUSE_SECONDS = 0.001, 0.002
+
+Item = TypeVar("Item")
+
+
+class SearchCopy:
+    """The copy, for one search at a time, from any thread. `wait` sleeps for a number of seconds.
+
+    The copy takes its tables from `placer`, which decides over the ledger itself.
+    """
+
+    def __init__(
+        self, view: ClusterView, placer: Placer, clock: Callable[[], float], wait: Callable[[float], object]
+    ) -> None:
+        self._view = view
+        self._placer = placer
+        self._clock = clock
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._ledger, self._loads = Ledger(), Loads()
+        self._planner: Planner | None = None
+
+    @contextmanager
+    def planner(self) -> Iterator[Planner]:
+        """A planner on the updated copy; its changes are rolled back at the end."""
+        with self._lock:
+            planner = self._caught_up()
+            with self._ledger.transaction():
+                yield planner
+
+    def paced(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield the items, with pauses between them."""
+        started = self._clock()
+        for item in items:
+            yield item
+            if self._clock() - started >= TURN_SECONDS:
+                self._wait(PAUSE_SECONDS)
+                started = self._clock()
+
+    def _caught_up(self) -> Planner:
+        """The planner, after its ledger and loads were updated to the live ones."""
+        view, planner = self._view, self._planner
+        with view.lock:
+            snapshot, loads = view.ledger.snapshot(), view.measured.loads.copy()
+            if planner is None or planner.placer.tables is not self._placer.tables:
+                # Seldom needed: copying the placer takes a few milliseconds.
+                self._restore(snapshot, loads)
+                placer = self._placer.fork(self._ledger, self._loads)
+                planner = self._planner = Planner(self._ledger, placer)
+        self._restore(snapshot, loads)
+        return planner
+
+    def _restore(self, snapshot: Snapshot, loads: Mapping[str, Mapping[str, Used]]) -> None:
+        self._ledger.restore(snapshot)
+        self._loads.restore(loads)

@@ -1,0 +1,337 @@
+"""/explain: the holders of every card, and the waiting pods with their reasons, read from the ledger at each call."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.preempt.openings import opening
+from device_plugin.cluster.preempt.search import SearchCopy
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import GROUP
+from device_plugin.core.cards import Inventory, memory_units
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import CardState, Holding, Reservation, Snapshot, Stage
+from device_plugin.core.ledger.view import LedgerView
+from device_plugin.core.placement import Refusal
+from device_plugin.core.placement.policies import NODE_SCORE
+from device_plugin.core.placement.refusal import MOVING
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import Planner
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest, resource_names
+
+View = Mapping[str, Any]
+FITS, HELD, PREEMPTING = "fits", "held", "preempting"
+# Most nodes that are named where memory units differ.
+NODES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An unbound pod that asks for slices.
+
+    `reason` is a Reason's value, FITS if there is room now, HELD if something beside cards keeps the pod from it, or
+    PREEMPTING if others are leaving for it.
+    """
+
+    namespace: str
+    pod: str
+    text: str
+    advice: str
+    reason: str
+
+
+class Explainer:
+    """Explains from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
+
+    def __init__(
+        self, view: ClusterView, reservations: Reservations, leader: Leader, scheduler_name: str,
+        search: SearchCopy,
+    ) -> None:  # fmt: skip
+        self._view = view
+        self._reservations = reservations
+        self._leader = leader
+        self._scheduler_name = scheduler_name
+        self._search = search
+
+    def view(self, pod: str = "") -> View:
+        """The whole view, or with `pod` (namespace/name) only the part about that pod."""
+        with self._view.lock:
+            gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
+            faults = [asdict(fault) for fault in self._view.faults.standing()]
+        snapshot = self._view.snapshot()
+        nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
+        waiting = [asdict(entry) for entry in self.waiting()]
+        view = {
+            "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
+            "faults": faults, "units": list(_mixed_units(snapshot.inventories())),
+        }  # fmt: skip
+        return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
+
+    def waiting(self) -> list[Waiting]:
+        """Unbound pods of our scheduler without a reservation, by namespace and name."""
+        unplaced = self._unplaced()
+        if not unplaced:
+            return []
+        answers: dict[tuple[object, ...], Grant | Refusal | None] = {}
+        with self._search.planner() as planner:
+            return [self._waiting(pod, planner, answers) for pod in self._search.paced(unplaced)]
+
+    def _moves(self, wanted: str) -> list[str]:
+        """The moves that would make room for one pod. They take too long to compute for all pods."""
+        named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
+        return [text for pod in named if (text := opening(self._view, self._search, pod))]
+
+    def _unplaced(self) -> list[Pod]:
+        """Pods of ours that are still to be bound and have no reservation, by namespace and name."""
+        unbound = [pod for pod in self._view.pods() if self._is_unbound(pod)]
+        snapshot = self._view.snapshot()
+        unplaced = [pod for pod in unbound if not _is_placed(snapshot.holding(pod.uid))]
+        return sorted(unplaced, key=lambda pod: (pod.namespace, pod.name))
+
+    def _is_unbound(self, pod: Pod) -> bool:
+        return pod.scheduler == self._scheduler_name and not pod.node and not pod.deleting and not pod.ended
+
+    def _waiting(
+        self, pod: Pod, planner: Planner, answers: dict[tuple[object, ...], Grant | Refusal | None]
+    ) -> Waiting:
+        try:
+            request = self._view.request_of(pod)
+        except RequestError as error:
+            malformed = Reason.MALFORMED
+            return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
+        if request is None:
+            return Waiting(pod.namespace, pod.name, "asks for no slice", "nothing to wait for", FITS)
+        if wrong := self._wrong_in_group(pod):
+            return Waiting(pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value)
+        nominated = planner.ledger.reservation(pod.uid)
+        if nominated is not None:
+            return self._nominated(pod, planner.ledger, nominated.grant)
+        # Placing a gang takes too long for every scrape, so its pods show the gang's last answer.
+        key = (pod.namespace, request.gang) if request.gang else _shape(request, pod)
+        if key not in answers:
+            answers[key] = self._answer(pod, request, planner)
+        answer = answers[key]
+        if isinstance(answer, Refusal):
+            gated = [f"held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
+            text = "; ".join((answer.text, *self._outliving(answer), *gated))
+            return Waiting(pod.namespace, pod.name, text, answer.advice, answer.main.value)
+        if held := pod.obstacles.text:
+            place = f"a card is free on {answer.node}" if answer else "all pods of its group exist"
+            advice = "remove the gate" if pod.obstacles.gates else "change the pod, or add what it requires"
+            return Waiting(pod.namespace, pod.name, f"{place}; the pod is held by: {held}", advice, HELD)
+        fits = f"fits on node {answer.node}" if answer else "all pods of its group exist"
+        return Waiting(
+            pod.namespace, pod.name, f"{fits}; kube-scheduler has not tried it yet",
+            "wait some minutes, then see the events of the pod and the log of kube-scheduler", FITS,
+        )  # fmt: skip
+
+    def _outliving(self, refusal: Refusal) -> list[str]:
+        """Texts about slices that outlive their pod, if they may be the cause of the refusal."""
+        if refusal.main not in (*MOVING, Reason.GANG_ROOM):
+            return []
+        with self._view.lock:
+            return self._view.reports.summary()
+
+    def _wrong_in_group(self, pod: Pod) -> str:
+        """Why no pod of the pod's group can be placed, as text; empty if nothing is wrong with it."""
+        if not pod.label(GROUP):
+            return ""
+        with self._view.lock:
+            return self._reservations.groups.problem((pod.namespace, pod.label(GROUP)))
+
+    def _answer(self, pod: Pod, request: PodRequest, planner: Planner) -> Grant | Refusal | None:
+        """The answer that /filter would give if every node were offered; for a gang its last answer."""
+        if request.gang is None:
+            return planner.placer.place(self._reservations.in_group(pod, request))
+        with self._view.lock:
+            return self._reservations.gangs.refusal(pod, request)
+
+    def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> Waiting:
+        """The entry of a nominated pod, with the pods that still hold some of its slices."""
+        leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
+        cards = sorted({s.card for s in grant.slices()})
+        text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
+        advice = "wait: kube-scheduler tries it again within seconds"
+        if leaving:
+            text += f" and still used by {', '.join(dict.fromkeys(leaving))}"
+            advice = "wait until these pods have ended; if one does not end, see kubectl describe pod"
+        return Waiting(pod.namespace, pod.name, text, advice, PREEMPTING)
+
+    def _name(self, uid: str) -> str:
+        pod = self._view.pod(uid)
+        return f"{pod.namespace}/{pod.name}" if pod else uid
+
+    def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
+        state = snapshot.node(name)
+        cards = [self._card(snapshot, name, card) for card in state.cards] if state is not None else []
+        serving = state is not None and state.serving
+        return {"name": name, "serving": serving, "loads": self._loads(name), "cards": cards}
+
+    def _loads(self, node: str) -> str:
+        age = self._view.measured.age(node)
+        return "from the ledger" if age is None else f"measured {age:.0f} s ago"
+
+    def _card(self, snapshot: Snapshot, node: str, state: CardState) -> dict[str, Any]:
+        card = state.card
+        return {
+            "uuid": card.uuid,
+            "model": card.model,
+            "family": card.family,
+            "memMiB": card.mem_mib,
+            "units": card.units,
+            "memUnitMiB": card.unit_mib,
+            "coreGroups": card.core_groups,
+            "freeMiB": state.free_mib,
+            "freeCoreGroups": state.free_cores.bit_count(),
+            "freeSlices": state.free_slices,
+            "maxSlices": card.max_slices,
+            "healthy": card.healthy,
+            "cordoned": card.cordoned,
+            "short": state.short,
+            "slices": sorted(
+                self._slices(snapshot, node, card.uuid),
+                key=lambda s: (s["namespace"], s["pod"], s["container"]),
+            ),
+        }
+
+    def _slices(self, snapshot: Snapshot, node: str, uuid: str) -> Iterator[dict[str, Any]]:
+        for uid in snapshot.holders(node, uuid):
+            reservation = snapshot.reservation(uid)
+            pod = reservation.pod if reservation else self._view.pod(uid)
+            grant = snapshot.grant(uid)
+            left = self._view.reports.outliving(uid) if pod is None or pod.ended else None
+            whose = left or pod
+            if whose is None or grant is None:
+                continue
+            covered = {each.container for each in self._view.reports.covered(node) if each.pod == uid}
+            for container, slices in sorted(grant.containers.items()):
+                for s in slices:
+                    if s.card == uuid:
+                        yield {
+                            "namespace": whose.namespace, "pod": whose.name, "uid": whose.uid, "container": container,
+                            "memMiB": s.mem_mib, "cores": list(s.cores), "bound": reservation is None,
+                            "outliving": left is not None, "covered": container in covered,
+                        }  # fmt: skip
+
+
+def _is_placed(held: Holding | None) -> bool:
+    """True if the pod has its grant: it may have been bound since it was seen unbound."""
+    return held is not None and (not isinstance(held, Reservation) or held.stage is not Stage.NOMINATED)
+
+
+def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:
+    """A key that is equal for pods that fit equally; with node-score for all pods of one group, whatever their rank."""
+    group = (pod.namespace, pod.label(GROUP)) if request.policy == NODE_SCORE else ()
+    return (
+        request.containers, request.models, request.uuids, request.policy, request.host, request.app_type, group,
+    )  # fmt: skip
+
+
+def _only(view: View, wanted: str) -> View:
+    """The part of a view about one pod: its slices, its reason to wait, and faults of its grant."""
+    nodes = []
+    for node in view["nodes"]:
+        cards = []
+        for card in node["cards"]:
+            own = [s for s in card["slices"] if f"{s['namespace']}/{s['pod']}" == wanted]
+            if own:
+                cards.append({**card, "slices": own})
+        if cards:
+            nodes.append({**node, "cards": cards})
+    waiting = [entry for entry in view["waiting"] if f"{entry['namespace']}/{entry['pod']}" == wanted]
+    gangs = [
+        gang for gang in view["gangs"] if wanted in (f"{gang['namespace']}/{pod}" for pod in gang["pods"])
+    ]
+    faults = [fault for fault in view["faults"] if fault["subject"] == wanted]
+    return {**view, "pod": wanted, "nodes": nodes, "waiting": waiting, "gangs": gangs, "faults": faults}
+
+
+def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
+    """Texts for families whose memory unit differs between nodes."""
+    for family, units in memory_units(inventories).items():
+        if len(units) > 1:
+            amounts = (
+                f"{unit} MiB on {', '.join(nodes[:NODES])}"
+                + (f" and {len(nodes) - NODES} more" if len(nodes) > NODES else "")
+                for unit, nodes in units.items()
+            )
+            yield f"one {resource_names(family)[1]} is {'; '.join(amounts)}: use one memUnitMiB on all nodes"
+
+
+def as_text(view: View) -> str:
+    """The view as text for people."""
+    lines = ["this replica leads" if view["leader"] else "this replica does not lead"]
+    for node in view["nodes"]:
+        silent = "" if node["serving"] else ", its agent is not serving"
+        lines.append(f"{node['name']} (loads: {node['loads']}{silent})")
+        for card in node["cards"]:
+            lines += _card_lines(card)
+    lines += _section(
+        "waiting", (f"{w['namespace']}/{w['pod']}: {w['text']}; {w['advice']}" for w in view["waiting"])
+    )
+    lines += _section("gangs", map(_gang_line, view["gangs"]))
+    lines += _section("moves", view.get("moves", ()))
+    lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
+    lines += _section("memory units differ", view["units"])
+    if not (view["nodes"] or view["waiting"] or view["faults"]):
+        asked = view.get("pod")
+        lines.append(
+            f"no pod {asked} asks for a slice or holds one: check the name, and write NAMESPACE/NAME"
+            if asked
+            else "no node offers cards, and no pod asks for a slice"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _gang_line(gang: View) -> str:
+    sizes = " or ".join(map(str, gang["sizes"]))
+    return (
+        f"{gang['namespace']}/{gang['group']}: {len(gang['pods'])} of {sizes} pods exist,"
+        f" {gang['reserved']} reserved, {gang['bound']} bound, {gang['finished']} finished"
+        f"{'; ' if gang['why'] else ''}{gang['why']}"
+    )
+
+
+def _card_lines(card: View) -> Iterator[str]:
+    closed = ("" if card["healthy"] else ", unhealthy") + (", cordoned" if card["cordoned"] else "")
+    if card["short"]:
+        closed += ", reports less than was granted of it: gets no new slices until enough of these have ended"
+    held = card["maxSlices"] - card["freeSlices"]
+    slices = f"{held} slice{'' if held == 1 else 's'}"
+    # A card without memory or core groups left has no room, however few slices it has.
+    if card["freeMiB"] and card["freeCoreGroups"] and card["freeSlices"]:
+        slices += f" (room for {card['freeSlices']} more)"
+    yield (
+        f"  {card['uuid']} {card['model']}: {slices}, free {card['freeMiB']} of {card['memMiB']} MiB,"
+        f" {card['freeCoreGroups']} of {card['coreGroups']} core groups{closed}"
+    )
+    for s in card["slices"]:
+        stage = "" if s["bound"] else " (reserved)"
+        if s["outliving"]:
+            stage = " (its pod has ended, its processes have not)"
+        elif s["covered"]:
+            stage = " (something covers the files that limit it)"
+        yield (
+            f"    {s['namespace']}/{s['pod']} {s['container']}: {s['memMiB']} MiB,"
+            f" core groups {ranges(s['cores'])}{stage}"
+        )
+
+
+def _section(title: str, entries: Iterable[str]) -> list[str]:
+    lines = [f"  {entry}" for entry in entries]
+    return [title, *lines] if lines else []
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """Ascending ids as people write them: `0-14, 20`."""
+    runs: list[list[int]] = []
+    for i in ids:
+        if runs and runs[-1][1] == i - 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

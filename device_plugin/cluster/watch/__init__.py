@@ -1,0 +1,1 @@
+"""What the watches of pods and nodes show, as it is known now."""

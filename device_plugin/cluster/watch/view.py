@@ -1,0 +1,316 @@
+"""The cluster as the watches show it: pods, inventories, reports and loads, and who holds what in the ledger.
+
+The ledger holds the grant of every bound pod that has not ended, every reservation, and what containers hold that
+outlive their pod. What is known of a pod only moves forward (unbound, bound, ended, gone), so watch events, lists,
+reads and our own bindings may come in any order.
+
+Nothing is decided here: what follows from a change for pods that wait is up to the followers.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from device_plugin.cluster.watch import reports
+from device_plugin.cluster.watch.faults import Fault, Faults
+from device_plugin.cluster.watch.loads import Measured
+from device_plugin.cluster.watch.pods import KnownPods, alike, concerns_us, sound_grant
+from device_plugin.cluster.watch.reports import CardChanges, Reports
+from device_plugin.core.cards import Inventory
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import NOTHING, HostAmounts
+from device_plugin.core.ledger import Holding, Ledger, Snapshot, Stage
+from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import PodRequest, pod_request, resource_names
+
+
+class Follower(Protocol):
+    """Is told of changes of pods that ask for slices or hold some. The view's lock is held."""
+
+    def see(self, pod: Pod, before: Pod | None) -> None:
+        """There is news of a pod, which was `before` until now; the ledger does not show it yet."""
+
+    def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
+        """The ledger shows the news; `changed` is false where that makes no difference to slices or to waiting."""
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+
+    def give_way(self, uid: str) -> None:
+        """The pod's reservation, if it waits for its Binding, overlaps with what others hold."""
+
+
+class ClusterView:
+    """Take `lock` around several calls that belong together; each call takes it too."""
+
+    def __init__(
+        self, prefixes: Sequence[str], clock: Callable[[], float], stale_seconds: float = 60.0
+    ) -> None:
+        self.lock = threading.RLock()
+        self.ledger = Ledger()
+        self.measured = Measured(self.ledger, stale_seconds, clock)
+        self.faults = Faults()
+        self.reports = Reports()
+        self.pods_listed = False
+        self.nodes_listed = False
+        self._card_changes = CardChanges()
+        self._clock = clock
+        self._prefixes = tuple(prefixes)
+        self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
+        self._known = KnownPods()
+        self._suspects: set[str] = set()
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` of every change from now on."""
+        self._followers.append(follower)
+
+    def why_not_synced(self) -> str:
+        """What was not listed yet, in words; empty if all was."""
+        missing = [("nodes", self.nodes_listed), ("pods", self.pods_listed)]
+        absent = " and ".join(what for what, listed in missing if not listed)
+        return f"{absent} were not listed yet" if absent else ""
+
+    def snapshot(self) -> Snapshot:
+        """What is held now, to be read without the lock."""
+        with self.lock:
+            return self.ledger.snapshot()
+
+    def expire(self) -> None:
+        """End what counts for a time only: loads, slices of pods that vanished, changes of cards that had to wait."""
+        with self.lock:
+            self.measured.expire()
+            now = self._clock()
+            for uid in self.reports.expired(now):
+                self._free_vanished(uid)
+            for node in self._card_changes.due(now):
+                self.see_node(node)
+
+    # Pods
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod with this uid, if it asks for slices or holds some. It needs no lock."""
+        return self._known.get(uid)
+
+    def pods(self) -> list[Pod]:
+        """All pods that ask for slices or hold some, ended ones that still exist included. It needs no lock."""
+        return self._known.all()
+
+    def request_of(self, pod: Pod) -> PodRequest | None:
+        """What the pod asks for, or None. Raises RequestError."""
+        return pod_request(pod, self._prefixes)
+
+    def is_gone(self, uid: str) -> bool:
+        """True if the pod existed and was seen to be gone."""
+        with self.lock:
+            return self._known.is_gone(uid)
+
+    def unconfirmed(self, before: float) -> list[Pod]:
+        """Pods that the watch has not shown, without news since `before`: they may be gone unheard of."""
+        with self.lock:
+            return self._known.unconfirmed(before)
+
+    def see_pod(self, pod: Pod, *, watched: bool) -> None:
+        """Take news of a pod, from the watch or from elsewhere."""
+        with self.lock:
+            before = self._known.get(pod.uid)
+            if self._known.is_gone(pod.uid):
+                return
+            if before is None and not concerns_us(pod, self._resources):
+                self._account_host(pod)
+                return
+            now = self._known.see(pod, self._clock(), watched=watched)
+            for follower in self._followers:
+                follower.see(now, before)
+            changed = before is None or not alike(before, now)
+            if changed:
+                self._account(now)
+            for follower in self._followers:
+                follower.account(now, before, changed=changed)
+
+    def forget_pod(self, uid: str, *, ended: bool = False) -> None:
+        """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
+        with self.lock:
+            pod, grant = self._known.get(uid), self.ledger.grant(uid)
+            reservation = self.ledger.reservation(uid)
+            unknown = reservation is not None and reservation.stage is Stage.UNKNOWN
+            if pod is not None and grant is not None and (pod.node or unknown) and not (pod.ended or ended):
+                self.reports.vanish(pod, grant, self._clock())
+            if pod is not None or reservation is not None:
+                self._known.forget(uid)
+                self.faults.clear("grant", uid)
+                for follower in self._followers:
+                    follower.forget(uid)
+            self.free(uid)
+
+    def sync_pods(self, pods: Iterable[Pod]) -> None:
+        """Take a list of all pods from the watch; what it had shown before and shows no more is gone."""
+        with self.lock:
+            listed = set()
+            # In the order of their arrival: the newer count more for what is to be expected.
+            for pod in sorted(pods, key=lambda pod: pod.created):
+                listed.add(pod.uid)
+                self.see_pod(pod, watched=True)
+            for uid in self._known.vanished(listed):
+                self.forget_pod(uid)
+            for uid in self.ledger.holdings().keys() - listed:
+                if self._known.get(uid) is None and self.ledger.holdings()[uid].grant is None:
+                    self.free(uid)
+            self.pods_listed = True
+
+    def free(self, uid: str) -> None:
+        """End what the pod holds, slices or only amounts of its host; slices that its processes still use stay held."""
+        with self.lock:
+            before, vanished = self.ledger.holding(uid), self.reports.vanished(uid)
+            if vanished is not None:
+                self._keep(vanished.grant)
+            else:
+                self.ledger.release(uid)
+            if before is not None:
+                self._hold_reported(before.node, uid)
+
+    # Nodes
+
+    def see_node(self, node: Node) -> None:
+        """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held."""
+        with self.lock:
+            fault, inventory = "", None
+            try:
+                inventory = node.shared()
+            except AnnotationError as error:
+                fault = str(error)
+            taken = self._card_changes.taken(node, self.inventory(node.name), inventory, self._clock())
+            if self._card_changes.waits(node.name):
+                fault = fault or "its cards change too often"
+            if fault:
+                self.faults.put(node.name, Fault("inventory", node.name, fault))
+            else:
+                self.faults.clear("inventory", node.name)
+            # Of the thousands of nodes without cards nothing need be known.
+            self._set_inventory(node.name, taken, node.room)
+
+    def forget_node(self, name: str) -> None:
+        """The node object is gone; the grants of its pods stay held until the pods are gone."""
+        with self.lock:
+            self.faults.clear("inventory", name)
+            self._card_changes.forget(name)
+            self._set_inventory(name, None)
+
+    def sync_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take a list of all nodes."""
+        with self.lock:
+            listed = set()
+            for node in nodes:
+                listed.add(node.name)
+                self.see_node(node)
+            for name in (set(self.ledger.nodes()) | self.faults.keys("inventory")) - listed:
+                self.forget_node(name)
+            self.nodes_listed = True
+
+    def inventory(self, node: str) -> Inventory | None:
+        """The node's inventory, if its agent publishes one."""
+        with self.lock:
+            known = self.ledger.node(node)
+        return known.inventory if known is not None else None
+
+    def written(self, grant: Grant) -> str:
+        """The grant's annotation, with the names that the agent of its node has for the cards."""
+        inventory = self.inventory(grant.node)
+        cards = inventory.cards if inventory is not None else ()
+        return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
+
+    def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
+        """Bound pods that hold slices on a node."""
+        with self.lock:
+            held = [(pod, self.ledger.grant(pod.uid)) for pod in self._known.on(node)]
+            return [(pod, grant) for pod, grant in held if grant is not None]
+
+    def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
+        """What a refusal says of those nodes where slices outlive their pod."""
+        with self.lock:
+            return self.reports.notes(nodes)
+
+    def suspects(self) -> set[str]:
+        """Nodes where grants may overlap, each told once."""
+        with self.lock:
+            suspects, self._suspects = self._suspects, set()
+            return suspects
+
+    def suspect(self, node: str) -> None:
+        """Look at the node's grants again later."""
+        with self.lock:
+            self._suspects.add(node)
+
+    # Behind the lock
+
+    def _account_host(self, pod: Pod) -> None:
+        """Note what a pod that asks for no slice takes of its host."""
+        if pod.ended or not pod.node:
+            self.free(pod.uid)
+        else:
+            self.ledger.put(Holding(holder=pod.uid, node=pod.node, host=pod.host))
+
+    def _account(self, pod: Pod) -> None:
+        if pod.ended:
+            self.faults.clear("grant", pod.uid)
+            self.free(pod.uid)
+        elif pod.node:
+            self._account_bound(pod)
+
+    def _account_bound(self, pod: Pod) -> None:
+        try:
+            grant = sound_grant(pod, self.ledger.reservation(pod.uid))
+            self.faults.clear("grant", pod.uid)
+        except AnnotationError as error:
+            grant = None
+            self.faults.put(pod.uid, Fault("grant", f"{pod.namespace}/{pod.name}", str(error)))
+        held = Holding(holder=pod.uid, node=pod.node, grant=grant, host=pod.host)
+        for conflict in self.ledger.put(held):
+            reserved = self.ledger.reservation(conflict.other) is not None
+            self._give_way(conflict.other)
+            if not reserved and self._lives(conflict.other):
+                # Nobody is judged for what outlives its pod: the agent keeps the later one waiting.
+                self._suspects.add(pod.node)
+        self._hold_reported(pod.node, pod.uid)
+
+    def _set_inventory(self, name: str, inventory: Inventory | None, whole: HostAmounts = NOTHING) -> None:
+        known = self.ledger.node(name)
+        if inventory is None:
+            self.ledger.drop_node(name)
+        else:
+            self.ledger.set_node(name, inventory, whole)
+        if inventory != (known.inventory if known is not None else None):
+            for uid in self.reports.report(name, inventory):
+                self._free_vanished(uid)
+                self._hold_reported(name, uid)
+
+    def _free_vanished(self, uid: str) -> None:
+        if not self._lives(uid) and self.ledger.reservation(uid) is None:
+            self.free(uid)
+
+    def _hold_reported(self, node: str, uid: str) -> None:
+        """Hold what the agent of a node reports of a pod now, unless the pod itself holds slices there."""
+        own, left = self.ledger.holding(uid), self.reports.reported(node, uid)
+        if left is not None and (own is None or own.node != node):
+            self._keep(left.grant)
+        else:
+            self.ledger.release(reports.holder(node, uid))
+
+    def _keep(self, left: Grant) -> None:
+        """Hold what outlives a pod. Reservations that are in its way are made anew elsewhere."""
+        holding = Holding.of(left)
+        if self.ledger.holding(holding.holder) == holding:
+            return
+        self.ledger.put(holding)
+        for conflict in self.ledger.in_the_way(left):
+            self._give_way(conflict.other)
+
+    def _give_way(self, uid: str) -> None:
+        for follower in self._followers:
+            follower.give_way(uid)
+
+    def _lives(self, uid: str) -> bool:
+        """True if the pod exists and has not ended, as far as we know."""
+        pod = self._known.get(uid)
+        return pod is not None and not pod.ended

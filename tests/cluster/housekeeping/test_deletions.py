@@ -1,0 +1,167 @@
+"""Two live grants that overlap: the later-bound pod goes, the earlier one keeps what it was given."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from device_plugin.cluster.show.explain import as_text
+from device_plugin.core.grants import CardSize
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import Kind
+from device_plugin.kube.errors import UnknownError
+from tests.cluster.world import Replica, World, grant, with_grant
+from tests.core.clusters import inventory
+
+EARLY, LATE = "2026-11-21T08:00:00Z", "2026-11-21T08:00:05Z"
+
+
+def _overlap(world: World) -> tuple[Pod, Pod]:
+    """Two pods bound with the same core groups; news of the later one comes first."""
+    made = []
+    for name, when in (("late", LATE), ("early", EARLY)):
+        pod = world.pod(name)
+        made.append(world.api.put(with_grant(pod, grant(pod).encode(), bound=when)))
+    return made[1], made[0]
+
+
+def test_the_later_bound_is_deleted_with_an_event_that_names_both(world: World, one: Replica) -> None:
+    early, late = _overlap(world)
+    one.housekeeping.step()
+    assert world.api.written == [("delete", late.name)]
+    ((about, text),) = world.api.warnings
+    assert about == "late SliceConflict"
+    assert "default/early" in text
+    assert "default/late" in text
+    assert set(one.view.ledger.grants()) == {early.uid}
+    one.housekeeping.step()
+    assert len(world.api.written) == 1
+
+
+def test_a_replica_that_does_not_lead_does_nothing_until_it_does(world: World) -> None:
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    _overlap(world)
+    two.housekeeping.step()
+    assert (world.api.written, world.api.warnings) == ([], [])
+    two.lead()
+    two.housekeeping.step()
+    assert world.api.written == [("delete", "late")]
+
+
+def test_only_the_pod_of_that_uid_is_deleted(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A namesake took its place after we looked: it stays, and the slice of the former is free."""
+    early, late = _overlap(world)
+    delete = world.api.delete
+
+    def raced(kind: Kind[Any], pod: Pod) -> None:
+        world.api.by_name["default", "late"] = replace(late, uid="uid-namesake", node="", annotations=None)
+        delete(kind, pod)
+
+    monkeypatch.setattr(world.api, "delete", raced)
+    one.housekeeping.step()
+    assert world.api.by_name["default", "late"].uid == "uid-namesake"
+    one.wait(5)
+    one.housekeeping.step()
+    assert set(one.view.ledger.grants()) == {early.uid}
+
+
+def test_an_overlap_that_ended_meanwhile_harms_nobody(world: World, one: Replica) -> None:
+    early, _ = _overlap(world)
+    world.api.by_name["default", "early"] = replace(early, phase="Succeeded")
+    one.housekeeping.step()
+    assert world.api.written == []
+
+
+def test_a_pod_that_goes_already_is_not_deleted_again(world: World, one: Replica) -> None:
+    _, late = _overlap(world)
+    world.api.put(replace(late, deleting=True))
+    one.housekeeping.step()
+    assert (world.api.written, world.api.warnings) == ([], [])
+
+
+def test_an_unreachable_api_server_is_asked_again_and_the_event_not_repeated(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _overlap(world)
+
+    def fail(*_: object) -> None:
+        raise UnknownError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.api, "delete", fail)
+        one.housekeeping.step()
+        one.housekeeping.step()
+    one.housekeeping.step()
+    assert world.api.written == [("delete", "late")]
+    assert len(world.api.warnings) == 1
+
+
+def test_a_void_grant_over_an_innocent_pods_slice_deletes_nobody(world: World, one: Replica) -> None:
+    """Forged: it carries the innocent pod's own grant, whose uid is not the forger's."""
+    innocent = world.placed("innocent")
+    forger = world.pod("forger")
+    held = one.view.ledger.grant(innocent.uid)
+    assert held is not None
+    world.api.written.clear()
+    world.api.put(with_grant(forger, held.encode(), bound=EARLY))
+    one.housekeeping.step()
+    assert world.api.written == []
+    assert one.view.ledger.grant(innocent.uid) == held
+    assert one.view.faults.counts()["grant"] == 1
+
+
+def _change_card(world: World, **shape: int) -> None:
+    """The one card of n1 reports other figures."""
+    world.node("n1", inventory("n1", 1, **shape))
+    for replica in world.api.watchers:
+        assert isinstance(replica, Replica)
+        replica.view.sync_nodes(world.api.nodes())
+
+
+@pytest.mark.parametrize(
+    "less", [{"mem_mib": 16352}, {"slices": 1}, {"groups": 56}], ids=lambda less: next(iter(less))
+)
+def test_nobody_is_deleted_because_a_card_reports_less(world: World, less: dict[str, int]) -> None:
+    """Neither by the replica that saw it shrink, nor by one that starts afterwards, to which every grant is new."""
+    _change_card(world)
+    two = [world.placed("a"), world.placed("b")]
+    _change_card(world, **less)
+    fresh = Replica(world.api, world.clock, "vgpu-1")
+    fresh.follow()
+    world.one.housekeeping.step()
+    fresh.lead()
+    fresh.housekeeping.step()
+    assert [write for write in world.api.written if write[0] != "bind"] == []
+    assert set(fresh.view.ledger.grants()) == {pod.uid for pod in two}
+    assert fresh.view.ledger == world.one.view.ledger
+    assert "reports less than was granted of it" in as_text(fresh.explainer.view())
+    waiting = world.pod("waiting", 1, 1)
+    assert fresh.ask(waiting) == ""
+    (entry,) = fresh.explainer.waiting()
+    assert entry.reason == "short"
+
+
+def test_two_grants_that_no_size_of_their_card_explains_are_a_conflict(world: World, one: Replica) -> None:
+    """Two leaders at once: both found the same 12 GiB free, with core groups apart."""
+    made = []
+    for name, when, cores in (("late", LATE, range(30)), ("early", EARLY, range(30, 60))):
+        pod = world.pod(name, 12, 30)
+        given = replace(grant(pod, cores=cores, mem=12276), cards={"n1-0": CardSize(16368, 4)})
+        made.append(world.api.put(with_grant(pod, given.encode(), bound=when)))
+    one.housekeeping.step()
+    assert world.api.written == [("delete", "late")]
+
+
+def test_a_reservation_on_a_card_that_shrank_is_made_anew_when_it_is_bound(
+    world: World, one: Replica
+) -> None:
+    pod = world.pod("whole", 16, 60)
+    assert one.ask(pod) == "n1"
+    _change_card(world, mem_mib=16352)
+    assert one.bind(pod) == ""
+    bound = world.api.by_name["default", "whole"].grant()
+    assert bound is not None
+    assert [s.mem_mib for s in bound.slices()] == [16352], "the grant is for the card as it is now"

@@ -1,0 +1,154 @@
+"""Refusals are remembered until something they depend on changes, and their texts do not change by themselves."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from pytest_mock import MockerFixture
+
+from device_plugin.cluster.refused.refusals import MOST_OF_NAMESPACE
+from device_plugin.core.cards import Inventory
+from device_plugin.core.grants import Grant
+from device_plugin.core.placement import Placer
+from device_plugin.core.pods import Container, ContainerKind, Pod
+from tests.cluster.world import Clock, FakeApi, Replica, World, pod
+from tests.core.clusters import FAMILY, card, inventory
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+def _random_pod(rng: random.Random, name: str) -> Pod:
+    limits: dict[str, str] = {}
+    if rng.random() < 0.2:
+        limits[FAMILY] = str(rng.randint(1, 3))
+    else:
+        limits[f"{FAMILY}-mem"] = str(rng.choice((2, 6, 11, 16, 17)))
+        limits[f"{FAMILY}-cores"] = str(rng.choice((5, 30, 60, 61)))
+    containers = [Container("c0", ContainerKind.MAIN, limits)]
+    if rng.random() < 0.2:
+        containers.append(Container("c1", ContainerKind.MAIN, {f"{FAMILY}-mem": str(rng.choice((4, 9)))}))
+    written = rng.choice(
+        [{}, {}, {}, {"vgpu.io/card-uuid": rng.choice(("n1-0", "!n1-0,!n2-1", "ghost"))},
+         {"vgpu.io/card-model": rng.choice(("none", "!none"))}]
+    )  # fmt: skip
+    return pod(name, containers=tuple(containers), annotations=written or None)
+
+
+def _changed(rng: random.Random, shown: Inventory) -> Inventory:
+    cards = list(shown.cards)
+    number = rng.randrange(len(cards))
+    cards[number] = replace(cards[number], healthy=not cards[number].healthy)
+    return Inventory(tuple(cards), serving=rng.random() < 0.9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker: MockerFixture) -> None:
+    rng = random.Random(seed)
+    world = World()
+    shown = {name: inventory(name, rng.randint(1, 3)) for name in NODES}
+    for name, cards in shown.items():
+        world.node(name, cards)
+    one = world.one
+    one.view.sync_nodes(world.api.nodes())
+    decided = mocker.spy(one.reservations.placer, "decide")
+    asked = [_random_pod(rng, f"kind-{number}") for number in range(12)]
+    there: list[Pod] = []
+    refused = placed = 0
+    for number in range(600):
+        event = rng.random()
+        if event < 0.7:
+            made = world.api.put(replace(rng.choice(asked), name=f"p{number}", uid=f"uid-{number}"))
+            nodes = rng.choice([list(NODES), list(NODES), rng.sample(NODES, 2), ["n4", "ghost"]])
+            request = one.view.request_of(made)
+            assert request is not None
+            fresh = Placer(one.view.ledger).place(request, nodes, vetted=True)
+            verdict = one.filter(made, nodes)
+            assert bool(verdict.nodes) is isinstance(fresh, Grant), (made, verdict)
+            if verdict.nodes:
+                placed += 1
+                there.append(made)
+                if rng.random() < 0.5:
+                    assert one.bind(made, verdict.nodes[0]) == ""
+            else:
+                refused += 1
+                assert verdict.hopeless.keys() == set(nodes)
+                world.api.end(made)
+        elif event < 0.85 and there:
+            gone = there.pop(rng.randrange(len(there)))
+            world.api.end(world.api.by_name["default", gone.name])
+        else:
+            name = rng.choice(NODES)
+            if rng.random() < 0.1:
+                one.view.forget_node(name)
+            else:
+                shown[name] = _changed(rng, shown[name])
+                world.node(name, shown[name])
+                one.view.see_node(world.api.by_node[name])
+    assert min(refused, placed) > 30
+    assert decided.call_count < refused + placed, "nothing was remembered"
+
+
+def test_a_refused_request_is_decided_again_only_when_a_node_became_better(
+    world: World, one: Replica, mocker: MockerFixture
+) -> None:
+    decided = mocker.spy(one.reservations.placer, "decide")
+    first = world.placed("a")
+    asked = decided.call_count
+    hopeless = [world.pod(f"p{number}", mem=17) for number in range(20)]
+    assert {one.ask(made) for made in hopeless} == {""}
+    assert decided.call_count == asked + 1
+    world.placed("b")
+    assert one.ask(hopeless[0]) == ""
+    assert decided.call_count == asked + 2, "taking more makes nothing better"
+    world.api.end(first)
+    assert one.ask(hopeless[0]) == ""
+    assert decided.call_count == asked + 3
+    world.node("n1", Inventory((card("n1-0", mem_mib=65520), card("n1-1"))))
+    one.view.sync_nodes(world.api.nodes())
+    assert one.ask(hopeless[0]) == "n1"
+
+
+def test_the_text_of_a_refusal_stays_while_slices_come_and_go(world: World, one: Replica) -> None:
+    """Else kube-scheduler, which writes it into the pod, would ask for the pod again at once, for ever."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name, inventory(name, 1))
+    one.view.sync_nodes(world.api.nodes())
+    nodes = sorted(world.api.by_node)
+    for number in range(3):
+        assert one.ask(world.pod(f"base-{number}", mem=3, cores=12), nodes[number])
+    large, texts = world.pod("large", mem=16, cores=60), set()
+    rng = random.Random(1)
+    for number in range(40):
+        texts |= set(one.filter(large, nodes).hopeless.items())
+        made = world.pod(f"p{number}", mem=rng.randint(1, 3), cores=rng.randint(1, 9))
+        if one.ask(made) and number % 2:
+            world.api.end(made)
+    assert texts == {(name, "lack memory (largest free at least 8 GiB)") for name in nodes}
+
+
+def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, mocker: MockerFixture) -> None:
+    theirs = world.api.put(replace(world.pod("theirs", mem=17), namespace="other"))
+    assert one.ask(theirs) == ""
+    for number in range(3 * MOST_OF_NAMESPACE):
+        assert one.ask(world.pod(f"p{number}", mem=18 + number)) == ""
+    assert len(one.reservations.refusals) == MOST_OF_NAMESPACE + 1
+    assert one.reservations.refusals.left_out == 2 * MOST_OF_NAMESPACE
+    decided = mocker.spy(one.reservations.placer, "decide")
+    assert one.ask(theirs) == ""
+    assert decided.call_count == 0
+
+
+def test_of_many_pods_that_fit_nowhere_nobody_sleeps(mocker: MockerFixture) -> None:
+    api, clock = FakeApi(), Clock()
+    world = World.__new__(World)
+    world.api, world.clock = api, clock
+    world.node("n1", inventory("n1"))
+    one = Replica(api, clock)
+    one.follow()
+    one.lead()
+    slept = [
+        mocker.patch(name, side_effect=AssertionError(name))
+        for name in ("time.sleep", "threading.Condition.wait", "threading.Event.wait")
+    ]
+    assert [one.ask(world.pod(f"p{number}", mem=17)) for number in range(50)] == [""] * 50
+    assert not any(sleep.called for sleep in slept)

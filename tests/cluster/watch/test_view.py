@@ -1,0 +1,290 @@
+"""What is known moves only forward, and nothing that anybody writes into an annotation moves the ledger wrongly."""
+
+import itertools
+import json
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.cluster.show.explain import as_text
+from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.grants import Grant
+from device_plugin.core.ledger import Reservation
+from device_plugin.core.placement import Refused
+from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import PodRequest
+from tests.cluster.world import Clock, Memory, World, pod, with_grant
+from tests.cluster.world import grant as slice_of
+from tests.core.clusters import inventory
+
+ALL, QUARTER = 16368, 4092
+
+
+def node(name: str = "n1", cards: int = 1) -> Node:
+    return Node(name, inventory(name, cards).encode())
+
+
+def grant(made: Pod, card: str = "n1-0", cores: Sequence[int] = (0,)) -> Grant:
+    return slice_of(made, card, cores, QUARTER)
+
+
+def bound(made: Pod, held: Grant) -> Pod:
+    return with_grant(made, held.encode(), held.node, "")
+
+
+def altered(made: Pod, **fields: object) -> Pod:
+    """The pod bound with its grant's JSON changed."""
+    return with_grant(made, json.dumps({**json.loads(grant(made).encode()), **fields}))
+
+
+def state_of(*nodes: Node, clock: Clock | None = None) -> Memory:
+    made = Memory(clock or Clock())
+    made.view.sync_nodes(nodes or (node(),))
+    made.view.sync_pods(())
+    return made
+
+
+def free(state: Memory) -> int:
+    found = state.view.ledger.node("n1")
+    assert found is not None
+    return found.cards[0].free_mib
+
+
+def request_of(state: Memory, made: Pod) -> PodRequest:
+    found = state.view.request_of(made)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
+    """The unbound pod, the binding as we know it ourselves, the binding as the watch shows it."""
+    a = pod("a")
+    held = bound(a, grant(a))
+    news = [(a, True), (held, False), (replace(held, bound="2026-01-01T00:00:00Z"), True)]
+    state = state_of()
+    for i in order:
+        state.view.see_pod(news[i][0], watched=news[i][1])
+    assert state.view.ledger.grant(a.uid) == grant(a)
+
+
+@pytest.mark.parametrize("cores", [(0,), (7,)])
+def test_what_is_written_counts_and_not_what_was_reserved(cores: tuple[int, ...]) -> None:
+    a, state = pod("a"), state_of()
+    assert isinstance(state.reservations.reserve(a, request_of(state, a), ("n1",)), Reservation)
+    written = grant(a, cores=cores)
+    state.view.see_pod(bound(a, written), watched=True)
+    assert state.view.ledger.grant(a.uid) == written
+    again = pod("b")
+    state.reservations.reserve(again, request_of(state, again), ("n1",))
+    state.view.see_pod(with_grant(again, "{", "n1", ""), watched=True)
+    assert state.view.ledger.grant(again.uid) is None
+
+
+def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None:
+    a = pod("a")
+    state = state_of()
+    held = bound(a, grant(a))
+    state.view.see_pod(replace(held, deleting=True), watched=True)
+    assert free(state) == ALL - QUARTER
+    state.view.see_pod(replace(held, deleting=True, phase="Failed"), watched=True)
+    assert free(state) == ALL
+    state.view.see_pod(held, watched=True)
+    assert free(state) == ALL, "old news brought an ended pod back"
+
+
+def test_a_pod_that_is_gone_stays_gone() -> None:
+    a = pod("a")
+    state = state_of()
+    state.view.see_pod(bound(a, grant(a)), watched=True)
+    state.view.forget_pod(a.uid, ended=True)
+    state.view.see_pod(bound(a, grant(a)), watched=False)
+    assert free(state) == ALL
+
+
+def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it() -> None:
+    a, b = pod("a"), pod("b")
+    clock = Clock()
+    state = state_of(clock=clock)
+    state.view.see_pod(bound(a, grant(a)), watched=True)
+    state.view.see_pod(bound(b, grant(b, cores=(1,))), watched=False)
+    state.view.sync_pods(())
+    clock.now += REPORT_SECONDS
+    state.reservations.expire()
+    assert set(state.view.ledger.grants()) == {b.uid}, "b was bound after the list was made"
+
+
+def test_a_node_that_vanishes_and_returns_finds_its_slices_held() -> None:
+    a = pod("a")
+    state = state_of()
+    state.view.see_pod(bound(a, grant(a)), watched=True)
+    state.view.forget_node("n1")
+    assert state.view.ledger.node("n1") is None
+    state.view.see_node(node())
+    assert free(state) == ALL - QUARTER
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[null]", "null", '{"v":2,"serving":true,"cards":[]}', "x" * 70_000, "[" * 60_000,
+     '{"v":1,"serving":true,"cards":[null]}', '{"v":1,"serving":"yes","cards":[]}'],
+    ids=["missing", "cut off", "list", "null", "future version", "70 KB", "deep", "card null", "wrong type"],
+)  # fmt: skip
+def test_a_bad_inventory_is_none_and_a_good_one_cures_it(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    a = pod("a")
+    state = state_of()
+    state.view.see_pod(bound(a, grant(a)), watched=True)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            state.view.see_node(Node("n1", text))
+    said = 1 if text else 0
+    assert len(caplog.records) == said
+    assert state.view.faults.counts()["inventory"] == said
+    assert state.view.ledger.node("n1") is None
+    state.view.see_node(node())
+    assert state.view.faults.counts()["inventory"] == 0
+    assert free(state) == ALL - QUARTER
+
+
+_SLICE = {"card": "n1-0", "memMiB": 1, "cores": [0]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pod": "uid-other"}, {"node": "n2"}, {"v": 9}, {"gen": -1}, {"containers": {}},
+        {"containers": {"stranger": [_SLICE]}}, {"containers": {"main": [{**_SLICE, "memMiB": -5}]}},
+        {"containers": {"main": [{**_SLICE, "cores": [-1]}]}},
+        {"containers": {"main": None}}, {"containers": [None]},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_grant_that_cannot_be_true_leaves_the_ledger_as_it_was(fields: dict[str, object]) -> None:
+    a = pod("a")
+    state = state_of()
+    state.view.see_pod(altered(a, **fields), watched=True)
+    assert free(state) == ALL
+    assert state.view.faults.counts()["grant"] == 1
+    state.view.see_pod(bound(a, grant(a)), watched=True)
+    assert state.view.faults.counts()["grant"] == 0, "a sound grant cures it"
+    assert free(state) == ALL - QUARTER
+
+
+@pytest.mark.parametrize(
+    "less", [{"mem_mib": ALL - 16}, {"groups": 56}, {"slices": 1}], ids=lambda less: next(iter(less))
+)
+def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> None:
+    """A driver update: the card is not granted again, its holder stays, and nobody is suspected."""
+    whole, state = pod("whole", 16, 60), state_of()
+    made = state.reservations.reserve(whole, request_of(state, whole), ("n1",))
+    assert isinstance(made, Reservation)
+    state.view.see_pod(bound(whole, made.grant), watched=True)
+    state.view.see_node(Node("n1", inventory("n1", 1, **less).encode()))
+    assert state.view.ledger.grant(whole.uid) == made.grant
+    assert free(state) == 0
+    assert state.view.faults.counts()["grant"] == 0
+    assert not state.view.suspects()
+    after = pod("after", 1, 1)
+    assert isinstance(state.reservations.reserve(after, request_of(state, after), ("n1",)), Refused)
+
+
+def test_a_grant_on_a_card_that_nobody_shows_takes_nothing_from_the_others() -> None:
+    a = pod("a")
+    state = state_of()
+    state.view.see_pod(bound(a, grant(a, card="nowhere")), watched=True)
+    assert free(state) == ALL
+    assert not state.view.suspects()
+
+
+def test_overlapping_grants_make_their_node_suspect_once() -> None:
+    a, b = pod("a"), pod("b")
+    state = state_of()
+    for each in (a, b):
+        state.view.see_pod(bound(each, grant(each)), watched=True)
+    assert state.view.suspects() == {"n1"}
+    assert state.view.suspects() == set()
+
+
+def reports(rng: random.Random, pods: Sequence[Pod], name: str) -> tuple[ReportedSlice, ...]:
+    """What an agent may say of some pods of its node, whether they live or not."""
+    found = []
+    for each in pods:
+        held = each.grant()
+        if held is not None and held.node == name and rng.random() < 0.3:
+            state = rng.choice(list(SliceState))
+            found.append(
+                ReportedSlice(each.uid, "default", each.name, "main", state, held.containers["main"])
+            )
+    return tuple(found)
+
+
+def smaller(rng: random.Random, known: Card) -> Card:
+    """The card with less of something, or as it is."""
+    return replace(
+        known, mem_mib=known.mem_mib - rng.choice((0, 16, 8000)), core_groups=rng.choice((60, 56, 20)),
+        max_slices=rng.randint(1, 4),
+    )  # fmt: skip
+
+
+def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random) -> None:
+    """Pods come and end, cards shrink and grow, agents report slices that outlive their pods."""
+    names, clock = ("n1", "n2"), Clock()
+    live = state_of(*(node(name, 2) for name in names), clock=clock)
+    existing: dict[str, Pod] = {}
+    ever: list[Pod] = []
+    nodes = {name: node(name, 2) for name in names}
+    held = short = 0
+    for turn in range(600):
+        event = rng.random()
+        if event < 0.2:
+            name = rng.choice(names)
+            cards = tuple(smaller(rng, each) for each in inventory(name, 2).cards)
+            nodes[name] = Node(name, Inventory(cards, slices=reports(rng, ever[-20:], name)).encode())
+            live.view.see_node(nodes[name])
+        elif existing and event < 0.5:
+            name = rng.choice(sorted(existing))
+            if rng.random() < 0.5:
+                existing[name] = replace(existing[name], phase="Succeeded")
+                live.view.see_pod(existing[name], watched=True)
+            else:
+                live.view.forget_pod(existing.pop(name).uid)
+        else:
+            new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
+            request = live.view.request_of(new)
+            assert request is not None
+            placed = live.reservations.reserve(new, request, names)
+            if isinstance(placed, Reservation):
+                existing[new.name] = bound(new, placed.grant)
+                ever.append(existing[new.name])
+                live.view.see_pod(existing[new.name], watched=rng.random() < 0.5)
+        clock.now += REPORT_SECONDS
+        live.reservations.expire()
+        rebuilt = state_of(*rng.sample(list(nodes.values()), 2))
+        rebuilt.view.sync_pods(rng.sample(list(existing.values()), len(existing)))
+        assert rebuilt.view.ledger == live.view.ledger
+        assert not live.view.suspects(), "nobody is to blame"
+        assert not rebuilt.view.suspects()
+        held += any(uid not in {each.uid for each in existing.values()} for uid in live.view.ledger.grants())
+        short += any(c.short for name in names if (n := live.view.ledger.node(name)) for c in n.cards)
+    assert held > 50, held
+    assert short > 50, short
+
+
+def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: World) -> None:
+    first = world.placed("first")
+    cordoned = replace(world.api.by_node["n1"], cordoned="n1-0, ghost")
+    world.one.view.see_node(cordoned)
+    lines = as_text(world.one.explainer.view()).splitlines()
+    assert [line.endswith(", cordoned") for line in lines if line.startswith("  n1-")] == [True, False]
+    second = world.pod("second")
+    world.one.ask(second)
+    held = world.one.view.ledger.grant(second.uid)
+    assert held is not None
+    assert [s.card for s in held.slices()] == ["n1-1"]
+    kept = world.one.view.ledger.grant(first.uid)
+    assert kept is not None, "who holds slices of it keeps them"
+    world.one.view.see_node(replace(cordoned, cordoned=""))
+    assert world.one.ask(world.pod("third")) == "n1"
