@@ -142,7 +142,9 @@ class OneNode:
         return [event["message"] for event in listed if event["involvedObject"]["kind"] == "Node"]
 
     def allocatable(self) -> dict[str, str]:
-        return dict(self.call("GET", "/api/v1/nodes/n1").get("status", {}).get("allocatable", {}))
+        """What the node offers; nothing until the kubelet has made it."""
+        found = self.call("GET", "/api/v1/nodes/n1")
+        return dict(found["status"].get("allocatable", {})) if found["kind"] == "Node" else {}
 
     @staticmethod
     def _pods() -> str:
