@@ -139,13 +139,10 @@ class Api(Protocol):
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
         """Write an object whole. With metadata.resourceVersion in `body`, raises ConflictError if it changed since."""
 
-    def patch(
-        self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", applied_by: str = ""
-    ) -> Item:
+    def patch(self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "") -> Item:
         """Merge `change` into an object of this UID; None takes a field away.
 
-        With metadata.resourceVersion in `change`, raises ConflictError if the object changed since. With `applied_by`
-        a server-side apply by this field manager, which takes fields over from others.
+        With metadata.resourceVersion in `change`, raises ConflictError if the object changed since.
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:

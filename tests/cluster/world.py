@@ -139,10 +139,7 @@ class FakeApi:
             raise GoneError("gone")
         self.put(replace(found, deleting=True))
 
-    def patch(
-        self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "", applied_by: str = ""
-    ) -> Any:
-        assert not applied_by
+    def patch(self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "") -> Any:
         assert (kind, subresource, [*change["metadata"]["annotations"]]) == (
             PODS,
             "status",

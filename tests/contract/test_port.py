@@ -90,15 +90,6 @@ def test_a_patch_holds_to_the_version_and_the_uid_that_it_names(api: KubeClient,
     assert api.get(LEASES.metadata, lease).annotations == {"vgpu.io/resize": "a"}
 
 
-@pytest.mark.skipif(
-    not KUBECONFIG, reason="no program of ours applies yet, so the stand-in does not know how"
-)
-def test_an_apply_takes_fields_over(api: KubeClient, lease: Ref) -> None:
-    applied = {"spec": {"holderIdentity": "applied"}}
-    assert api.patch(LEASES, lease, applied, applied_by="one").holder == "applied"
-    assert api.patch(LEASES, lease, {"spec": {"holderIdentity": "b"}}, applied_by="two").holder == "b"
-
-
 def test_only_the_object_of_this_uid_is_deleted(api: KubeClient, lease: Ref) -> None:
     with pytest.raises(GoneError):
         api.delete(LEASES, Ref(lease.name, "default", "another"))

@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 3.0
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-# JSON is YAML.
-APPLY = "application/apply-patch+yaml"
 # A server that cannot send metadata alone sends whole objects.
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 # Most characters that the Event API accepts in a message.
@@ -93,21 +91,14 @@ class KubeClient:
         """Write an object whole."""
         return _decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
 
-    def patch(
-        self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "", applied_by: str = ""
-    ) -> Item:
-        """Merge `change` into an object of this UID, or apply it on the server's side."""
+    def patch(self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "") -> Item:
+        """Merge `change` into an object of this UID."""
         metadata = dict(change.get("metadata") or {})
         if of.uid:
             metadata["uid"] = of.uid
-        content, query, body = MERGE, {}, {**change, "metadata": metadata}
-        if applied_by:
-            content, query = APPLY, {"fieldManager": applied_by, "force": "true"}
-            body |= {"apiVersion": kind.api_version, "kind": kind.name}
-            metadata["name"] = of.name
         path = _object(kind, of) + (f"/{subresource}" if subresource else "")
-        answer = self._request("PATCH", path, body, content, query, _accept(kind))
-        return _decoded(kind, answer)
+        body = {**change, "metadata": metadata}
+        return _decoded(kind, self._request("PATCH", path, body, MERGE, accept=_accept(kind)))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
         """Delete the object of this UID."""

@@ -9,7 +9,7 @@ import pytest
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import NODES, PODS, Kind, Metadata, Ref
+from device_plugin.kube.api import NODES, PODS, Kind, Metadata
 from device_plugin.kube.errors import (
     ApiError,
     ConflictError,
@@ -99,13 +99,3 @@ def test_an_object_of_any_kind_is_made_into_what_its_kind_says() -> None:
     with answering(200, {"metadata": {"resourceVersion": "9"}, "items": items}) as (client, server):
         assert client.list(jobs).items == [3], "what cannot be read is left out"
     assert server.requests[0].startswith(b"GET /apis/batch/v1/jobs HTTP/1.1\r\n")
-
-
-def test_a_server_side_apply_says_by_whom() -> None:
-    with answering(200, {"metadata": {"name": "n1"}}) as (client, server):
-        client.patch(NODES, Ref("n1", uid="u"), {"metadata": {"labels": {"a": "b"}}}, applied_by="vgpu-jobs")
-    head, _, body = server.requests[0].partition(b"\r\n\r\n")
-    assert head.startswith(b"PATCH /api/v1/nodes/n1?fieldManager=vgpu-jobs&force=true HTTP/1.1\r\n")
-    assert b"Content-Type: application/apply-patch+yaml" in head
-    wanted = {"name": "n1", "uid": "u", "labels": {"a": "b"}}
-    assert json.loads(body) == {"apiVersion": "v1", "kind": "Node", "metadata": wanted}
