@@ -34,7 +34,7 @@ MAX_COUNT = 2**31  # more is as much as this: no card has it, and int64 arithmet
 
 # The suffixes of Kubernetes' resource.Quantity: the API server itself rewrites 4000 as 4k.
 _SUFFIXES = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
     "P": Fraction(10**15), "E": Fraction(10**18),
     "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
@@ -281,16 +281,11 @@ def _count(container: str, resource: str, text: str) -> int:
 
 def parse_quantity(text: str) -> Fraction | None:
     """The value of a Kubernetes resource.Quantity (`4`, `2k`, `1.5Ki`, `3e2`), or None if it is not one."""
-    # What is remembered has a bounded size.
-    return _parsed(text) if len(text) <= MAX_WORD else None
-
-
-@lru_cache(4096)
-def _parsed(text: str) -> Fraction | None:
-    match = _QUANTITY.fullmatch(text.strip())
+    match = _QUANTITY.fullmatch(text.strip()) if len(text) <= MAX_WORD else None
     if match is None:
         return None
     sign, digits, exponent, suffix = match.groups()
-    scale = Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    value = Fraction(digits if not digits.endswith(".") else digits + "0") * scale
+    value = Fraction(digits if not digits.endswith(".") else digits + "0")
+    if exponent or suffix:
+        value *= Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix]
     return -value if sign == "-" else value

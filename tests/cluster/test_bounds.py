@@ -1,6 +1,7 @@
 """Whatever pods of a tenant ask for, what is kept of it is bounded, and let go when they go."""
 
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from device_plugin.cluster.place import learning
 from device_plugin.cluster.refused import preemption_queue, refusals
 from device_plugin.cluster.show.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
+from device_plugin.cluster.watch.pods import KnownPods
 from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
-from device_plugin.core.requests import MAX_WORDS, parse_quantity, pod_request
+from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_WORDS, parse_quantity, pod_request
 from tests.cluster.gang_pods import more_nodes
 from tests.cluster.world import Replica, World, pod
 
@@ -123,8 +125,32 @@ def test_pods_that_may_go_to_different_nodes_each_cost_a_bit_for_each_node(
     assert after - before < MIB
 
 
-def test_what_is_no_quantity_is_not_remembered() -> None:
+def test_a_long_text_is_no_quantity() -> None:
     assert parse_quantity("1" * 64) is None
+
+
+def memory(prefixes: Sequence[str], pods: Sequence[Pod], node: str) -> int:
+    """Bytes that are kept of these pods, bound to `node` after they were seen if it is given."""
+    known = KnownPods(prefixes)
+    tracemalloc.start()
+    try:
+        for made in pods:
+            known.see(made, 0.0, watched=True)
+        for made in pods if node else ():
+            known.see(replace(made, node=node), 1.0, watched=True)
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("node", "most"), [("", 768), ("n1", 100)])
+def test_a_request_is_kept_while_its_pod_is_unbound_and_costs_little_beside_the_pod(
+    node: str, most: int
+) -> None:
+    pods = [hostile(number, MAX_WORDS) for number in range(4000)]
+    # Without prefixes no resource is one of cards, and nothing is asked for.
+    without = memory((), pods, node)
+    assert memory(DEFAULT_PREFIXES, pods, node) - without < most * len(pods)
 
 
 def test_a_metric_says_of_each_bound_how_full_it_is(world: World, one: Replica) -> None:

@@ -6,21 +6,32 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from device_plugin.core import annotations
+from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import PodRequest, pod_request
 
 # Pods that are gone are remembered for as long as a late answer or call could bring one back.
 GONE_REMEMBERED = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a pod asks for, as it was read of this view of the pod."""
+
+    pod: Pod
+    request: PodRequest
+
+
 @dataclass(slots=True)
 class Known:
-    """A pod, whether the watch has shown it, and when there was news of it."""
+    """A pod, whether the watch has shown it, and when there was news of it; its request while it is unbound."""
 
     pod: Pod
     watched: bool
     since: float
+    asked: _Asked | None = None
 
 
 _accounted = attrgetter(
@@ -30,6 +41,7 @@ _accounted = attrgetter(
     )
 )
 _waited = attrgetter("deleting", "nominated", "refused")
+_asking = attrgetter("containers", "annotations", "labels", "host")
 
 
 def concerns_us(pod: Pod, resources: Collection[str]) -> bool:
@@ -49,6 +61,11 @@ def alike(one: Pod, other: Pod) -> bool:
     """True if two views of one pod account alike: most of its news, such as that it runs now, makes no difference."""
     left = not other.node and _waited(one) != _waited(other)
     return one.ended == other.ended and not left and _accounted(one) == _accounted(other)
+
+
+def _ask_alike(one: Pod, other: Pod) -> bool:
+    """True if two views of one pod ask for the same."""
+    return one is other or _asking(one) == _asking(other)
 
 
 def taken_back(before: Pod | None, now: Pod, reserved: Reservation) -> bool:
@@ -83,7 +100,8 @@ class KnownPods:
     Callers hold the view's lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prefixes: Collection[str]) -> None:
+        self._prefixes = prefixes
         self._known: dict[str, Known] = {}
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -97,6 +115,18 @@ class KnownPods:
         """All of them, ended ones that still exist included; without the lock, because it takes long for many."""
         # A list of values is made in one step of the interpreter, whatever other threads do.
         return [known.pod for known in list(self._known.values())]
+
+    def request_of(self, pod: Pod) -> PodRequest | None:
+        """What the pod asks for, or None. Raises RequestError. It needs no lock.
+
+        kube-scheduler shows a pod again with each question, and it is read once: when it is seen.
+        """
+        known = self._known.get(pod.uid)
+        # It may be another in the next moment.
+        asked = known.asked if known is not None else None
+        if asked is not None and _ask_alike(asked.pod, pod):
+            return asked.request
+        return pod_request(pod, self._prefixes)
 
     def is_gone(self, uid: str) -> bool:
         """True if the pod existed and was seen to be gone."""
@@ -122,7 +152,18 @@ class KnownPods:
             self._on_node[known.pod.node].add(pod.uid)
         else:
             self._on_node[known.pod.node].discard(pod.uid)
+        known.asked = self._asked(known.pod)
         return known.pod
+
+    def _asked(self, pod: Pod) -> _Asked | None:
+        """What is kept of an unbound pod's request: nothing where it asks for nothing, or is malformed."""
+        if pod.node or pod.ended:
+            return None
+        try:
+            request = self.request_of(pod)
+        except RequestError:
+            return None
+        return _Asked(pod, request) if request is not None else None
 
     def forget(self, uid: str) -> None:
         """The pod is gone, whether it was known or only expected."""

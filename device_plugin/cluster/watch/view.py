@@ -22,7 +22,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Holding, Ledger, Snapshot, Stage
 from device_plugin.core.pods import Node, Pod
-from device_plugin.core.requests import PodRequest, pod_request, resource_names
+from device_plugin.core.requests import PodRequest, resource_names
 
 
 class Follower(Protocol):
@@ -56,9 +56,8 @@ class ClusterView:
         self.nodes_listed = False
         self._card_changes = CardChanges()
         self._clock = clock
-        self._prefixes = tuple(prefixes)
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
-        self._known = KnownPods()
+        self._known = KnownPods(tuple(prefixes))
         self._suspects: set[str] = set()
         self._followers: list[Follower] = []
 
@@ -98,8 +97,8 @@ class ClusterView:
         return self._known.all()
 
     def request_of(self, pod: Pod) -> PodRequest | None:
-        """What the pod asks for, or None. Raises RequestError."""
-        return pod_request(pod, self._prefixes)
+        """What the pod asks for, or None. Raises RequestError. It needs no lock."""
+        return self._known.request_of(pod)
 
     def is_gone(self, uid: str) -> bool:
         """True if the pod existed and was seen to be gone."""

@@ -11,11 +11,13 @@ import pytest
 
 from device_plugin.cluster.show.explain import as_text
 from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Node, Pod
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_request
 from tests.cluster.world import Clock, Memory, World, pod, with_grant
 from tests.cluster.world import grant as slice_of
 from tests.core.clusters import inventory
@@ -69,6 +71,29 @@ def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
     for i in order:
         state.view.see_pod(news[i][0], watched=news[i][1])
     assert state.view.ledger.grant(a.uid) == grant(a)
+
+
+def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_shown_otherwise() -> None:
+    a, view = pod("a"), state_of().view
+    view.see_pod(a, watched=True)
+    found = view.request_of(a)
+    assert view.request_of(pod("a", nominated="n1")) is found
+    view.see_pod(replace(a, refused=7), watched=True)
+    assert view.request_of(a) is found
+    for other in (
+        replace(a, annotations={"vgpu.io/policy": "spread"}),
+        replace(a, labels={"vgpu.io/group": "g", "vgpu.io/group-size": "2"}),
+        replace(a, containers=pod("a", 9).containers),
+        replace(a, host=HostAmounts(1, 1)),
+    ):
+        assert view.request_of(other) == pod_request(other, DEFAULT_PREFIXES) != found
+        view.see_pod(other, watched=True)
+        assert view.request_of(other) is view.request_of(replace(other, priority=1))
+    with pytest.raises(RequestError):
+        view.request_of(replace(a, annotations={"vgpu.io/policy": "x" * 64}))
+    view.see_pod(bound(a, grant(a)), watched=True)
+    assert view.request_of(a) == found
+    assert view.request_of(a) is not found
 
 
 @pytest.mark.parametrize("cores", [(0,), (7,)])
