@@ -5,17 +5,15 @@ were. It follows the view, which shows what became of pods and nodes.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 
 from device_plugin.cluster.gangs.gang_members import Name
 from device_plugin.cluster.gangs.gangs import Gangs
 from device_plugin.cluster.gangs.groups import Groups
-from device_plugin.cluster.place import learning
 from device_plugin.cluster.place.learning import Learning
-from device_plugin.cluster.refused import preemption_queue, refusals
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.cluster.refused.preemption_queue import Pending, PreemptionQueue
 from device_plugin.cluster.refused.refusal_budget import RefusalBudget
@@ -27,7 +25,7 @@ from device_plugin.core.app_types import Scoring
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, Stage
-from device_plugin.core.placement import Placer, Refusal, Refused, workload
+from device_plugin.core.placement import Placer, Refusal, Refused
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
@@ -38,17 +36,8 @@ from device_plugin.core.requests import PodRequest
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """How much is kept of what grows with pods, the most that is, and how much was left out so far."""
-
-    count: int
-    most: int
-    left_out: int
-
-
 class Reservations:
-    """Each call takes the view's lock. Times are of the view's clock, in seconds."""
+    """Decides where pods go, and keeps that until it is bound or ended. Each call takes the view's lock."""
 
     def __init__(
         self, view: ClusterView, seconds: float, clock: Callable[[], float], scoring: Scoring = BY_DEFAULT
@@ -126,18 +115,6 @@ class Reservations:
     def news(self) -> object:
         """A value that changes whenever a refused pod may fit again."""
         return self._ledger.freed, self.gangs.news, self.groups.news
-
-    def bounds(self) -> Mapping[str, Bound]:
-        """All that grows with pods that wait, beside the pods themselves."""
-        scores, learnt, queue = self.placer.scores, self.learning, self.preemption_queue
-        return {
-            "refusals": Bound(len(self.refusals), refusals.MOST, self.refusals.left_out),
-            "refused": Bound(len(self.waiting), refusals.MOST_WAITING, self.waiting.left_out),
-            "preempting": Bound(len(queue), preemption_queue.MOST, queue.left_out),
-            "scores": Bound(len(scores), scores.most, scores.left_out),
-            "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
-            "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
-        }
 
     # What becomes of a reservation
 

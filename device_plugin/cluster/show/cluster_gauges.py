@@ -4,16 +4,20 @@ Only the leading replica exports the state of the cluster, so that no sum over b
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place import learning
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.refused import preemption_queue, refusals
 from device_plugin.cluster.show.explain import FITS, HELD, PREEMPTING, Explainer
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.cards import memory_units
 from device_plugin.core.ledger import CardState, Snapshot
 from device_plugin.core.metrics import CARD, Exporter, Metric, MetricType, Reading
+from device_plugin.core.placement import workload
 from device_plugin.core.reasons import Reason
 
 MIB = 2**20
@@ -70,6 +74,15 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How much is kept of what grows with pods, the most that is, and how much was left out so far."""
+
+    count: int
+    most: int
+    left_out: int
+
+
 class ClusterGauges:
     """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock."""
 
@@ -100,7 +113,7 @@ class ClusterGauges:
 
     def _kept(self) -> Iterator[Reading]:
         with self._view.lock:
-            bounds = self._reservations.bounds()
+            bounds = _bounds(self._reservations)
         yield Reading(KEPT, [((what,), float(bound.count)) for what, bound in bounds.items()])
         yield Reading(KEPT_MOST, [((what,), float(bound.most)) for what, bound in bounds.items()])
         yield Reading(KEPT_LEFT_OUT, [((what,), float(bound.left_out)) for what, bound in bounds.items()])
@@ -138,3 +151,16 @@ def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Iterator
         node = snapshot.node(name)
         for card in node.cards if node is not None else ():
             yield (name, card.card.uuid), value(card)
+
+
+def _bounds(made: Reservations) -> Mapping[str, Bound]:
+    """All that grows with pods that wait, beside the pods themselves."""
+    scores, learnt, queue = made.placer.scores, made.learning, made.preemption_queue
+    return {
+        "refusals": Bound(len(made.refusals), refusals.MOST, made.refusals.left_out),
+        "refused": Bound(len(made.waiting), refusals.MOST_WAITING, made.waiting.left_out),
+        "preempting": Bound(len(queue), preemption_queue.MOST, queue.left_out),
+        "scores": Bound(len(scores), scores.most, scores.left_out),
+        "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
+        "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
+    }
