@@ -13,10 +13,10 @@ from device_plugin.core.placement.workload import Target, Weighted
 from device_plugin.core.requests import Shape
 from hack.bench.workload import Job, Workload
 
-# The learnt target is renewed after so many arrivals, twice as many each time, and then after each MOST_REFIT.
+# Arrivals until the target workload is learnt anew: twice as many each time, and at last each MOST_REFIT.
 FIRST_REFIT, MOST_REFIT = 64, 1024
-# Policies that the published protocol gives the list of pods to, and those that learn it as pods come. The others know
-# nothing of pods to come, and a refit takes time.
+# Policies that get the list of pods in advance, as in the published protocol, and those that learn it as pods come. The
+# others use no workload, and learning it takes time.
 GIVEN = ("fgd",)
 LEARNING = ("fragmentation",)
 
@@ -40,7 +40,7 @@ class BenchCluster:
         self._target, self._refit = Target(), FIRST_REFIT
 
     def learn(self, job: Job) -> None:
-        """A pod arrives."""
+        """Count an arriving pod in the target workload, and learn it anew when that is due."""
         if (shape := Shape.of(job.request)) is not None:
             self._target.add(shape)
         if self._policy in LEARNING and self._target.arrivals == self._refit:
@@ -48,11 +48,11 @@ class BenchCluster:
             self._refit += min(self._refit, MOST_REFIT)
 
     def renew(self) -> None:
-        """Decide from now on for pods like those that have arrived."""
+        """Use the workload of all pods that have arrived so far."""
         self.placer.learn(self._target.frequent())
 
     def place(self, job: Job) -> Grant | None:
-        """Place and hold; None if it does not fit."""
+        """Place a pod and hold its grant; None if it does not fit."""
         found = self.placer.place(replace(job.request, policy=self._policy))
         if not isinstance(found, Grant):
             return None
@@ -75,6 +75,6 @@ def _listed(jobs: Sequence[Job]) -> Sequence[Weighted]:
     target = Target(half_life=float("inf"))
     for job in jobs:
         if (shape := Shape.of(job.request)) is not None:
-            # FGD tells classes apart by CPU, share, number and model, not by memory.
+            # FGD's classes differ in CPU, share, number and model, not in memory.
             target.add(replace(shape, host=replace(shape.host, memory_mib=0)))
     return target.frequent(1.0)

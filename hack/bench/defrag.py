@@ -26,13 +26,13 @@ from hack.bench.synthetic import chosen
 from hack.bench.workload import Job, Workload
 
 SEEDS, SHARE = "42-44", 0.05
-# The curve is read at so many parts of the moves.
+# The points of the curve.
 PARTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """After so many moves: percent of the capacity that is allocated, and that is idle and of no use."""
+    """A point of the curve: after `moves`, the percent of the capacity that is allocated, and that is fragmented."""
 
     moves: float
     allocated: float
@@ -41,9 +41,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One seed: the curve from before the first move, and what is allocated once all that waits was offered again.
+    """The result of one seed: the curve, and the percent allocated after all waiting pods were offered again.
 
-    `seconds` is what the plan took.
+    `seconds` is the time that the plan took.
     """
 
     pods: int
@@ -116,7 +116,7 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
 def _filled(
     cluster: BenchCluster, workload: Workload, seed: int
 ) -> tuple[Mapping[str, Job], Mapping[str, Job]]:
-    """Pods that found a place, and those that did not, by name."""
+    """The pods that were placed, and those that were refused, by name."""
     there: dict[str, Job] = {}
     waiting: dict[str, Job] = {}
     asked = 0.0

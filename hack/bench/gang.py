@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def filled(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
-    """The memory of a service that has learnt what the pods that hold slices ask for."""
+    """The view and reservations of a service that has learnt the workload of the pods that hold slices."""
     view = ClusterView(DEFAULT_PREFIXES, time.monotonic)
     reservations = Reservations(view, 3600.0, time.monotonic)
     for name in workload.names():

@@ -21,7 +21,7 @@ from device_plugin.core.placement.fit import fit
 from hack.bench.cluster import BenchCluster
 from hack.bench.workload import Job, Workload
 
-# What is measured, in mean lifetimes after the start.
+# The measured period, in mean lifetimes after the start.
 FROM, UNTIL = 0.5, 2.0
 
 
@@ -44,7 +44,7 @@ class Steady:
 
 
 class WaitingJobs:
-    """Pods that wait, by what they ask: where one does not fit, the others of its kind do not either."""
+    """Waiting pods by request: if one does not fit, no other with an equal request does."""
 
     def __init__(self) -> None:
         self._queues: dict[object, deque[tuple[float, int, Job]]] = {}
@@ -60,13 +60,13 @@ class WaitingJobs:
 
     def tried(self) -> Iterator[tuple[float, Job]]:
         """The longest waiting first; of a kind no more than one that is not taken."""
-        # Numbers differ, so that nothing behind them is compared.
+        # Numbers are unique, so that the elements after them are never compared.
         heads = [(*queue[0][:2], queue) for queue in self._queues.values() if queue]
         heapify(heads)
         while heads:
             since, number, queue = heappop(heads)
             yield since, queue[0][2]
-            if queue and queue[0][1] != number:  # it was taken: the next of its kind may fit too
+            if queue and queue[0][1] != number:  # it was taken: the next of its request may fit too
                 heappush(heads, (*queue[0][:2], queue))
 
     def take(self, job: Job) -> None:
@@ -74,14 +74,14 @@ class WaitingJobs:
         self._queues[_kind(job)].popleft()
 
     def left(self) -> Iterator[float]:
-        """Since when each of those that wait still does."""
+        """The time at which each waiting pod began to wait."""
         return (since for queue in self._queues.values() for since, _, _ in queue)
 
 
 def simulate(
     policy: str, seed: int, workload: Workload, lifetimes: Sequence[float], offered: float
 ) -> Steady:
-    """One policy on one seed, with so many percent of the capacity `offered`. Time is in mean lifetimes."""
+    """Simulate one policy on one seed, with `offered` percent of the capacity. Time is in mean lifetimes."""
     cluster, rng = BenchCluster(workload, policy, seed), random.Random(seed)
     waiting, numbers = WaitingJobs(), count()
     ends: list[tuple[float, int, Job, Grant]] = []

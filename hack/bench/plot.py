@@ -1,4 +1,4 @@
-"""Draw allocation and fragmentation against what has arrived."""
+"""Draw allocation and fragmentation over the arrived capacity."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec

@@ -1,10 +1,10 @@
-"""What refusing a pod costs the others: the time for which /filter holds the lock, of placements and of refusals.
+"""Measure the time for which /filter holds the lock, for placements and for refusals.
 
     vgpu bench refusals --nodes 5000
 
 The cluster service's own /filter, without HTTP, on nodes of eight cards that are nearly full. No request
-comes twice: each refusal is a first one. The processor's time is counted, which other work on the machine hardly moves.
-Texts are found after the lock is let go, and count in the last column only.
+comes twice: each refusal is a first one. CPU time is counted, which other work on the machine hardly changes. Texts are
+computed after the lock is released, and count in the last column only.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from hack.bench.runs import BenchError
 
 NODES, CARDS, REQUESTS = 5000, 8, 1000
 FAMILY = DEFAULT_PREFIXES[0]
-# Of every card a part this large at most stays free, so that a slice of more units fits nowhere.
+# Most free units of each card, so that a slice of more units fits nowhere.
 LEFT_UNITS, LEFT_CORES = 3, 12
-# Pods in the one group of which some ask, and its name.
+# The number of pods in the group that some requests name, and its name.
 CROWD, GROUP = 1900, "crowd"
 
 
@@ -50,10 +50,10 @@ class Cost:
 
 class _Lock(Protocol):
     def acquire(self) -> bool:
-        """Take it."""
+        """Acquire the lock."""
 
     def release(self) -> None:
-        """Let it go."""
+        """Release the lock."""
 
 
 class _TimedLock:
@@ -128,7 +128,7 @@ def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
 def costs(
     view: ClusterView, reservations: Reservations, nodes: Sequence[str], requests: int
 ) -> Mapping[str, Cost]:
-    """What placements and first refusals cost, by kind; the last is of all refusals together."""
+    """The costs of placements and of first refusals, by kind; the last entry is for all refusals together."""
     lock = _TimedLock(view.lock)
     view.lock = lock  # type: ignore[assignment]
     leader = Leader("bench", lambda: 0.0)

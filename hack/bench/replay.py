@@ -15,15 +15,15 @@ from hack.bench.cluster import BenchCluster
 from hack.bench.workload import Job, Workload
 
 ARRIVALS = 1.3
-# Of clusters with fewer cards single arrivals are more than a percent.
+# In clusters with fewer cards single arrivals are more than 1 %.
 SMALL = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """After one arrival: percent of the capacity that was asked for, and that is allocated.
+    """A sample after one arrival: the percent of the capacity that has been asked for, and that is allocated.
 
-    `useless` is the percent that is idle and of no use, where that was measured.
+    `useless` is the percent that is fragmented, where that was measured.
     """
 
     arrived: float
@@ -41,7 +41,7 @@ class Outcome:
     seconds: float
 
     def at(self, percent: int) -> tuple[float, float]:
-        """Allocated and useless percent while so much had arrived; of a small cluster, just before."""
+        """The allocated and useless percent when `percent` had arrived; for a small cluster the last sample before."""
         before = [s for s in self.samples if s.arrived < percent + 0.5] or self.samples[:1]
         there = [s for s in before if round(s.arrived) == percent] or before[-1:]
         return (

@@ -1,4 +1,4 @@
-"""What a benchmark prints of its replays."""
+"""Print the results of replays."""
 
 from collections.abc import Mapping, Sequence
 

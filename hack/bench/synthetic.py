@@ -11,7 +11,7 @@ from hack.bench.runs import BenchError
 from hack.bench.workload import FAMILY, BenchNode, Job, Workload, read
 
 NODES, CARDS, PODS = 100, 8, 2000
-# Memory units and core groups with weights: what inference services, notebooks and small trainings ask for.
+# Memory units and core groups with weights, as inference services, notebooks and small trainings ask for them.
 SLICE_SIZES = (
     ((2, 4), 10), ((2, 15), 8), ((4, 8), 12), ((4, 15), 15), ((4, 30), 6), ((6, 10), 8), ((8, 15), 10), ((8, 30), 12),
     ((10, 20), 6), ((12, 20), 5), ((12, 45), 8),
@@ -30,7 +30,7 @@ def chosen(nodes: Path | None, pods: Path | None) -> Workload:
 
 
 def synthetic(seed: int = 1) -> Workload:
-    """The same for the same seed."""
+    """A synthetic workload; equal seeds give equal workloads."""
     rng = random.Random(seed)
     nodes = [
         BenchNode(

@@ -14,7 +14,7 @@ from device_plugin.core.requests import PodRequest, Request, Selector
 T = TypeVar("T")
 
 FAMILY = "bench.io/card"
-# A trace knows one dimension, in thousandths of a card: memory units stand for them, and slices take no core groups.
+# A trace has one dimension, in thousandths of a card: memory units stand for them, and slices take no core groups.
 MILLI = 1000
 
 
@@ -55,7 +55,7 @@ class Workload:
         self._by_memory = sum(job.memory for job in jobs) >= sum(job.cores for job in jobs)
 
     def cards(self, job: Job) -> float:
-        """What a pod takes of the dimension that is scarcer in this workload, in cards."""
+        """The cards that a pod takes, in the dimension that is scarcer in this workload."""
         return job.memory if self._by_memory else job.cores
 
 

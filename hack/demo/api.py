@@ -18,17 +18,17 @@ class DemoApi(Person):
         self._services = urllib3.PoolManager(timeout=10.0, retries=False)
 
     def logs(self, pod: str) -> str:
-        """What the pod's containers printed so far."""
+        """The output of the pod's containers so far."""
         files = sorted(Path(self._session.root).glob(f"*/logs/{NAMESPACE}_{pod}_*.log"))
         return "".join(file.read_text(errors="replace") for file in files)
 
     def explain(self) -> Object:
-        """What the cluster service says of its ledger and of the pods that wait."""
+        """The answer of /explain as JSON: the ledger and the waiting pods."""
         url = f"{self._session.explain}/explain"
         return decoded(self._services.request("GET", url, headers={"Accept": "application/json"}))
 
     def explanation(self, pod: str | None) -> str:
-        """The same as people read it, of everything or of one pod."""
+        """The answer of /explain as text, about everything or one pod."""
         url, fields = f"{self._session.explain}/explain", {"pod": f"{NAMESPACE}/{pod}"} if pod else {}
         return self._services.request("GET", url, fields=fields).data.decode()
 

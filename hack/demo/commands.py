@@ -1,4 +1,4 @@
-"""What each word after `vgpu demo` does."""
+"""The commands of `vgpu demo`."""
 
 import argparse
 import sys
@@ -44,7 +44,7 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def status(_: argparse.Namespace) -> int:
-    """Show the cards, who holds what of them, and the pods."""
+    """Show the cards with their holders, and the pods."""
     api = DemoApi(session.require())
     page = Page(Console())
     page.cards(api.cards())
@@ -53,7 +53,7 @@ def status(_: argparse.Namespace) -> int:
 
 
 def logs(args: argparse.Namespace) -> int:
-    """Print what a pod's containers printed."""
+    """Print the output of a pod's containers."""
     api = DemoApi(session.require())
     printed = api.logs(args.pod)
     if not printed and api.pod(args.pod) is None:
@@ -63,14 +63,14 @@ def logs(args: argparse.Namespace) -> int:
 
 
 def delete(args: argparse.Namespace) -> int:
-    """Delete a pod."""
+    """Delete the named pod."""
     DemoApi(session.require()).delete(args.pod)
     print(f"pod/{args.pod} deleted")
     return 0
 
 
 def explain(args: argparse.Namespace) -> int:
-    """Print what the cluster service says of everything, or of one pod."""
+    """Print the answer of /explain about everything, or one pod."""
     sys.stdout.write(DemoApi(session.require()).explanation(args.pod))
     return 0
 

@@ -48,7 +48,7 @@ def serve(root: Path) -> int:
 
 
 def _image(root: Path) -> list[tuple[Path, str]]:
-    """What every container's image holds: the probe programs, and HIP where it can be had."""
+    """The files of every container's image: the probe programs, and HIP if it is available."""
     programs = root / "image" / "bin"
     programs.mkdir(parents=True)
     for name in PROBES:

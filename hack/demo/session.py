@@ -44,7 +44,7 @@ class DemoSession:
 
 
 def file() -> Path:
-    """Where the session is written; $VGPU_SESSION names another file, for a second cluster beside the first."""
+    """The path of the session file; $VGPU_SESSION names another one, for a second cluster beside the first."""
     named = os.environ.get("VGPU_SESSION")
     return Path(named) if named else default_cache() / "demo" / "session.json"
 

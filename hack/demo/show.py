@@ -29,13 +29,13 @@ class Page:
         self._step = 0
 
     def runtime(self, text: str) -> None:
-        """What the pods' programs are."""
+        """Print the title, with `text` about the pods' programs."""
         self._console.print(
             Panel(f"[bold]vgpu demo[/]  one node, two simulated cards\n{text}", box=box.ROUNDED)
         )
 
     def title(self, text: str) -> None:
-        """A chapter."""
+        """Print a numbered heading."""
         self._step += 1
         self._console.print(f"\n[bold cyan]{self._step}  {text}[/]")
 
@@ -44,7 +44,7 @@ class Page:
         self._console.print(Text("   " + text))
 
     def cards(self, cards: Iterable["Object"]) -> None:
-        """A bar of core groups for each card, coloured by pod, and below it who holds what has a colour."""
+        """Print a bar of core groups for each card, coloured by pod, and below it the names of the pods."""
         for card in cards:
             owners = _owners(card["slices"])
             line = Text(f"   {card['uuid']:<22}{card['model']:<8}") + _bar(card["coreGroups"], owners)
@@ -59,7 +59,7 @@ class Page:
                 self._console.print(Text(" " * 33) + names)
 
     def requests(self, pods: Iterable["Object"]) -> None:
-        """What each pod asks for."""
+        """Print the requests of pods."""
         table = _table("pod", "asks for")
         for pod in pods:
             limits = [c["resources"]["limits"] for c in pod["spec"]["containers"]]
@@ -69,7 +69,7 @@ class Page:
         self._console.print(table)
 
     def grants(self, grants: Mapping[str, Grant]) -> None:
-        """Who got which memory and core groups."""
+        """Print the memory and core groups of each grant."""
         table = _table("pod", "card", "memory", "core groups")
         for name, grant in grants.items():
             for given in grant.slices():
@@ -77,7 +77,7 @@ class Page:
         self._console.print(table)
 
     def reports(self, seen: Mapping[str, "Object"], grants: Mapping[str, Grant]) -> None:
-        """What the program inside each pod printed, beside the grant."""
+        """Print the report of the program inside each pod beside its grant."""
         table = _table("pod", "total memory", "free memory", "units", "device", "granted")
         for name, report in seen.items():
             (given,) = grants[name].slices()
@@ -100,7 +100,7 @@ class Page:
             self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
 
     def pods(self, pods: Iterable["Object"], api: "DemoApi") -> None:
-        """All pods, with their grant or what they wait for."""
+        """Print all pods, with their grant or the reason why they wait."""
         table = _table("pod", "phase", "slice")
         for pod in pods:
             name, text = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
@@ -113,7 +113,7 @@ class Page:
         self._console.print(f"\n[bold red]not as promised:[/] {text}")
 
     def end(self, seconds: float, *, keep: bool) -> None:
-        """The last lines."""
+        """Print the last lines."""
         self._console.print(f"\n[bold green]Everything held, in {seconds:.0f} s.[/]")
         if keep:
             self._console.print(

@@ -26,7 +26,7 @@ class BrokenPromiseError(VgpuError):
 
 
 def tell(api: DemoApi, page: Page) -> None:
-    """Tell it all. Raises BrokenPromiseError at the first thing that does not hold."""
+    """Show all chapters of the demo. Raises BrokenPromiseError at the first check that fails."""
     page.title("Two cards, nobody on them")
     page.cards(_until("an inventory of two cards", lambda: _cards(api, 2)))
 
@@ -82,7 +82,7 @@ def _submit(api: DemoApi) -> list[Object]:
     for pod in pods:
         api.create(pod)
         name = pod["metadata"]["name"]
-        if name in FITTING:  # one after another: who shares a card with whom is part of the story
+        if name in FITTING:  # one after another, so that the same pods always share a card
             _until(f"{name} to be placed", partial(_granted, api, name))
     return pods
 

@@ -27,10 +27,10 @@ SCHEDULER_USER = "system:kube-scheduler"
 
 @dataclass(frozen=True)
 class Options:
-    """What a cluster is made of beside its nodes.
+    """The settings of a cluster beside its nodes.
 
-    `image_mounts` (host path, container path) are what the containers' image holds. With `on_start` the containers
-    are minimal: no processes, one call each. `flags` are added to the agents' command lines.
+    `image_mounts` (host path, container path) are the files of the containers' image. With `on_start` the containers
+    have no processes but make one call each. `flags` are added to the agents' command lines.
     """
 
     replicas: int = 1

@@ -28,5 +28,5 @@ def host(settings: "NodeSettings", process_groups: Path) -> "Host":
     """The host of an agent beside the stand-in of a kubelet."""
     from hack.embedded.runtime.process_groups import LiveGroups
 
-    # The stand-in's containers show no cgroup of a pod, so nothing is missed where the host's /proc cannot be read.
+    # The stand-in's containers have no cgroup of a pod, so the host's /proc is not needed.
     return replace(simulated.host(settings), pods=LiveGroups(process_groups), problems=list)

@@ -1,4 +1,4 @@
-"""What a person with kubectl does: create pods, look at them, delete them. Used by the demo and the trials."""
+"""Calls that a person makes with kubectl: create pods, read them, delete them. Used by the demo and the trials."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ class Person:
         self._http = urllib3.PoolManager(timeout=10.0, retries=False, maxsize=16)
 
     def create(self, manifest: Object) -> Object:
-        """Create a pod."""
+        """Create a pod from a manifest."""
         return self.call("POST", _pods(), manifest)
 
     def pods(self) -> list[Object]:
@@ -45,7 +45,7 @@ class Person:
         self.call("DELETE", f"{_pods()}/{name}", None if grace is None else {"gracePeriodSeconds": grace})
 
     def remove(self, name: str, grace: int | None = None) -> None:
-        """Delete a pod; one that is gone already is fine."""
+        """Delete a pod, without an error if it is gone already."""
         try:
             self.delete(name, grace)
         except ApiServerError as error:
@@ -53,12 +53,12 @@ class Person:
                 raise
 
     def events(self, pod: str) -> list[str]:
-        """What events say of a pod: `Reason: message`, oldest first."""
+        """The events of a pod as `Reason: message`, oldest first."""
         items: list[Object] = self.call("GET", f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
         return [f"{e['reason']}: {e['message']}" for e in items if e["involvedObject"]["name"] == pod]
 
     def call(self, method: str, path: str, body: Object | None = None) -> Object:
-        """One request. Raises ApiServerError with the server's message."""
+        """Send one request; returns the answer. Raises ApiServerError with the server's message."""
         content = None if body is None else json.dumps(body).encode()
         response = self._http.request(method, self._url + path, body=content, headers=self._headers)
         return decoded(response)

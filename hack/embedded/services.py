@@ -18,7 +18,7 @@ class ServiceError(Exception):
 
 
 class ServiceProcess:
-    """One `vgpu` process. `addresses` are those of its line `listening extender=… http=…`, by name."""
+    """A process of `vgpu`. `addresses` are those of its line `listening extender=… http=…`, by name."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class ServiceProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; ServiceError if it was never started."""
+        """The process id. Raises ServiceError if the process was never started."""
         if self._process is None:
             raise ServiceError(f"{self.name} was not started")
         return self._process.pid

@@ -1,8 +1,8 @@
-"""What the node agent costs: memory, CPU and API writes with 8 cards and 32 slices, doing nothing.
+"""Measure the idle node agent: memory, CPU and API writes with 8 cards and 32 slices.
 
     hack/agent-footprint [--seconds 30]
 
-API server and kubelet are stand-ins in this process, the agent is a process of its own. Ends non-zero beyond 60 MiB,
+API server and kubelet are stand-ins in this process, the agent is a process of its own. Exits non-zero above 60 MiB,
 1 % of a core, or a single write.
 """
 
@@ -127,7 +127,7 @@ def measure(pid: int, api: EmbeddedApiServer, seconds: float) -> int:
 
 
 def until(what: str, look: Callable[[], T | None]) -> T:
-    """What `look` gives once that is something. Ends the program after a minute."""
+    """The first true result of `look`. Exits the program after 60 s."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if found := look():

@@ -28,7 +28,7 @@ ROUND_SECONDS = 120.0
 
 @dataclass
 class TrialResult:
-    """What was seen over all rounds."""
+    """Counts over all rounds."""
 
     containers: int = 0
     mismatches: int = 0

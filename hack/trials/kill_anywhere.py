@@ -53,7 +53,7 @@ class PodLoad(threading.Thread):
         while not self.ended.wait(self._rng.uniform(0.0, 0.1)):
             pods = self._person.pods()
             for pod in pods:
-                # A pod that is being deleted may well end as Failed: its containers were killed.
+                # A pod that is being deleted may end as Failed, because its containers were killed.
                 if phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
                     self.failed[str(pod["status"].get("reason"))] += 1
                     self._person.remove(pod["metadata"]["name"])
@@ -61,13 +61,13 @@ class PodLoad(threading.Thread):
                 self._person.create(random_pod(self._rng, f"p{self.created}"))
                 self.created += 1
             elif pods:
-                # One in five is deleted by force: its object goes at once, its containers do not.
+                # One pod in five is deleted by force: its object is removed at once, its containers end later.
                 grace = 0 if self._rng.random() < 0.2 else None
                 self._person.remove(self._rng.choice(pods)["metadata"]["name"], grace)
 
 
 class Assassin:
-    """Hits one thing at a time, and starts again what it killed."""
+    """Kills one service at a time, or its leadership, and restores it."""
 
     def __init__(self, cluster: EmbeddedCluster, rng: random.Random) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class Assassin:
         self.hits: Counter[str] = Counter()
 
     def strike(self) -> None:
-        """One hit, and its repair."""
+        """Kill a random service and start it again, or change the leader."""
         kind = self._rng.choice(("agent", "agent", "cluster service", "leader change"))
         self.hits[kind] += 1
         if kind == "leader change":
@@ -93,7 +93,7 @@ class Assassin:
         service.wait()
 
     def _change_leader(self) -> None:
-        """The scheduler that holds the Lease gives it up, or falls silent until the other has it, then comes back."""
+        """Stop the scheduler that holds the Lease, or pause it until the other has the Lease; then start it again."""
         lease = Person(self._cluster.api.url).call(
             "GET", "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases/vgpu-scheduler"
         )
@@ -111,7 +111,7 @@ class Assassin:
 
 
 def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[str]:
-    """What is not as it must be, once the load has stopped."""
+    """The broken invariants after the load has stopped, as texts."""
     pods = person.pods()
     live = {pod["metadata"]["uid"] for pod in pods}
     found = list(witness.wrong) + witness.overlaps(live, _capacity(cluster))
@@ -217,7 +217,7 @@ def run(seed: int, seconds: float) -> bool:
 
 
 def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[str]:
-    """Wait until everything that was begun has ended, and what then is wrong stays so or not."""
+    """Wait until the system has settled; returns the faults that remain."""
 
     def settled() -> bool | None:
         pods = person.pods()
@@ -235,7 +235,7 @@ def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[
 
 
 def _empty(cluster: EmbeddedCluster, person: Person) -> None:
-    """Delete all pods; nothing may be left on the nodes."""
+    """Delete all pods, and wait until no file of them is left on the nodes."""
     for pod in person.pods():
         person.remove(pod["metadata"]["name"])
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from hack.embedded.person import Object, Person
 
 FAMILY = "hygon.com/dcu"
-# The trials' cards are AMD's, of which each can hold sixteen slices, offered as the family that everybody has.
+# The trials' cards are AMD's, each with up to sixteen slices, offered as the default family.
 FLAGS = ("--prefixes", f'{{"1002": {FAMILY}}}')
 LOOK_SECONDS = 0.05
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def delete_all(person: Person, names: Sequence[str]) -> None:
 
 
 def until(what: str, look: Callable[[], T | None], seconds: float, person: Person) -> T:
-    """What `look` finds, once it finds something. Raises TrialError after `seconds`, with the pods that hang."""
+    """The first result of `look` that is not None. Raises TrialError after `seconds`, with the pods that hang."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = look()
@@ -64,5 +64,5 @@ def until(what: str, look: Callable[[], T | None], seconds: float, person: Perso
 
 
 def phase(pod: Object) -> str:
-    """The pod's phase."""
+    """The phase in the pod's status."""
     return str(pod["status"].get("phase", "Pending"))

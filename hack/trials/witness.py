@@ -45,7 +45,7 @@ class Witness:
                 self._seen[(uid, container)] = seen
 
     def overlaps(self, live: set[str], capacity: Mapping[str, int]) -> list[str]:
-        """What pods of the `live` UIDs hold twice, from their own config files. `capacity` is in MiB by card."""
+        """Texts on core groups and memory that `live` pods hold twice by their config files. `capacity` is in MiB."""
         with self._lock:
             held = [(key, card) for key, seen in self._seen.items() if key[0] in live for card in seen.cards]
         found = []

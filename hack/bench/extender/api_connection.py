@@ -28,7 +28,7 @@ class KeptConnection(socketserver.BaseRequestHandler):
                 self.answer(method, target, stream.read(length))
 
     def answer(self, method: str, target: str, body: bytes) -> None:
-        """Answer one request."""
+        """Answer one request; subclasses implement it."""
         raise NotImplementedError
 
     def send(self, status: int, body: bytes) -> None:
@@ -58,7 +58,7 @@ class KeptConnection(socketserver.BaseRequestHandler):
         self.request.sendall(b"%x\r\n%b\r\n" % (len(part), part))
 
     def end(self) -> None:
-        """End the answer; the connection is kept."""
+        """Write the end of a chunked answer; the connection stays open."""
         self.request.sendall(b"0\r\n\r\n")
 
     def until_closed(self) -> None:

@@ -18,7 +18,7 @@ class PodTexts:
         self._parts = [_pod(request) for request in workload.requests()]
 
     def pod(self, number: int, version: int, bound: tuple[str, str] | None, phase: str = "Pending") -> bytes:
-        """The Pod object; `bound` is the node and the annotation with the grant, or None while it is pending."""
+        """The JSON of a Pod; `bound` is its node and the text of its grant, None while it is pending."""
         node, grant = bound or ("", "")
         text = self._parts[number % len(self._parts)] % (
             number, uid(number), version, json.dumps({annotations.GRANT: grant}) if bound else "{}",

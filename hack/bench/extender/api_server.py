@@ -20,7 +20,7 @@ from hack.bench.extender.cluster_model import ClusterModel
 POD_NAME = "vgpu-bench"
 # kube-scheduler's identity is its pod's name and a uuid.
 LEASE_HOLDER = f"{POD_NAME}_00000000-0000-4000-8000-000000000000"
-# A thread that computes keeps the others waiting for so many seconds at most.
+# Most seconds that a computing thread keeps other threads waiting.
 SWITCH_SECONDS = 0.0005
 _POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding|/status)?")
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
@@ -95,7 +95,7 @@ class _Routes(KeptConnection):
         elif found and call == ("PATCH", "/status"):
             self._pod(self.server.store.touch(int(found[1])))
         else:
-            # An event or a deletion tells of something wrong: nothing in this workload calls for one.
+            # The service has no cause for an event or a deletion in this workload: either is a fault.
             self.server.strange.append(f"{method} {path} {body[:300].decode(errors='replace')}")
             self.send(404, _NOT_FOUND)
 
@@ -112,7 +112,7 @@ class _Routes(KeptConnection):
             self.send(201, _CREATED)
 
     def _lease(self) -> None:
-        # There is none at first: where nobody ever led, a term begins without waiting for earlier Bindings.
+        # There is no Lease at first: without an earlier leader a term begins without waiting for earlier Bindings.
         asked, self.server.lease_asked = self.server.lease_asked, True
         self.send(200 if asked else 404, api_objects.lease(LEASE_HOLDER) if asked else _NOT_FOUND)
 

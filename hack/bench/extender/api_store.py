@@ -1,4 +1,4 @@
-"""What the stub API server holds: pods, the watch that is told of them, and every Binding for a later judgement."""
+"""The store of the stub API server: pods, their watches, and every Binding, which is checked at the end."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from hack.bench.extender import witness
 from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.cluster_model import ClusterModel, uid
 
-# So many pods are created ahead of the one that is bound.
+# Pods that are created ahead of the one that is bound.
 AHEAD = 64
 Tell = Callable[[bytes], None]
 Bound = tuple[str, str]
@@ -25,7 +25,7 @@ class NotBoundError(Exception):
 
 
 class PodStore:
-    """Pods by number. For each Binding it deletes a random pod and creates a new one, so that the fill stays."""
+    """Pods by number. For each Binding it deletes a random pod and creates a new one, so that the fill is constant."""
 
     def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
         self._texts = PodTexts(workload)
@@ -73,7 +73,7 @@ class PodStore:
             return True
 
     def unwatch(self, tell: Tell) -> None:
-        """Tell no more."""
+        """Remove a watch."""
         with self._lock:
             self._watches.remove(tell)
 
@@ -96,7 +96,7 @@ class PodStore:
             self._create(number + 1 + AHEAD)
 
     def wrongs(self) -> list[str]:
-        """What the witness says of all Bindings so far."""
+        """The faults that the witness finds in all Bindings so far."""
         return witness.overlaps(self._workload, self._before, self.history())
 
     def history(self) -> list[tuple[int, str, int | None]]:
@@ -121,7 +121,7 @@ class PodStore:
 
     def _tell(self, kind: str, number: int, bound: Bound | None) -> None:
         self._version += 1
-        # A kubelet says that a pod has ended before its object goes.
+        # A kubelet reports the end of a pod before its object is removed.
         phase = "Succeeded" if kind == "DELETED" else "Pending"
         pod = self._texts.pod(number, self._version, bound, phase)
         for tell in self._watches:

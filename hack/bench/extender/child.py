@@ -24,7 +24,7 @@ class Child:
 
     def __enter__(self) -> "Child":
         try:
-            # It inherits this: Ctrl-C reaches all processes of a terminal, but we end them in our order.
+            # The process inherits this: Ctrl-C reaches all processes of a terminal, but we end them in our own order.
             with _deaf_to_interrupts():
                 self._process.start()
         finally:
@@ -40,12 +40,12 @@ class Child:
         self._process.close()
 
     def ask(self, word: str, seconds: float) -> Any:
-        """Send it a word, and wait for what it says. Raises ExtenderBenchError."""
+        """Send the process a word, and return its answer. Raises ExtenderBenchError."""
         self._ours.send(word)
         return self.hear(seconds)
 
     def hear(self, seconds: float, check: Callable[[], None] = lambda: None) -> Any:
-        """What it says next; `check` is called ten times a second. Raises ExtenderBenchError after `seconds`."""
+        """The next message; `check` is called ten times a second. Raises ExtenderBenchError after `seconds`."""
         for _ in range(max(1, round(seconds / LOOK_SECONDS))):
             check()
             try:

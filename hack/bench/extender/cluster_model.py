@@ -14,18 +14,18 @@ from hack.bench import hygon
 
 FAMILY = "hygon.com/dcu"
 CONTAINER = "main"
-# Pod n asks for what entry n modulo this says, so that all three processes know it without a word between them.
+# Number of distinct requests: pod n has request n modulo this, so that all three processes know it.
 KINDS = 4096
 MOST_NODES = 20_000
 
 
 class ExtenderBenchError(VgpuError):
-    """The measurement cannot be made as asked, or what was measured did not work."""
+    """The measurement is not possible, or the measured service failed."""
 
 
 @dataclass(frozen=True)
 class ClusterModel:
-    """What to measure: `fill` is the share of all memory that is granted beforehand, `seconds` the time measured."""
+    """The measured cluster: `fill` is the share of all memory that is granted before, `seconds` the time measured."""
 
     nodes: int
     cards: int
@@ -45,7 +45,7 @@ class ClusterModel:
             raise ExtenderBenchError(f"write {', '.join(broken)}")
 
     def names(self) -> list[str]:
-        """The nodes' names."""
+        """The names of all nodes."""
         return [f"node-{n:05}" for n in range(self.nodes)]
 
     def inventory(self, node: str) -> Inventory:
@@ -53,7 +53,7 @@ class ClusterModel:
         return Inventory(tuple(hygon.card(f"{node}-{i:02}", FAMILY, i) for i in range(self.cards)))
 
     def requests(self) -> list[Request]:
-        """What pods ask for: half memory alone, a quarter core groups alone, a quarter both."""
+        """The requests of pods: half memory alone, a quarter core groups alone, a quarter both."""
         rng = random.Random(self.seed)
         return [_request(rng) for _ in range(KINDS)]
 

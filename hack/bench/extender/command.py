@@ -1,12 +1,12 @@
-"""Pods per second through the real cluster service, and what it costs.
+"""Measure the real cluster service: pods per second, latency, memory and CPU.
 
     vgpu bench extender --nodes 1213 --fill 0.5
 
-The service runs as `vgpu cluster` runs it, a process of its own that speaks HTTP with a stub API server and a stub
+The service runs as with `vgpu cluster`, in a process of its own that speaks HTTP with a stub API server and a stub
 kube-scheduler, which are processes too. Cards are filled to the given share first; then, for each pod that is bound, a
 random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
-The time is taken once the service has learnt from the pods that are there what pods ask for; from fewer than 64 it
-learns nothing, and its policy is `pack`. With --seconds 150 it learns anew meanwhile, and what that costs is told.
+The measurement begins once the service has learnt the workload from the pods that are there; from fewer than 64 it
+learns nothing, and its policy is `pack`. With --seconds 150 it learns again meanwhile, and the cost of that is printed.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""POST on one kept connection, as Go's client does it, with so little work that the service is what is measured."""
+"""POST on one kept connection, like Go's client, with little CPU of its own, so that the service is measured."""
 
 import socket
 import time
 
-# The service closes a connection that was silent for 10 s; Go's client would then open another one too.
+# The service closes a connection that was silent for 10 s; Go's client would then open a new one too.
 IDLE_SECONDS = 5.0
 
 
@@ -21,7 +21,7 @@ class KeptCall:
         self._used = 0.0
 
     def post(self, path: str, body: bytes) -> bytes:
-        """The answer's body. Raises CallError."""
+        """Send `body`; returns the body of the answer. Raises CallError."""
         head = f"POST {path} HTTP/1.1\r\nHost: extender\r\nContent-Type: application/json\r\n"
         try:
             connection = self._connected()

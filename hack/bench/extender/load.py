@@ -19,12 +19,13 @@ from hack.bench.extender.kept_call import CallError, KeptCall
 from hack.bench.extender.timing import LoadTiming, Notes
 from hack.process_cost import cpu_seconds
 
-# Pods that have a node and are not bound yet, at most. kube-scheduler knows no limit, but a growing queue says nothing.
-# With the filter's, these are as many connections as the service keeps open.
+# Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue tells nothing.
+# Together with that of /filter these are all connections that the service keeps open.
 BINDERS = 8
-# kube-scheduler gives an extender 5 s; a leader lists thousands of pods before its first place.
+# Seconds to wait: kube-scheduler gives an extender 5 s; a leader lists thousands of pods before its first place.
 CALL_SECONDS, LEADER_SECONDS = 5.0, 120.0
-# The first lesson is learnt within seconds, if so many pods are there to learn from; those of the load leave too soon.
+# Pods that must be there for the service to learn a workload, and seconds in which it does; pods of the load end too
+# soon to count.
 LESSON_PODS, LESSON_SECONDS = 64, 120.0
 LESSON = b"target workload learnt"
 ASK_AGAIN_SECONDS = 0.25
@@ -46,7 +47,7 @@ def drive(
         outcome = _Scheduler(workload, first, address, log, pid).run()
     except (ExtenderBenchError, CallError, ValueError, OSError) as error:
         outcome = str(error)
-    with suppress(OSError):  # the parent is gone, and we go too
+    with suppress(OSError):  # the parent has ended, so we end too
         control.send(outcome)
 
 
@@ -68,9 +69,9 @@ class _Scheduler:
         self._failures: list[str] = []
 
     def run(self) -> LoadTiming:
-        """Wait until the service leads and knows what pods ask for, warm up for a fifth of the time, measure.
+        """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
-        A nearly empty cluster tells nothing of what pods ask for: another policy decides there.
+        In a nearly empty cluster it learns no workload, and another policy decides.
         """
         self._await_leader()
         binders = [threading.Thread(target=self._bind_all) for _ in range(BINDERS)]

@@ -16,17 +16,18 @@ from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError
 from hack.bench.extender.timing import LoadTiming
 from hack.embedded.services import ServiceError, ServiceProcess
 
-# The stub makes the objects of thousands of nodes before it serves, and judges every Binding at the end.
+# Seconds to wait for the stub: it makes the objects of thousands of nodes before it serves, and checks every Binding at
+# the end.
 STUB_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured; `slices` are those held beforehand, `rss_mib` is the service's memory after the load.
+    """The measured figures; `slices` are held before the load, `rss_mib` is the service's memory after it.
 
-    `cpu_ms_per_pod` is the service's processor time for each bound pod: unlike the rest it hardly depends on what else
-    the machine does. `rebuild_s` is what a ledger of those slices takes a new leader, from the grants' texts.
-    `lessons` is how often a target workload was learnt meanwhile, `learning_p99_ms` of the filters at that time.
+    `cpu_ms_per_pod` is the service's CPU time for each bound pod, which hardly depends on other work of the machine.
+    `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the texts of their grants.
+    `lessons` counts how often a workload was learnt meanwhile; `learning_p99_ms` is that of filters at these times.
     """
 
     nodes: int
@@ -105,7 +106,7 @@ def _service(api_port: int, log: Path) -> ServiceProcess:
     flags = {
         "pod-name": api_server.POD_NAME, "kube-server": f"http://127.0.0.1:{api_port}",
         "extender-listen": "127.0.0.1:0", "http-listen": "127.0.0.1:0",
-        # Flags beat the environment of whoever measures, which may name a real cluster.
+        # Flags have priority over the caller's environment, which may name a real cluster.
         "kube-kubeconfig": "", "kube-token-file": "", "kube-ca-file": "",
     }  # fmt: skip
     words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]

@@ -1,10 +1,10 @@
-"""What the load notes as it goes, and what that comes to."""
+"""The times that the load records, and the figures computed from them."""
 
 from dataclasses import dataclass, field
 
 from hack.bench.extender.cluster_model import ExtenderBenchError
 
-# Around the moment at which a target workload was learnt its tables are made, and scores by them.
+# Seconds before and after a workload was learnt in which its tables and scores are computed.
 LEARNING = -10.0, 30.0
 
 
@@ -33,7 +33,7 @@ class Notes:
     lessons: list[float] = field(default_factory=list)
 
     def timing(self, start: float, end: float, cpu_seconds: float) -> LoadTiming:
-        """Of what ended between `start` and `end`, which took the service `cpu_seconds`.
+        """The figures of all events between `start` and `end`, in which the service used `cpu_seconds`.
 
         Raises ExtenderBenchError if no pod was bound.
         """

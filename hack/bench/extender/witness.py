@@ -11,7 +11,10 @@ from hack.bench.extender.cluster_model import ClusterModel, uid
 def overlaps(
     workload: ClusterModel, before: Sequence[Grant], history: Iterable[tuple[int, str, int | None]]
 ) -> list[str]:
-    """What clashed. `history` has for each Binding the pod's number, its grant, and which pod was deleted after it."""
+    """Texts about grants that conflict.
+
+    `history` has for each Binding the pod's number, its grant, and the number of the pod that was deleted next.
+    """
     ledger = Ledger()
     for name in workload.names():
         ledger.set_node(name, workload.inventory(name))

@@ -13,13 +13,13 @@ from hack.embedded.apiserver.policies import AdmissionPolicy, Validation
 from hack.embedded.apiserver.registry import Write
 from hack.embedded.apiserver.store import Object
 
-# The user who may do everything; an authorizer's answer for all other users is no.
+# The user with all rights; the authorizer denies all other users.
 ADMIN = "system:admin"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
 class PolicyAdmission:
-    """Evaluates `policies`."""
+    """Applies admission policies to writes, as the API server does."""
 
     def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
         self._mutating = [policy for policy in policies if policy.patches]
@@ -105,7 +105,7 @@ def _names(write: Write) -> dict[str, Any]:
     request = {
         "operation": write.operation,
         "userInfo": _user_info(write.user),
-        **{key: value for key, value in where.items() if value},  # what is empty is absent, as in Kubernetes
+        **{key: value for key, value in where.items() if value},  # empty values are absent, as in Kubernetes
         **({} if write.options is None else {"options": write.options}),
     }
     return {
@@ -117,7 +117,7 @@ def _names(write: Write) -> dict[str, Any]:
 
 
 def _user_info(user: str) -> dict[str, Any]:
-    """USER@NODE: the token was made for a pod on that node (k8s.io/kubernetes pkg/serviceaccount)."""
+    """The userInfo of `user`. USER@NODE stands for a token of a pod on that node (pkg/serviceaccount in Kubernetes)."""
     username, _, node = user.partition("@")
     extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
     groups = ["system:nodes"] if username.startswith("system:node:") else []

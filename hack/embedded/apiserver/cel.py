@@ -27,7 +27,7 @@ def to_cel(value: Mapping[str, Any]) -> celtypes.MapType:
 
 
 def to_json(value: Any) -> Any:
-    """What an expression made of texts, lists and maps, as JSON has it."""
+    """The JSON value of an expression's result, made of strings, lists and maps."""
     return json.loads(CELJSONEncoder().encode(value))
 
 
@@ -37,7 +37,7 @@ class Quantity(Fraction):
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Says whether the writer may do what an expression asks about: one answer for all, for there is no RBAC here."""
+    """Answers all authorizer questions of expressions with `allowed`: there is no RBAC here."""
 
     allowed: bool
 
@@ -58,7 +58,7 @@ _FUNCTIONS: Mapping[str, Any] = {
     "isInteger": lambda amount: celtypes.BoolType(amount.denominator == 1),
     "asInteger": lambda amount: celtypes.IntType(int(amount)),
     "isGreaterThan": lambda amount, other: celtypes.BoolType(amount > other),
-    # Built in, but not for what "+" makes of two texts.
+    # Built in, but not for the results of "+" on strings.
     "contains": lambda text, part: celtypes.BoolType(part in text),
     "startsWith": lambda text, start: celtypes.BoolType(text.startswith(start)),
     "isLessThan": lambda amount, other: celtypes.BoolType(amount < other),
@@ -77,10 +77,10 @@ _ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType}
 
 
 def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
-    """The same expression without the levels of precedence that it does not use: they cost half of the time."""
+    """The tree without the levels of precedence that the expression does not use, which take half of the time."""
     tree.children = [_flattened(child) if isinstance(child, lark.Tree) else child for child in tree.children]
     if tree.data == "fieldinits":
-        # cel-python looks one level below a field's value, which is wrong for a condition: this is the level.
+        # cel-python expects one level more around a field's value, which a condition lacks: add it.
         tree.children = [
             lark.Tree("expr", [child]) if isinstance(child, lark.Tree) else child for child in tree.children
         ]
@@ -89,7 +89,7 @@ def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
 
 
 class LazyMap(celtypes.MapType):
-    """A map whose values are worked out when they are first looked at, as Kubernetes does with variables."""
+    """A map whose values are evaluated when they are first read, as Kubernetes does with variables."""
 
     def __init__(
         self, expressions: "Mapping[str, Expression]", evaluate: "Callable[[Expression], Any]"
@@ -104,12 +104,12 @@ class LazyMap(celtypes.MapType):
         return super().__getitem__(key)
 
     def get(self, key: Any, default: Any | None = None) -> Any:
-        """The value; `default` is for names that are none."""
+        """The value of `key`; `default` for an unknown name."""
         return self[key] if str(key) in self._expressions else super().get(key, default)
 
 
 class Expression:
-    """A compiled expression; `text` is its source. Raises ValueError if it does not compile."""
+    """A CEL expression, compiled from `text`. Raises ValueError if it does not compile."""
 
     def __init__(self, text: str) -> None:
         self.text = text

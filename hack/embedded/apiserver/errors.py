@@ -42,54 +42,54 @@ class StatusError(Exception):
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request cannot be understood."""
+    """Status 400: the request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def unauthorized() -> StatusError:
-    """401: the bearer token is unknown."""
+    """Status 401: the bearer token is unknown."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def not_found(plural: str, name: str) -> StatusError:
-    """404: no such object; `plural` is qualified by its group (`leases.coordination.k8s.io`)."""
+    """Status 404: no such object; `plural` is qualified by its group (`leases.coordination.k8s.io`)."""
     return StatusError(404, "NotFound", f'{plural} "{name}" not found', _about(plural, name))
 
 
 def no_such_path() -> StatusError:
-    """404: nothing is served at this path."""
+    """Status 404: nothing is served at this path."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> StatusError:
-    """405: the path exists, the method does not."""
+    """Status 405: the path does not support this method."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
 def already_exists(plural: str, name: str) -> StatusError:
-    """409: an object of that name is there."""
+    """Status 409: an object of that name exists."""
     return StatusError(409, "AlreadyExists", f'{plural} "{name}" already exists', _about(plural, name))
 
 
 def conflict(plural: str, name: str, why: str) -> StatusError:
-    """409: the object is not in the state that the request expects."""
+    """Status 409: the object is not in the state that the request expects."""
     message = f'Operation cannot be fulfilled on {plural} "{name}": {why}'
     return StatusError(409, "Conflict", message, _about(plural, name))
 
 
 def expired(message: str) -> StatusError:
-    """410: the history that was asked for is gone."""
+    """Status 410: the requested resource version is too old."""
     return StatusError(410, "Expired", message)
 
 
 def unsupported_media_type() -> StatusError:
-    """415: the body has a format that this method does not take."""
+    """Status 415: the method does not accept this format of the body."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422: the object breaks its own rules; `kind` is qualified by its group (`Lease.coordination.k8s.io`)."""
+    """Status 422: the object is invalid; `kind` is qualified by its group (`Lease.coordination.k8s.io`)."""
     lines = [f"{cause.field}: {cause.message}" for cause in causes]
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     details = {
@@ -100,7 +100,7 @@ def invalid(kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
 
 
 def too_new(wanted: int, current: int) -> StatusError:
-    """504: the client has seen a version that this server has not reached."""
+    """Status 504: the client asks for a resource version that this server has not reached."""
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return StatusError(504, "Timeout", message, {"retryAfterSeconds": 1})
 

@@ -24,7 +24,7 @@ _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class ApiHandler(BaseHTTPRequestHandler):
-    """One connection. Every answer leaves in a single write: a header on its own costs a delayed ACK."""
+    """Serves one connection. Each answer is one write: a separate header would cost a delayed ACK."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -40,7 +40,7 @@ class ApiHandler(BaseHTTPRequestHandler):
             super().handle()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's signature
-        """Say nothing: tests read the server's record of requests instead."""
+        """Log nothing: tests read the server's record of requests instead."""
 
     def do_GET(self) -> None:
         """Health, version, one object, a list, or a watch."""
@@ -51,15 +51,15 @@ class ApiHandler(BaseHTTPRequestHandler):
         self._answer(self._post)
 
     def do_PUT(self) -> None:
-        """Replace."""
+        """Replace an object."""
         self._answer(self._put)
 
     def do_PATCH(self) -> None:
-        """Merge."""
+        """Patch an object."""
         self._answer(self._patch)
 
     def do_DELETE(self) -> None:
-        """Delete one object."""
+        """Delete an object."""
         self._answer(self._delete)
 
     def _answer(self, verb: Any) -> None:
@@ -75,7 +75,7 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._send(error.code, msgspec.json.encode(error.status()))
 
     def _checked(self, verb: Any, path: str, body: bytes) -> None:
-        # Kubernetes decodes into types and refuses what does not fit; here a misfit shows when it is used.
+        # Kubernetes decodes into types and refuses other values; here a wrong type fails when it is used.
         try:
             verb(path, body)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -115,7 +115,7 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._selection(target),
             version=self._query.get("resourceVersion", ""),
             seconds=float(self._query.get("timeoutSeconds") or DEFAULT_WATCH_SECONDS),
-            # Read before the client learns that the watch is open, so that dropping it then ends it.
+            # Read before the client learns that the watch is open, so that it ends if it is dropped then.
             epoch=self.api.store.epoch,
             bookmark_seconds=self.api.bookmark_seconds if self._asks("allowWatchBookmarks") else None,
         )
@@ -143,7 +143,7 @@ class ApiHandler(BaseHTTPRequestHandler):
 
     def _put(self, path: str, body: bytes) -> None:
         target, value = self._named(path), _object(body)
-        # The registry may ask again after a lost race, and keeps what it is given.
+        # The registry may call it again after a lost race, and keeps the result.
         self._updated(target, lambda _: cast(Object, json.loads(msgspec.json.encode(value))), patched=False)
 
     def _patch(self, path: str, body: bytes) -> None:

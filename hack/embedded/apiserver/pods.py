@@ -11,7 +11,7 @@ from hack.embedded.apiserver import clock, errors, quantities
 from hack.embedded.apiserver.errors import Cause
 from hack.embedded.apiserver.strategies import Object, Strategy, keep
 
-# Resource names without a domain, or in Kubernetes' own, are not extended resources.
+# Resource names without a domain, or with Kubernetes' own, are not extended resources.
 _NATIVE = ("requests.", "hugepages-")
 
 
@@ -19,7 +19,7 @@ class PodStrategy(Strategy):
     """The three routes that write a pod: itself, its status, its ephemeral containers."""
 
     def default(self, new: Object) -> None:
-        """Set what the API server sets, and spell quantities its way. Raises ApiError 400 for what is no quantity."""
+        """Set the API server's defaults, and normalise quantities. Raises ApiError 400 for a malformed quantity."""
         spec = new.setdefault("spec", {})
         if not isinstance(spec, dict):
             raise errors.bad_request('Pod in version "v1" cannot be handled as a Pod: spec is not an object')
@@ -35,7 +35,7 @@ class PodStrategy(Strategy):
             _default_resources(container.setdefault("resources", {}))
 
     def prepare_create(self, new: Object) -> None:
-        """Nobody but the kubelet says what became of a pod."""
+        """Reset generation and status: only the kubelet writes a pod's status."""
         new["metadata"]["generation"] = 1
         new["status"] = {"phase": "Pending"}
 

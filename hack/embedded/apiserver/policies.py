@@ -15,7 +15,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One resource rule: which writes it is about."""
+    """A resource rule of a policy: the writes to which the policy applies."""
 
     groups: frozenset[str]
     operations: frozenset[str]
@@ -35,7 +35,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """An expression that must hold, and what to say if it does not."""
+    """An expression that must be true, and the message if it is not."""
 
     expression: Expression
     message: str
@@ -59,7 +59,7 @@ class AdmissionPolicy:
 
 @dataclass(slots=True)
 class Manifests:
-    """What a set of files holds: policies, and objects that they need to be in the cluster."""
+    """The content of manifest files: policies, and objects that must exist in the cluster."""
 
     policies: list[AdmissionPolicy] = field(default_factory=list)
     objects: list[dict[str, Any]] = field(default_factory=list)

@@ -32,7 +32,7 @@ _LONGEST_BASE = 63 - 5
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What admission is asked about. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
+    """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
 
     user: str
     operation: str
@@ -43,7 +43,7 @@ class Write:
 
 
 class Admission(Protocol):
-    """Who may change or refuse a write."""
+    """The admission chain, which may change or refuse a write."""
 
     def mutate(self, write: Write) -> Object:
         """The object to store in place of `write.new`; it may be changed in place."""
@@ -54,7 +54,7 @@ class Admission(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """DeleteOptions: the grace period in seconds (None: the pod's own), and preconditions (empty: none)."""
+    """The DeleteOptions: a grace period in seconds (None: the pod's own), and preconditions (empty: none)."""
 
     grace_seconds: int | None = None
     uid: str = ""
@@ -73,7 +73,7 @@ class Registry:
         self._plain = Strategy()
 
     def get(self, target: RequestTarget) -> Stored:
-        """One object."""
+        """The object that `target` names."""
         return self.store.get(target.resource, target.namespace, target.name)
 
     def create(self, user: str, target: RequestTarget, new: Object) -> Stored:
@@ -106,9 +106,9 @@ class Registry:
     def update(
         self, user: str, target: RequestTarget, change: Callable[[Stored], Object], *, patch: bool = False
     ) -> tuple[Stored, bool]:
-        """Store what `change` makes of the object as it is, and say whether it is new.
+        """Replace the object by the result of `change`; returns it, and whether it was created.
 
-        A PUT of a kind that may be created so (Lease, Event) creates it.
+        A PUT creates a missing object of some kinds (Lease, Event).
         """
         while True:
             try:
@@ -155,7 +155,7 @@ class Registry:
     def evict(
         self, user: str, target: RequestTarget, eviction: Object, options: Deletion, *, dry: bool
     ) -> None:
-        """Delete a pod as somebody asks who respects disruption budgets; there are none here. Not if it is `dry`.
+        """Evict a pod: delete it unless a disruption budget protects it; there are none here. A `dry` one only checks.
 
         Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
         """
@@ -226,7 +226,7 @@ class Registry:
             )
             raise errors.conflict(resource.qualified, target.name, why)
         if metadata.get("uid", was["uid"]) != was["uid"]:
-            if unconditional:  # a patch carries no precondition: its uid is a field like any other
+            if unconditional:  # a patch has no precondition: its uid is an ordinary field
                 value = f'Invalid value: "{metadata["uid"]}": field is immutable'
                 raise errors.invalid(resource.qualified, target.name, [errors.Cause("metadata.uid", value)])
             raise errors.conflict(
@@ -249,7 +249,7 @@ class Registry:
         rules.prepare_update(new, old.value, target.subresource)
 
     def _remove_finished(self, old: Stored, new: Object) -> Stored | None:
-        # The last finalizer of an object that is marked and has no grace left was taken away.
+        # The last finalizer of a deleted object without grace period was removed.
         metadata = new["metadata"]
         ends = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
         if ends and old.value["metadata"].get("finalizers") and not metadata.get("finalizers"):
@@ -298,7 +298,7 @@ def _grace_seconds(resource: ApiResource, value: Object, asked: int | None, pend
         return 0
     if pending is None:
         return pods.grace_seconds(value, asked)
-    # A second DELETE may only shorten the wait.
+    # A second DELETE may only shorten the grace period.
     return pending if asked is None else min(asked, pending)
 
 

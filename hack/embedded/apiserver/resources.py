@@ -8,7 +8,7 @@ from hack.embedded.apiserver import errors
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """One kind: how it is named, and what Kubernetes lets a PUT do with it.
+    """A kind of object: its names, and the effects that Kubernetes gives to a PUT of it.
 
     `fields` are the field labels that a selector may use, beside metadata.name and metadata.namespace.
     """
@@ -24,7 +24,7 @@ class ApiResource:
 
     @property
     def api_version(self) -> str:
-        """`v1`, or `coordination.k8s.io/v1`."""
+        """The apiVersion, such as `v1` or `coordination.k8s.io/v1`."""
         return f"{self.group}/v1" if self.group else "v1"
 
     @property
@@ -75,7 +75,7 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """What a path names; the empty text where a part is absent."""
+    """The object or collection that a path names; absent parts are empty."""
 
     resource: ApiResource
     namespace: str = ""

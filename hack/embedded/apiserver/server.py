@@ -57,7 +57,7 @@ class EmbeddedApiServer:
             self.apply(document)
 
     def apply(self, document: Object) -> None:
-        """Create what a manifest describes, unless it is there."""
+        """Create the object of a manifest, unless it exists."""
         kinds = {resource.kind: resource for resource in RESOURCES}
         target = RequestTarget(kinds[document["kind"]], document["metadata"].get("namespace", ""))
         with contextlib.suppress(errors.StatusError):
@@ -65,7 +65,7 @@ class EmbeddedApiServer:
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:PORT`; the port is known after the first `start`."""
+        """The URL of the server, `http://127.0.0.1:PORT`; the port is known after the first `start`."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
@@ -94,7 +94,7 @@ class EmbeddedApiServer:
         self.store.end_watches()
 
     def compact(self) -> None:
-        """Forget the history: watches from before get 410 Gone."""
+        """Drop the history of changes: watches from earlier versions get 410 Gone."""
         self.store.compact()
 
     @property
@@ -108,7 +108,7 @@ class EmbeddedApiServer:
         return list(self._requests)
 
     def forget_requests(self) -> None:
-        """Start counting anew."""
+        """Empty the record of requests."""
         self._requests.clear()
 
     def record(self, user: str, method: str, path: str) -> None:
@@ -116,7 +116,7 @@ class EmbeddedApiServer:
         self._requests.append((user, method, path))
 
     def user(self, authorization: str | None) -> str:
-        """Whose request it is. Raises ApiError 401 for an unknown token."""
+        """The user of a request. Raises ApiError 401 for an unknown token."""
         if authorization is None:
             return ADMIN
         scheme, _, token = authorization.partition(" ")

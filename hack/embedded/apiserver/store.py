@@ -41,7 +41,7 @@ class Stored:
         return msgspec.json.decode(self.item, type=dict[str, Any])
 
     def at(self, version: int) -> "Stored":
-        """The same content under another version."""
+        """A copy with another resource version."""
         value = self.copy()
         value["metadata"]["resourceVersion"] = str(version)
         return Stored(self.resource, self.namespace, self.name, version, value, msgspec.json.encode(value))
@@ -49,7 +49,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """One write: `old` is None for a creation, `gone` says that `new` is the last state of a removed object."""
+    """A change of an object: `old` is None for a creation; with `gone`, `new` is the last state of a removed object."""
 
     new: Stored
     old: Stored | None
@@ -68,7 +68,7 @@ class _Table:
 
 
 class ObjectStore:
-    """All objects. Any thread may call it; `history` is how many changes of a kind a watcher may lag behind."""
+    """Stores all objects, for any thread; `history` is how many changes of a kind a watcher may lag behind."""
 
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
         self._lock = threading.RLock()
@@ -96,7 +96,7 @@ class ObjectStore:
         return version, sorted(filter(selects, objects), key=lambda item: (item.namespace, item.name))
 
     def create(self, resource: ApiResource, value: Object) -> Stored:
-        """Add an object. Raises ApiError 409 if its name is taken."""
+        """Add an object; returns it as stored. Raises ApiError 409 if its name is taken."""
         name = value["metadata"]["name"]
         with self._lock:
             key = (value["metadata"].get("namespace", ""), name)
@@ -123,7 +123,7 @@ class ObjectStore:
             return last
 
     def position(self, resource: ApiResource, after: int) -> int:
-        """Where in the history the changes later than version `after` begin. Raises ApiError 410 if they are lost."""
+        """The position in the history of the first change after `after`. Raises ApiError 410 if it was dropped."""
         with self._lock:
             table = self._tables[resource]
             if after < table.floor:
@@ -153,7 +153,7 @@ class ObjectStore:
                 table.changed.notify_all()
 
     def compact(self) -> None:
-        """Forget the history: every watch from an earlier version gets 410 Gone."""
+        """Drop the history: every watch from an earlier version gets 410 Gone."""
         with self._lock:
             self._version += 1
             for table in self._tables.values():

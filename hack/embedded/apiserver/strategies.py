@@ -1,4 +1,4 @@
-"""What Kubernetes does to an object around a write: fill it in, check it, keep what the writer may not change.
+"""Strategies: set defaults in an object that is written, validate it, and keep the fields that a writer may not change.
 
 Model: the strategies in k8s.io/kubernetes pkg/registry, reduced to the kinds and fields in use here.
 """
@@ -33,25 +33,25 @@ class Strategy:
     """The rules of a kind without rules of its own (ConfigMap, Lease, Namespace, Event)."""
 
     def default(self, new: Object) -> None:
-        """Fill in, before admission, what the writer may leave out. Raises ApiError 400 for what cannot be read."""
+        """Set the defaults, before admission. Raises ApiError 400 for a malformed object."""
 
     def prepare_create(self, new: Object) -> None:
-        """Drop what a creator may not set."""
+        """Remove the fields that a creator may not set."""
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Put back what this route may not change."""
+        """Restore the fields that a write to this subresource may not change."""
 
     def validate(self, new: Object) -> list[Cause]:
-        """What is wrong with an object that is to be stored."""
+        """The faults of an object that is to be stored."""
         return metadata_causes(new["metadata"])
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:  # noqa: ARG002 - kinds override it
-        """What is wrong with it as the successor of `old`."""
+        """The faults of `new` as the successor of `old`."""
         return self.validate(new)
 
 
 class NodeStrategy(Strategy):
-    """Nodes: status is written at creation and through its own route (pkg/registry/core/node/strategy.go)."""
+    """The strategy of nodes: status is written at creation and as a subresource (pkg/registry/core/node)."""
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Keep the half that belongs to the other route."""
@@ -59,7 +59,7 @@ class NodeStrategy(Strategy):
 
 
 class EventStrategy(Strategy):
-    """Events: they live beside the object that they are about."""
+    """The strategy of events: each is in the namespace of its object."""
 
     def validate(self, new: Object) -> list[Cause]:
         """Kubernetes' check of the two namespaces (pkg/apis/core/validation/events.go)."""
@@ -73,7 +73,7 @@ class EventStrategy(Strategy):
 
 
 def keep(new: Object, old: Mapping[str, Any], key: str) -> None:
-    """Make `new[key]` what it was in `old`, absent included."""
+    """Set `new[key]` to its value in `old`; remove it if it is absent there."""
     if key in old:
         new[key] = copy.deepcopy(old[key])
     else:
@@ -81,7 +81,7 @@ def keep(new: Object, old: Mapping[str, Any], key: str) -> None:
 
 
 def metadata_causes(metadata: Mapping[str, Any]) -> list[Cause]:
-    """What is wrong with a name, with the values of labels, and with the size of the annotations."""
+    """The faults of a name, of the values of labels, and of the size of the annotations."""
     causes = []
     name = metadata["name"]
     if len(name) > 253 or not _NAME.fullmatch(name):

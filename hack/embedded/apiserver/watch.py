@@ -59,7 +59,7 @@ def _lines(changes: list[StoreEvent], selects: Selects) -> Iterator[bytes]:
         if selects(change.new) and not change.gone:
             yield _line("ADDED" if left is None else "MODIFIED", change.new.document)
         elif left is not None:
-            # What leaves a selection is shown as it was inside, at the version at which it left.
+            # An object that leaves the selection is shown as it was before, at the version of the change.
             yield _line("DELETED", left.at(change.new.version).document)
 
 

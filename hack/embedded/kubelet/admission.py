@@ -43,7 +43,7 @@ def admit(
     for name, wanted in sorted(pod_spec.total_requests(pod).items()):
         taken = used.get(name, Fraction(0))
         if name in allocatable and taken + wanted > allocatable[name]:
-            unit = 1000 if name == "cpu" else 1  # the kubelet counts in thousandths of a CPU
+            unit = 1000 if name == "cpu" else 1  # the kubelet counts thousandths of a CPU
             asked, held, there = (math.ceil(unit * value) for value in (wanted, taken, allocatable[name]))
             return Rejection(
                 f"OutOf{name}",

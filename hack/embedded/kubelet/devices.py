@@ -23,9 +23,9 @@ class AllocationError(Exception):
 
 @dataclass(slots=True)
 class _Resource:
-    """One advertised resource. `endpoint` is None after a restart until its plugin registers again.
+    """The state of one advertised resource. `endpoint` is None after a restart until its plugin registers again.
 
-    `told_sick` are the devices that the plugin's last list had unhealthy; all are `unhealthy` while it is away.
+    `told_sick` are the unhealthy devices of the plugin's last list; while the plugin is away all are `unhealthy`.
     """
 
     told_sick: frozenset[str] = frozenset()
@@ -66,10 +66,10 @@ class DeviceManager:
             self._resources[resource] = _Resource(stopped_at=time.monotonic())
         self._allocated = self._held.in_use()
 
-    # What plugins tell (registration.Plugins)
+    # Calls of plugins (registration.Plugins)
 
     def connected(self, endpoint: PluginEndpoint) -> None:
-        """A plugin registered; its devices come with its first list."""
+        """Record the endpoint of a plugin that registered; its devices come with its first list."""
         with self._lock:
             resource = self._resources.setdefault(endpoint.resource, _Resource())
             resource.endpoint, resource.stopped_at = endpoint, None
@@ -99,7 +99,7 @@ class DeviceManager:
                 entry.endpoint.stopped_at = entry.stopped_at
         self._changed()
 
-    # What the node tells the API server
+    # The resources in the Node object
 
     def capacity(self) -> dict[str, tuple[int, int]]:
         """(capacity, allocatable) by resource; (0, 0) for one whose plugin went away for good."""
@@ -121,7 +121,7 @@ class DeviceManager:
         with self._lock:
             return {name: set(entry.healthy) for name, entry in self._resources.items()}
 
-    # What a pod needs
+    # Allocation for pods
 
     def allocate(self, pod: Json, running: Collection[str]) -> None:
         """Give every container of a pod its tickets: the admission of one pod; one at a time.
@@ -148,7 +148,7 @@ class DeviceManager:
                 continue
             if entry is None:
                 raise PluginError(f"endpoint not found in cache for a registered resource: {resource}")
-            # An endpoint that the checkpoint alone knows has no options: the real kubelet skips the call, too.
+            # An endpoint that is known from the checkpoint only has no options: the real kubelet skips the call, too.
             if entry.endpoint is not None and entry.endpoint.pre_start_required:
                 if holding is None:
                     raise PluginError(

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 # grpc-go's default, which the kubelet does not change.
 MAX_MESSAGE = 4 * 1024 * 1024
-# How soon a plugin that does not serve yet is tried again.
+# Seconds until a plugin that does not serve yet is tried again.
 RETRY_MILLISECONDS = 100
 
 Answer = TypeVar("Answer")
@@ -27,7 +27,7 @@ class PluginError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """What Allocate answered for one container."""
+    """The answer of Allocate for one container."""
 
     env: Mapping[str, str]
     cdi_devices: tuple[str, ...]
@@ -76,7 +76,7 @@ class PluginEndpoint:
         return Allocated(dict(mine.envs), tuple(device.name for device in mine.cdi_devices))
 
     def pre_start(self, ids: Collection[str], deadline: float) -> None:
-        """The PreStartContainer RPC. Raises PluginError."""
+        """Call PreStartContainer for these tickets. Raises PluginError."""
         try:
             self._call(self._stub.PreStartContainer, pb.PreStartContainerRequest(devices_ids=ids), deadline)
         except PluginError as error:

@@ -67,7 +67,7 @@ class Kubelet:
         return self._counted + (self._session.devices.during_allocate if self._session else 0)
 
     def start(self) -> None:
-        """Start. Raises CreateError if this machine refuses containers, with what to do about it."""
+        """Start the kubelet. Raises CreateError, with advice, if this machine refuses containers."""
         self.cdi_dir.mkdir(parents=True, exist_ok=True)
         groups = self._groups = ProcessGroups(self.process_groups)
         self._cdi = CdiCache(self.cdi_dir, self._config.timing.cdi_lag, self._random.getrandbits(32))

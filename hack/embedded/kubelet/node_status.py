@@ -11,12 +11,12 @@ from hack.embedded.kubelet.reporter import now
 
 log = logging.getLogger(__name__)
 
-# How often to look whether a stopped plugin's grace has run out.
+# Seconds between checks whether the grace of a stopped plugin has run out.
 LOOK_SECONDS = 1.0
 
 
 class NodeStatus:
-    """Publishes node `name`. `devices()` gives (capacity, allocatable) by resource; `base` is the rest."""
+    """Publishes the Node object. `devices()` returns (capacity, allocatable) by resource; `base` is the rest of it."""
 
     def __init__(
         self,
@@ -39,17 +39,17 @@ class NodeStatus:
         self._thread = threading.Thread(target=self._run, name=f"node-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start publishing."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop publishing."""
         self._stop.set()
         self._changed.set()
         self._thread.join()
 
     def changed(self) -> None:
-        """Look again soon."""
+        """Publish the present state soon."""
         self._changed.set()
 
     def _run(self) -> None:

@@ -10,7 +10,7 @@ from hack.embedded.kubelet.endpoint import Allocated
 
 @dataclass(frozen=True, slots=True)
 class HeldDevices:
-    """The tickets of one resource in one container, and what Allocate answered for them."""
+    """The tickets of one resource in one container, and the answer of Allocate for them."""
 
     ids: frozenset[str]
     answer: Allocated
@@ -23,7 +23,7 @@ class PodDevices:
         self._held: dict[str, dict[str, dict[str, HeldDevices]]] = {}
 
     def put(self, pod: str, container: str, resource: str, holding: HeldDevices) -> None:
-        """Record a holding."""
+        """Record the tickets of a container."""
         self._held.setdefault(pod, {}).setdefault(container, {})[resource] = holding
 
     def get(self, pod: str, container: str, resource: str) -> HeldDevices | None:
@@ -39,7 +39,7 @@ class PodDevices:
         return set(self._held)
 
     def remove(self, pods: Collection[str]) -> None:
-        """Forget pods: their tickets are free."""
+        """Remove pods, so that their tickets are free."""
         for pod in pods:
             self._held.pop(pod, None)
 

@@ -42,7 +42,7 @@ class RateLimit:
 
 
 class PodResourcesServer(rpc.PodResourcesListerServicer):
-    """Serves `socket`. `pods` are the active ones. `limited` counts refused calls."""
+    """Serves PodResources at `socket`. `pods` returns the active pods; `limited` counts refused calls."""
 
     def __init__(self, socket: Path, devices: DeviceManager, pods: Callable[[], Collection[Json]]) -> None:
         self._socket = socket
@@ -54,7 +54,7 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
         self.limited = 0
 
     def start(self) -> None:
-        """Serve; an old socket is replaced."""
+        """Start serving; an old socket is replaced."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
         rpc.add_PodResourcesListerServicer_to_server(self, self._server)
@@ -62,14 +62,13 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
         self._server.start()
 
     def stop(self) -> None:
-        """Stop serving."""
         self._server.stop(0).wait()
         self._pool.shutdown()
 
     def List(
         self, _: pb.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> pb.ListPodResourcesResponse:
-        """Every active pod."""
+        """List the devices of every active pod."""
         self._check_rate(context)
         self._devices.listed()
         return pb.ListPodResourcesResponse(pod_resources=[self._show(pod) for pod in self._pods()])

@@ -26,12 +26,12 @@ class ContainerView:
 
 
 def uid(pod: Json) -> str:
-    """The pod's UID."""
+    """The UID in the pod's metadata."""
     return str(pod["metadata"]["uid"])
 
 
 def key(pod: Json) -> tuple[str, str]:
-    """(namespace, name)."""
+    """The namespace and name of the pod."""
     return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
@@ -42,7 +42,7 @@ def full_name(pod: Json) -> str:
 
 
 def deleting(pod: Json) -> bool:
-    """True once somebody asked for the pod's deletion."""
+    """True once the pod's deletion was requested."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
@@ -67,7 +67,7 @@ def containers(pod: Json) -> list[ContainerView]:
 
 
 def total_requests(pod: Json) -> dict[str, Fraction]:
-    """What the pod takes from the node: all that runs side by side, or the largest init container."""
+    """The pod's requests from the node: the sum of containers that run together, or the largest init container."""
     total: dict[str, Fraction] = {}
     views = containers(pod)
     for view in views:

@@ -24,7 +24,7 @@ from hack.embedded.runtime.containers import (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a pod worker uses of its kubelet."""
+    """The parts of the kubelet that a pod worker uses."""
 
     devices: DeviceManager
     runtime: Runtime
@@ -34,7 +34,7 @@ class Surroundings:
 
 
 class PodWorker:
-    """Runs `pod`. `adopted` are containers of it that an earlier life of the kubelet started."""
+    """Runs `pod`. `adopted` are its containers that the kubelet started before its restart."""
 
     def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[RunningContainer]) -> None:
         self.uid = pod_spec.uid(pod)
@@ -68,7 +68,7 @@ class PodWorker:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin, or go on with what was adopted."""
+        """Start the pod, or continue with adopted containers."""
         self._thread.start()
 
     def terminate(self, pod: Json) -> None:
@@ -85,14 +85,14 @@ class PodWorker:
         self.terminate(pod)
 
     def abandon(self) -> None:
-        """The kubelet ends: leave the containers alone."""
+        """End the worker with the kubelet; the containers keep running."""
         self._abandoned = True
         self.poke()
         if self._thread.is_alive():
             self._thread.join()
 
     def poke(self) -> None:
-        """Look again: a container ended, or the pod changed."""
+        """Wake the worker up: a container ended, or the pod changed."""
         with self._wake:
             self._poked = True
             self._wake.notify_all()
@@ -128,7 +128,7 @@ class PodWorker:
         if self._removed or deleting:
             self._around.runtime.forget(self.uid)
             return
-        # Succeeded or Failed: it stays until somebody deletes it.
+        # Succeeded or Failed: the pod stays until it is deleted.
         while self._grace is None and not self._abandoned:
             self._wait(None)
         if self._grace is not None:
@@ -137,7 +137,7 @@ class PodWorker:
             self._around.runtime.forget(self.uid)
 
     def _start_due(self) -> bool:
-        """Start every container whose time has come, in order; returns whether the init containers are through."""
+        """Start every container that is due, in order; returns whether the init containers are through."""
         for life in self._lives:
             if life.view.init:
                 if not life.running and not life.over:

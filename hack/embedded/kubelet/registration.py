@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 VERSION = "v1beta1"
 CHECKPOINT = "kubelet_internal_checkpoint"
 SOCKET = "kubelet.sock"
-# An extended resource: of a domain that is not Kubernetes' own, and not as quotas name it.
+# An extended resource: with a domain that is not Kubernetes' own, and without the prefix of quotas.
 _EXTENDED = re.compile(
     r"(?!requests\.|[^/]*kubernetes\.io/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 )
 
 
 class Plugins(Protocol):
-    """Who is told of plugins: the device manager."""
+    """The receiver of plugins' registrations: the device manager."""
 
     def connected(self, endpoint: PluginEndpoint) -> None:
         """A plugin registered and answered; it replaces an earlier one of the same resource."""
@@ -42,7 +42,7 @@ class Plugins(Protocol):
 
 
 class RegistrationServer(rpc.RegistrationServicer):
-    """Serves `<folder>/kubelet.sock`. Whatever else the folder holds is removed at start, as the kubelet does.
+    """Serves `<folder>/kubelet.sock`. All other files in the folder are removed at start, as the kubelet does.
 
     A plugin has `dial` seconds from its registration to serve.
     """

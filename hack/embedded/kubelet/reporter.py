@@ -1,6 +1,6 @@
-"""What the kubelet writes to the API server: pod statuses, final deletions and events, on a thread of its own.
+"""Writes of the kubelet to the API server: pod statuses, final deletions and events, in a thread of its own.
 
-A pod's newest status replaces one that was not written yet. While the API server is away, everything waits.
+A pod's newest status replaces one that was not written yet. All writes wait while the API server does not answer.
 """
 
 import logging
@@ -44,11 +44,11 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name=f"report-{node}", daemon=True)
 
     def start(self) -> None:
-        """Begin writing."""
+        """Start writing."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is not written yet is lost, as when a kubelet ends."""
+        """Stop; writes that still wait are lost, as when a kubelet ends."""
         with self._lock:
             self._stopping = True
             self._lock.notify()
@@ -96,7 +96,7 @@ class Reporter:
         try:
             call()
         except (GoneError, ConflictError):
-            # The pod is gone, or another one bears its name: there is nothing to report any more.
+            # The pod is gone, or another one bears its name: nothing remains to be reported.
             return
         except ApiError as error:
             if isinstance(error, UnknownError) or error.status == TOO_MANY_REQUESTS:

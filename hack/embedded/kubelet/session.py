@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """What all lives of one kubelet share."""
+    """The settings that a kubelet keeps across restarts."""
 
     name: str
     kubelet_dir: Path
@@ -109,7 +109,7 @@ class KubeletSession:
             self._remove(self._pods[uid])
         with self._lock:
             new = listed - self._pods.keys()
-            # All of them count before the first is admitted: none may lose the tickets of an earlier life.
+            # All of them are counted before the first is admitted, so that none loses the tickets that it had before.
             self._pods |= {pod_spec.uid(pod): pod for pod in pods}
         for pod in pods:
             if pod_spec.uid(pod) in new:
@@ -171,7 +171,7 @@ class KubeletSession:
     def _admit(self, pod: Json, mine: list[RunningContainer]) -> Rejection | None:
         running = {container.spec.name for container in mine if container.exit_code is None}
         others = [other for other in self._active_pods() if pod_spec.uid(other) != pod_spec.uid(pod)]
-        # Tickets are the device manager's to count, not the predicate's: it knows which are free.
+        # The device manager counts tickets, not the predicate, because it knows which are free.
         allocatable = {
             name: math.floor(parse_quantity(text) or 0) for name, text in self._config.base.items()
         }
@@ -185,14 +185,14 @@ class KubeletSession:
         self._end_remains(pod, mine)
 
     def _end_remains(self, pod: Json, mine: list[RunningContainer]) -> None:
-        """End what an earlier life of the kubelet left of a pod that is not to run."""
+        """End the containers and sandbox that an earlier run of the kubelet left of a pod that may not run."""
         if any(container.exit_code is None for container in mine):
             self._end_orphan(pod)
         else:
             self._runtime.close_sandbox(pod_spec.uid(pod))
 
     def _end_orphan(self, pod: Json) -> None:
-        """End the containers of a pod that is gone or was rejected, with nobody to tell."""
+        """End the containers of a pod that is gone or was rejected, without reporting its status."""
         uid = pod_spec.uid(pod)
         mine = [container for container in self._runtime.containers() if container.spec.pod_uid == uid]
         if uid not in self._workers:

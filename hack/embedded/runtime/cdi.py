@@ -41,7 +41,7 @@ class CdiMount:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What CDI devices do to a container. `devices` are (host path, container path)."""
+    """The edits of CDI devices to a container. `devices` are (host path, container path)."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[CdiMount, ...] = ()
@@ -154,7 +154,7 @@ class CdiCache:
         }
 
     def _read_file(self, entry: "os.DirEntry[str]") -> tuple[object, dict[str, Edits]]:
-        """(what identifies this version of the file, its devices); files that did not change are not read again."""
+        """The version of the file, and its devices; a file that did not change is not read again."""
         status = entry.stat()
         version = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._parsed.get(entry.name)

@@ -1,4 +1,4 @@
-"""What the kubelet stand-in needs of a runtime, and what both kinds of runtime share."""
+"""The protocol of runtimes for the kubelet stand-in, and the parts that both kinds of runtime share."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -39,12 +39,12 @@ class ContainerSpec:
 
     @property
     def pod_uid(self) -> str:
-        """The pod's UID."""
+        """The UID of the container's pod."""
         return str(self.pod["metadata"]["uid"])
 
     @property
     def label(self) -> str:
-        """`<namespace>_<pod>_<container>`: the name of its log."""
+        """The name of the container's log, `<namespace>_<pod>_<container>`."""
         metadata = self.pod["metadata"]
         return f"{metadata['namespace']}_{metadata['name']}_{self.name}"
 
@@ -76,20 +76,20 @@ class Stillborn:
         self.problem = problem
 
     def terminate(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no process runs."""
 
     def kill(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no process runs."""
 
 
 class Runtime(Protocol):
     """Makes containers, keeps those it made, and survives the kubelet."""
 
     def open_sandbox(self, pod_uid: str) -> None:
-        """Make what a pod has before its first container and keeps until after its last; again is no error."""
+        """Create the pod's sandbox, which lasts from its first container to its last; a second call does nothing."""
 
     def close_sandbox(self, pod_uid: str) -> None:
-        """End it."""
+        """Remove the pod's sandbox."""
 
     def sandboxes(self) -> set[str]:
         """The UIDs of pods that have one."""

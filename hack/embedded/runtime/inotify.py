@@ -7,7 +7,7 @@ from pathlib import Path
 
 _CLOEXEC = 0o2000000
 _NONBLOCK = 0o4000
-# IN_CLOSE_WRITE | IN_MOVED_FROM | IN_DELETE: what CDI's own Go library goes by. It does not see what is moved in.
+# IN_CLOSE_WRITE | IN_MOVED_FROM | IN_DELETE: as in CDI's Go library. Files that are moved in are not seen.
 _CHANGES = 0x008 | 0x040 | 0x200
 
 
@@ -23,7 +23,7 @@ class FolderWatch:
         self._waker, self._wake = os.pipe()
 
     def wait(self) -> None:
-        """Return after a change, all of whose news is consumed, or after `wake`."""
+        """Return after a change or `wake`; all events until then are consumed."""
         ready, _, _ = select.select([self._events, self._waker], [], [])
         if self._events in ready:
             os.read(self._events, 1 << 16)

@@ -55,12 +55,12 @@ class MinimalContainer:
             self._on_end(self, 143)
 
     def kill(self) -> None:
-        """End with 137."""
+        """End the container with exit code 137."""
         self._on_end(self, 137)
 
 
 class MinimalRuntime:
-    """Makes minimal containers. `stubborn(spec)` says which of them ignore SIGTERM until the grace period is over."""
+    """A runtime of minimal containers; those for which `stubborn(spec)` is true ignore SIGTERM."""
 
     def __init__(
         self,
@@ -131,5 +131,5 @@ class MinimalRuntime:
 
 
 def _content(source: Path) -> bytes:
-    """What a file holds; nothing for a folder, which has to be there all the same."""
+    """The content of a file; empty for a folder, which must exist too."""
     return b"" if source.is_dir() else source.read_bytes()

@@ -65,7 +65,7 @@ class ProcessGroups:
 
 
 class LiveGroups:
-    """Reads the same folder for an agent."""
+    """Reads the folder of ProcessGroups for an agent."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -28,7 +28,7 @@ LAUNCHER = BUILD / "vgpu-container"
 
 
 class ProcessContainer:
-    """One running launcher. Its process group stands for the container's cgroup."""
+    """A container that runs as a launcher process. Its process group stands for the container's cgroup."""
 
     problem = ""
 

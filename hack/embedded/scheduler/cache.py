@@ -1,4 +1,4 @@
-"""What the scheduler knows of the cluster: nodes, pods, and pods that it assumes to be bound."""
+"""The scheduler's view of the cluster: nodes, pods, and pods that it assumes to be bound."""
 
 import threading
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ class NoFitError(Exception):
 
 
 class Cache:
-    """Thread-safe."""
+    """The nodes and pods. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,14 +32,14 @@ class Cache:
         self._assumed: dict[str, str] = {}
 
     def set_node(self, node: Node) -> bool:
-        """Take a node; True if it changed in a way that may let a pod fit."""
+        """Record a node; True if it changed so that a pod may fit."""
         with self._lock:
             before = self._nodes.get(node["metadata"]["name"])
             self._nodes[node["metadata"]["name"]] = node
             return before is None or _scheduling(before) != _scheduling(node)
 
     def drop_node(self, name: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         with self._lock:
             self._nodes.pop(name, None)
 
@@ -49,7 +49,7 @@ class Cache:
             return sorted(self._nodes)
 
     def set_pod(self, pod: Pod) -> bool:
-        """Take a pod; one that is bound need no longer be assumed to be. True if its Binding is news."""
+        """Record a pod, which ends the assumption about a bound one; True if it was not known to be bound."""
         uid = pod["metadata"]["uid"]
         with self._lock:
             before = self._pods.get(uid)
@@ -60,7 +60,7 @@ class Cache:
             return before is None or not node_of(before)
 
     def drop_pod(self, uid: str) -> Pod | None:
-        """Forget a pod; returns it."""
+        """Remove and return a pod."""
         with self._lock:
             self._assumed.pop(uid, None)
             return self._pods.pop(uid, None)
@@ -108,7 +108,7 @@ class Cache:
 
 
 def node_of(pod: Pod) -> str:
-    """Where the pod is bound; empty if it is not."""
+    """The node of a bound pod; else empty."""
     return pod["spec"].get("nodeName") or ""
 
 

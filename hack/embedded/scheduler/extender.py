@@ -42,7 +42,7 @@ class ExtenderClient:
         )
 
     def filter(self, pod: Pod, nodes: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-        """Nodes that remain, and texts of those that fail. Raises ExtenderError."""
+        """The nodes that fit, and a text for each of the others. Raises ExtenderError."""
         bare = {key: value for key, value in pod.items() if key not in ("kind", "apiVersion")}
         result = self._send("filter", {"Pod": bare, "Nodes": None, "NodeNames": list(nodes)})
         if result.get("Error"):
@@ -58,7 +58,7 @@ class ExtenderClient:
         return left, failed
 
     def bind(self, pod: Pod, node: str) -> None:
-        """Bind. Raises ExtenderError, which does not tell whether it happened."""
+        """Bind the pod to `node`. After an ExtenderError it may be bound or not."""
         metadata = pod["metadata"]
         result = self._send("bind", {
             "PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"],

@@ -1,4 +1,4 @@
-"""What kube-scheduler itself checks before it calls an extender: counted resources, and cordoned nodes."""
+"""The checks of kube-scheduler before it calls an extender: counted resources, and cordoned nodes."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction

@@ -34,7 +34,7 @@ class Elector:
         return False
 
     def renew(self, stop: threading.Event) -> None:
-        """Keep the Lease; returns when it is lost, or `stop` is set."""
+        """Renew the Lease until it is lost or `stop` is set."""
         while not stop.wait(self._timing.retry_period):
             self.attempt()
             if not self._candidate.leads():

@@ -8,12 +8,12 @@ from enum import Enum
 from hack.embedded.scheduler.fit import Pod
 from hack.embedded.scheduler.timing import SchedulerTiming
 
-# How often waiting pods are looked at for an end of their backoff.
+# Seconds between checks of waiting pods for the end of their backoff.
 LOOK_SECONDS = 0.1
 
 
 class Place(Enum):
-    """Where in the queue a pod is. FAILED pods wait their backoff out whatever happens."""
+    """The places of a pod in the queue. FAILED pods always wait until their backoff ends."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -39,13 +39,13 @@ class Queued:
 
     @property
     def uid(self) -> str:
-        """The pod's uid."""
+        """The UID of the pod."""
         uid: str = self.pod["metadata"]["uid"]
         return uid
 
 
 class SchedulingQueue:
-    """Thread-safe. Higher priority first, then the order of arrival."""
+    """Waiting pods: higher priority first, then the order of arrival. Safe from any thread."""
 
     def __init__(self, timing: SchedulerTiming, clock: Callable[[], float]) -> None:
         self._timing = timing
@@ -95,7 +95,7 @@ class SchedulingQueue:
             return None
 
     def give_back(self, entry: Queued, *, unschedulable: bool) -> None:
-        """Its attempt failed: it waits for news if it was `unschedulable`, and for its backoff after an error."""
+        """Return a pod after a failed attempt: an `unschedulable` one waits for events, others for their backoff."""
         with self._changed:
             entry.tried = self._clock()
             missed = entry.moves != self._moves or (entry.extender and entry.bindings != self._bindings)
@@ -105,7 +105,7 @@ class SchedulingQueue:
                 entry.place = Place.BACKOFF if missed else Place.UNSCHEDULABLE
             newer = self._entries.get(entry.uid)
             if newer is not None:
-                # News of a pod during its attempt is not missed either.
+                # A change of the pod during its attempt counts, too.
                 if _matters(entry, newer.pod) and entry.place is Place.UNSCHEDULABLE:
                     entry.place = Place.BACKOFF
                 entry.pod = newer.pod
@@ -142,7 +142,7 @@ class SchedulingQueue:
                 entry.place = Place.BACKOFF
             if entry.place in (Place.BACKOFF, Place.FAILED) and now >= self._due(entry):
                 entry.place = Place.ACTIVE
-        # With nothing else to do, pods that only wait for their turn need not wait (SchedulerPopFromBackoffQ).
+        # With nothing else to do, pods do not wait for the end of their backoff (SchedulerPopFromBackoffQ).
         for place in (Place.ACTIVE, Place.BACKOFF):
             ready = [entry for entry in self._entries.values() if entry.place is place]
             if ready:
@@ -160,12 +160,12 @@ def _priority(pod: Pod) -> int:
 
 
 def _matters(entry: Queued, pod: Pod) -> bool:
-    """True if what changed of a pod may be what it lacked; of its status only an extender wants to know."""
+    """True if the change of a pod may let it fit; its status matters only to an extender."""
     told = entry.extender and (entry.pod.get("status") or {}) != (pod.get("status") or {})
     return told or _written(entry.pod) != _written(pod)
 
 
 def _written(pod: Pod) -> object:
-    """What people write of a pod: its spec, labels and annotations."""
+    """The parts of a pod that people write: its spec, labels and annotations."""
     metadata = pod["metadata"]
     return pod["spec"], metadata.get("labels"), metadata.get("annotations"), metadata.get("deletionTimestamp")

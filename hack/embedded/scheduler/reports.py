@@ -1,4 +1,4 @@
-"""What the scheduler tells people: events, and the condition PodScheduled. Written in a thread of its own."""
+"""Reports of the scheduler to people: events, and the condition PodScheduled. Written in a thread of its own."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class SchedulerReports:
-    """Says the same thing of a pod once; Kubernetes' event series count repetitions, which nobody here reads."""
+    """Writes each report about a pod once; repetitions, which Kubernetes counts in event series, are dropped."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -20,7 +20,7 @@ class SchedulerReports:
         self._thread = ThreadPoolExecutor(1, "scheduler-reports")
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the reports that still wait, and stop."""
         self._thread.shutdown(wait=True)
 
     def failed(self, pod: Pod, reason: str, message: str) -> None:
@@ -50,7 +50,7 @@ class SchedulerReports:
         }  # fmt: skip
         conditions = (pod.get("status") or {}).get("conditions") or []
         others = [item for item in conditions if item["type"] != "PodScheduled"]
-        # Only if the pod is as it was: it may be bound by now, or another one of that name.
+        # Only if the pod is unchanged: it may be bound by now, or be another one of that name.
         same = {"resourceVersion": pod["metadata"]["resourceVersion"]}
         change = {"metadata": same, "status": {"conditions": [*others, condition]}}
         try:
@@ -67,6 +67,6 @@ class SchedulerReports:
 
 
 def ref_of(pod: Pod) -> Ref:
-    """What names the pod."""
+    """The Ref of the pod."""
     metadata = pod["metadata"]
     return Ref(metadata["name"], metadata["namespace"], metadata["uid"])

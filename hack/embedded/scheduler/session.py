@@ -21,7 +21,7 @@ from hack.embedded.scheduler.timing import SchedulerTiming
 log = logging.getLogger(__name__)
 
 BINDINGS = 32
-# What kube-scheduler watches: pods that ended hold nothing.
+# The field selector of kube-scheduler's watch: pods that ended hold nothing.
 LIVE_PODS = Where(fields="status.phase!=Succeeded,status.phase!=Failed")
 
 
@@ -55,12 +55,12 @@ class SchedulerSession:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start all threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End; Bindings that are under way end first."""
+        """Stop, after Bindings that are under way have ended."""
         self._stop.set()
         self._queue.close()
         self._pods.interrupt()
