@@ -1,4 +1,4 @@
-"""`vgpu`: one command for both services and for the people who run them."""
+"""The command `vgpu`, for both services and for people."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""64 filters at once for the last slices of the same cards, round after round: none may be reserved twice.
+"""Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.
 
 `hack/last-slices [--rounds N] [--seed S]` runs the test of that name for longer.
 """

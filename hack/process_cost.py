@@ -7,7 +7,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def rss_mib(pid: int) -> float:
-    """Memory: VmRSS of proc_pid_status(5), which counts in KiB."""
+    """The resident memory of a process in MiB, from VmRSS of proc_pid_status(5)."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 

@@ -56,7 +56,7 @@ class FamilyLimit(Protocol):
 
     @property
     def device(self) -> str:
-        """The driver's name for the card: no two cards of a container have the same."""
+        """The driver's name for the card, unique among the cards of a container."""
 
     def values(self) -> Section:
         """Every key with its value, as text."""
@@ -71,7 +71,7 @@ Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CardLimit(Generic[Family]):
-    """One card's slice: `mem_bytes` is the memory limit, `family` what else the library needs to hold it."""
+    """The limits of one slice: `mem_bytes` is the memory limit, `family` has those that depend on the driver family."""
 
     uuid: str
     pci: str
@@ -99,7 +99,7 @@ class SliceConfig(Generic[Family]):
 
 
 def render(config: SliceConfig[FamilyLimit]) -> str:
-    """The file's text. Raises ConfigError where the text would not be accepted."""
+    """The text of vgpu.conf. Raises ConfigError if the library would not accept it."""
     text = "\n".join(
         [
             *_lines({"version": str(VERSION), "pod": config.pod, "container": config.container}),

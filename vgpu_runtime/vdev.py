@@ -58,7 +58,7 @@ def render(card: CardLimit[RocmLimit], *, vdev_id: int, pipe_id: int, device_id:
 
 
 def pipe_of(text: str) -> int | None:
-    """The pipe in what `render` made, or None if it names none."""
+    """The pipe id in a text made by `render`; None if it has none."""
     match = re.search(r"^pipe_id: ([0-9]{1,2})$", text, re.MULTILINE)
     return int(match[1]) if match else None
 

@@ -1,4 +1,4 @@
-"""Access to the cluster with the kubeconfig of the person who runs a command, and with that person's rights."""
+"""Access of commands to the cluster, with the kubeconfig and the rights of the caller."""
 
 import argparse
 import os
@@ -12,20 +12,20 @@ from device_plugin.kube.api import PODS
 from device_plugin.kube.errors import GoneError, RefusedError
 
 COMPONENT = "vgpu-cli"
-# The list of pods of a large cluster takes seconds.
+# Seconds for one call: the list of pods of a large cluster takes seconds.
 TIMEOUT_SECONDS = 30.0
 TOO_MANY_REQUESTS = 429
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --kubeconfig."""
+    """Add the option --kubeconfig."""
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, then ~/.kube/config")
 
 
 @contextmanager
 def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
     """A client for the cluster that the kubeconfig names. Raises EndpointError."""
-    # os.path's never fails: a user of a container may have no home.
+    # os.path.expanduser never fails; a container's user may have no home.
     file = args.kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
     client = KubeClient(from_kubeconfig(file), COMPONENT, timeout=TIMEOUT_SECONDS)
     try:

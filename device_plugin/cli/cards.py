@@ -9,7 +9,7 @@ from device_plugin.core.cards import Card
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.pods import Node
 
-# Candidates that a refusal names.
+# Most candidates that an error names.
 SHOWN = 8
 
 
@@ -39,7 +39,7 @@ def find(nodes: Sequence[Node], text: str) -> Target:
     among = [node for node in nodes if node.name == wanted] if wanted else nodes
     if not among:
         raise CardError(f"there is no node {wanted}")
-    # A card that was moved to another node may still be in the list of the first: it means the one that is there.
+    # A card that was moved may still be listed by its old node: the name means the card on the present node.
     found = [*_shown(among, name)] or [*_listed(among, name)]
     if not found:
         where = f"node {wanted} has" if wanted else "no node has"

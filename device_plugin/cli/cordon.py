@@ -18,7 +18,7 @@ from device_plugin.core.cards import card_list
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import NODES, Ref
 
-# Somebody else may write the same annotation between our read and our write.
+# Tries: another program may write the annotation between our read and our write.
 TRIES = 5
 
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
-    """Cordon or uncordon the card, on its node and no other, and print what was done.
+    """Cordon or uncordon the card, on its own node only, and print the result.
 
     Raises CardError, CordonError, ApiError.
     """

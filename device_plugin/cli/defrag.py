@@ -29,7 +29,7 @@ from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import NODES, PODS
 
 MOST = 10
-# How long a step waits for its pods to end before the next one begins.
+# Seconds that a step waits for its pods to end before the next step begins.
 END_SECONDS, LOOK_SECONDS = 120.0, 1.0
 
 
@@ -84,7 +84,7 @@ def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequenc
         if request is None or pod.ended or pod.deleting:
             continue
         if not pod.node:
-            # A pod of a gang gets no place alone: others would move for nothing.
+            # A pod of a gang is not placed alone, so moves for it would be in vain.
             if request.gang is None:
                 waiting.append(Ranked(request, pod.priority))
         elif movable(pod):
@@ -127,7 +127,7 @@ def _name(view: ClusterView, grant: Grant) -> str:
 def _done(client: KubeClient, view: ClusterView, step: Plan) -> bool:
     """Evict the pods of one step, and wait until they have ended; false if one stays."""
     going = [pod for move in step.moves if (pod := view.pod(move.source.pod)) is not None]
-    # A step is of use only as a whole: whether all of them may go is asked before the first one does.
+    # A step is of use only as a whole: dry runs for all of its pods come before the first eviction.
     asked = going if len(going) > 1 else ()
     for pod, dry in (*product(asked, (True,)), *product(going, (False,))):
         if why := evicted(client, pod, dry=dry):

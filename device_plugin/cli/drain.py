@@ -24,7 +24,7 @@ from device_plugin.core.pods import Pod
 from device_plugin.kube.api import NODES, PODS, Ref
 
 LOOK_SECONDS = 1.0
-# Agents report processes that outlive a pod within this time.
+# Seconds in which agents report processes that outlive their pod.
 SETTLE_SECONDS = REPORT_SECONDS
 TIMEOUT_SECONDS = 300.0
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     with caller.connected(args) as client:
         target = cordon.write(client, args.card, cordoned=True)
         deadline = time.monotonic() + args.timeout
-        # A pod that was placed just before may be bound just after.
+        # A pod that was placed before the cordon may be bound after it.
         for again in count():
             holders = [pod for pod in client.list(PODS).items if _holds(pod, target)]
             if not holders:
@@ -88,7 +88,7 @@ def _holds(pod: Pod, target: Target) -> bool:
 
 
 def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
-    """Evict the pods, try those again that a budget protects, and print what is waited for."""
+    """Evict the pods, again those that a budget protects, and print the pods that are still there."""
     asked = {pod.uid for pod in pods if pod.deleting}
     told: set[str] = set()
     while left := [pod for pod in pods if still_there(client, pod)]:
@@ -125,7 +125,7 @@ def _await_processes(client: KubeClient, target: Target, deadline: float, *, set
 
 
 def _outlived(client: KubeClient, target: Target) -> list[str]:
-    """The ended pods whose processes hold slices of the card, as the agent of its node reports them."""
+    """The ended pods with processes that hold slices of the card, as the agent of its node reports them."""
     try:
         inventory = client.get(NODES, Ref(target.node.name)).shared()
     except AnnotationError as error:

@@ -1,4 +1,4 @@
-"""Names of cards: unique in the cluster, and the same after a reboot or a new installation of the node.
+"""Names of cards: unique in the cluster, and unchanged by a reboot or a new installation of the node.
 
 A driver that knows a card's unique id gives a name that is unique in the world (`GPU-1122334455667788`). Where it knows
 none, its name is only the card's PCI address (`GPU-0000:19:00.0`), which a card of every other node may have as well.

@@ -11,7 +11,7 @@ class VgpuError(Exception):
 
 
 class RequestError(VgpuError):
-    """A container's limits or the pod's labels are malformed. The text is shown to the person who wrote the pod."""
+    """A container's limits or the pod's labels are malformed. The text is shown to the pod's author."""
 
 
 class AnnotationError(VgpuError):

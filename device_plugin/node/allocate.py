@@ -242,7 +242,7 @@ class Allocator:
                 self.remove(other)
 
     def _sizes(self, claim: Claim) -> Mapping[str, CardSize]:
-        """Sizes to check the claim against, by card uuid; empty if the container held the same slices before.
+        """The sizes of cards to check the claim against, by uuid; empty if the container held equal slices before.
 
         A card may report less than when it was granted: a container that fitted it then may start all the same.
         """

@@ -20,7 +20,7 @@ class NodeApi:
         self._ref = Ref(name)
 
     def pod(self, namespace: str, name: str) -> Pod:
-        """A pod as it is now. Raises ApiError; UnknownError if nobody could say that there is none."""
+        """The pod as it is now. Raises ApiError; UnknownError if the API server gave no clear answer."""
         return self._api.get(PODS, Ref(name, namespace))
 
     def node(self) -> Node | None:

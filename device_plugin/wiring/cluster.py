@@ -50,14 +50,14 @@ log = logging.getLogger(__name__)
 COMPONENT = "vgpu-cluster"
 TURN_SECONDS = 1.0
 TOUCH_SECONDS = 0.25
-# Seconds that a thread that computes can keep a /filter waiting; Python's default of 5 ms is longer than a decision.
+# Seconds that a computing thread can keep a /filter waiting; Python's default of 5 ms is longer than a decision.
 SWITCH_SECONDS = 0.0005
-# Pause between two pieces of background work, so that other threads get the lock.
+# Seconds between two pieces of background work, so that other threads get the lock.
 PAUSE_SECONDS = 0.002
 # A full garbage collection stops every thread: 150 ms with 16,000 pods. Objects of the cluster are in no reference
 # cycles, so every FREEZE_SECONDS all objects of that moment are excluded from collection.
 FREEZE_SECONDS = 300.0
-# Free memory is given back this often, where many pods came or went.
+# Seconds between returns of free memory to the system, after many pods came or went.
 RETURN_SECONDS = 10.0
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")

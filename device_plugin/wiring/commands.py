@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from device_plugin.core.errors import VgpuError
 
 VERSION = "0.1.0"
-# Name, what it does, and the module that offers add_arguments(parser) and run(args) -> exit status.
+# Name, help, and the module with add_arguments(parser) and run(args) -> exit status.
 Command = tuple[str, str, str]
 _SERVICES: tuple[Command, ...] = (
     ("node", "run the node agent", "device_plugin.wiring.node_command"),
@@ -23,7 +23,7 @@ _SERVICES: tuple[Command, ...] = (
         "device_plugin.wiring.scheduler_config",
     ),
 )
-# They read a kubeconfig, for which the image of the services has no package: there they are not listed.
+# Commands that read a kubeconfig. The services' image has no package for that, so there they are not listed.
 _PEOPLE: tuple[Command, ...] = (
     ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
@@ -45,9 +45,9 @@ _KUBECONFIG = "kubernetes"
 
 
 def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int:
-    """Run one command; the exit status is 2 for bad input, with one line that says what to do.
+    """Run one command; the exit status is 2 for bad input, with one line of advice.
 
-    A command of `more` takes the place of the product's with its name.
+    A command in `more` replaces the product's command of that name.
     """
     args = parse(sys.argv[1:] if argv is None else argv, more)
     try:
@@ -82,7 +82,7 @@ def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) ->
     theirs = (command for command in _PEOPLE if people or command[0] in chosen)
     offered = {command[0]: command for command in (*_SERVICES, *theirs, *more)}
     if not any(name in offered for name in chosen):
-        from importlib.metadata import entry_points  # megabytes that no service is to load
+        from importlib.metadata import entry_points  # takes megabytes, so services must not load it
 
         for entry in entry_points(group=_GROUP):
             offered |= {command[0]: command for command in entry.load()}

@@ -18,7 +18,7 @@ from pathlib import Path
 # Seconds in which the kernel may move the threads, and seconds for which they then stay on one CPU.
 CHOOSE_SECONDS, STAY_SECONDS = 0.02, 10.0
 _STAT = Path("/proc/thread-self/stat")
-# Where proc_pid_stat(5) says `processor`, counted from the field after the name.
+# The position of `processor` in proc_pid_stat(5), counted from the field after the name.
 _PROCESSOR = 36
 
 
@@ -35,7 +35,7 @@ class CpuPinning:
         self._allowed = os.sched_getaffinity(0)
 
     def leave(self) -> None:
-        """Undo the pinning."""
+        """Undo the pinning, so that the threads may run on all CPUs."""
         _move(self._allowed, self._free, os.SCHED_OTHER)
 
     def step(self) -> None:
@@ -49,7 +49,7 @@ class CpuPinning:
 def _move(cpus: Collection[int], free: Collection[str], policy: int) -> None:
     for thread in threading.enumerate():
         if thread.name not in free and thread.native_id is not None:
-            # The thread has just ended, or the container may not do this and is only slower.
+            # The thread has just ended, or the container may not pin threads and is only slower.
             with suppress(ProcessLookupError, PermissionError):
                 os.sched_setaffinity(thread.native_id, cpus)
                 os.sched_setscheduler(thread.native_id, policy, os.sched_param(0))

@@ -19,7 +19,7 @@ from device_plugin.core.placement.table import Kind
 from device_plugin.core.placement.workload import Weighted
 
 POLITENESS = 10
-# A thousand distinct requests take minutes; tables that take longer are given up.
+# Seconds for the tables: 1,000 distinct requests take minutes; beyond this time they are given up.
 MOST_SECONDS = 900.0
 LOOK_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
@@ -62,7 +62,7 @@ def _talk(
         try:
             return process.communicate(given, timeout=LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            given = None  # written already
+            given = None  # already written to the process
             if ending() or time.monotonic() > deadline:
                 process.kill()
                 raise FitError("the service ends" if ending() else "the tables took too long") from None

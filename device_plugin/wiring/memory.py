@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable
 
-# Pods that must have come or gone: to look through all free memory takes some 10 ms.
+# Pods that must have come or gone, because returning free memory takes about 10 ms.
 MANY_PODS = 500
 
 

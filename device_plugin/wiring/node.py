@@ -48,18 +48,18 @@ from vgpu_runtime.paths import LIBRARY
 log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-node"
-# Enough that a few stalled clients of the metrics port do not hold up the kubelet's probes.
+# Threads of the HTTP server: enough that a few stalled clients do not delay the kubelet's probes.
 HTTP_THREADS = 16
 
 
 @dataclass(frozen=True)
 class Host:
-    """What the agent reads of its host; the laboratory puts simulated parts in place of these."""
+    """The parts of the host that the agent reads; the laboratory replaces them by simulated ones."""
 
     machine: Machine
     pods: ports.Processes
     processes: ports.HostProcesses
-    # Why something of it cannot be read: one text each, or an empty one.
+    # Problems with reading the host: one text each, or an empty one.
     problems: Callable[[], Iterable[str]]
 
 
@@ -72,7 +72,7 @@ def host(settings: NodeSettings) -> Host:
 
 
 class Service:
-    """One agent. If one of its threads dies, the process ends."""
+    """The node agent. If one of its threads fails, the process ends."""
 
     def __init__(self, settings: NodeSettings, stop: threading.Event, host: Host) -> None:
         self._settings = settings
@@ -209,5 +209,5 @@ def run(settings: NodeSettings, stop: threading.Event, of: Callable[[NodeSetting
         raise SettingsError(
             f"root: no folder {settings.root}: write where the host's sys/ and dev/ are, such as /"
         )
-    os.umask(0o022)  # containers of any user read what we write
+    os.umask(0o022)  # containers of any user read our files
     return Service(settings, stop, of(settings)).run()

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the configuration. Raises SettingsError."""
+    """Write kube-scheduler's configuration, made from the template. Raises SettingsError."""
     loaded = settings.load(ClusterSettings, vars(args), os.environ)
     template = Path(args.template)
     try:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise SettingsError(f"template {template}: {error.strerror}") from error
     if args.out is None:
-        # Not /dev/stdout: a process under another user cannot open it anew.
+        # Not /dev/stdout, which a process of another user cannot open.
         sys.stdout.write(text)
         return 0
     try:

@@ -27,7 +27,7 @@ from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring import settings_checks as checks
 
 VERSION = "v1"
-# What msgspec calls the types of YAML.
+# msgspec's names of YAML types.
 _KINDS = {
     "int": "a whole number",
     "float": "a number",

@@ -8,7 +8,7 @@ log = logging.getLogger(__name__)
 
 
 class Threads:
-    """Starts threads; `failed` is set, and `stop` too, when one of them raises."""
+    """Starts threads; when one of them raises, `failed` and `stop` are set."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -21,7 +21,7 @@ class Threads:
         def guarded() -> None:
             try:
                 run()
-            except Exception:  # of whatever kind
+            except Exception:  # of any kind
                 log.exception("%s failed; the service ends", name)
                 self.failed = True
                 self._stop.set()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import device_plugin
 from device_plugin.core.metrics import Exporter, Metric
 
-# What is below these is a command for people: it exports nothing.
+# Packages that are skipped: commands for people export no metrics.
 APART = ("device_plugin.__main__", "device_plugin.cli")
 
 _TABLE = ("| metric | type | labels | says |", "|---|---|---|---|")
@@ -39,7 +39,7 @@ def declared() -> Iterator[Metric]:
 
 
 def page() -> str:
-    """The whole page: a table for each exporter, metrics by name."""
+    """The text of the page: a table for each exporter, sorted by metric name."""
     metrics = sorted(declared(), key=lambda metric: metric.name)
     parts = [HEAD]
     for exporter in Exporter:

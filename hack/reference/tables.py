@@ -18,12 +18,12 @@ _PARAMETER = re.compile(r"((?:  # .*\n)+)  (\w+): (.*)\n")
 
 
 def page(title: str, source: str, *parts: str) -> str:
-    """A page: its title, where it comes from, and its parts."""
+    """The text of a page: its title, its source, and its parts."""
     return "\n\n".join((f"# {title}", WRITTEN.format(source=source), *parts)) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """The text of a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 

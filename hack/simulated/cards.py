@@ -19,7 +19,7 @@ class SimulatedMachine(HostMachine):
         self._folder = folder
 
     def text(self, path: str) -> str:
-        """A file's text. Memory in use is as the kernel would show it, which notices when a process dies."""
+        """The text of a file. The memory in use is updated first: processes that have ended no longer count."""
         if path.endswith("/mem_info_vram_used"):
             vram.refresh(self._folder)
         return super().text(path)
@@ -34,5 +34,5 @@ class SimulatedMachine(HostMachine):
         return [Mount(str(self._folder), INSIDE), state]
 
     def preloads(self) -> Sequence[str]:
-        """The simulated driver."""
+        """The path of the simulated driver in containers."""
         return (f"{INSIDE}/{DRIVER}",)

@@ -14,7 +14,8 @@ from pathlib import Path
 from device_plugin.core.errors import VgpuError
 from vgpu_runtime import sim
 
-# The file with what the folder was built of. Equal input changes nothing: containers may use the cards.
+# The file with the input that the folder was built from. Equal input changes nothing, because containers may use the
+# cards.
 BUILT_OF = "built-of"
 MACHINES = 1 << 16
 

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def host(settings: "NodeSettings") -> "Host":
-    """What the product would read of its host, with the simulated cards below `root`."""
+    """The product's host, with the simulated cards below `root` in place of its machine."""
     from device_plugin.wiring.node import host as real
     from hack.simulated.cards import SimulatedMachine
 

@@ -3,7 +3,7 @@
 import tarfile
 from pathlib import Path
 
-# What says which images an archive holds: OCI's, and `docker save`'s.
+# The files that list the images of an archive: OCI's, and that of `docker save`.
 _INDEXES = {"index.json", "manifest.json"}
 
 

@@ -11,7 +11,7 @@ READS = ("get", "list", "watch")
 
 @dataclass(frozen=True)
 class Call:
-    """One request. `resource` includes the subresource, as in RBAC: pods/binding. `client` is the calling program."""
+    """A request in the audit log. `resource` includes the subresource (pods/binding), `client` is the program."""
 
     service: str
     verb: str

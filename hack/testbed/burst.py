@@ -25,7 +25,7 @@ from hack.testbed.install import product
 from hack.testbed.supervisor import order
 
 PODS = 60
-# Four slices on each card: room for all of them.
+# Four slices on each card, so that all pods fit.
 CARDS = """\
 version: v1
 cards:
@@ -35,7 +35,7 @@ IMAGE = "vgpu.io/workload:0.1.0"
 LIMITS = {"hygon.com/dcu-mem": "4", "hygon.com/dcu-cores": "15"}
 SECONDS = 300.0
 LOOK_SECONDS = 0.5
-# Programs that spend less on both kinds are not worth a line.
+# CPU seconds below which a program is left out of the table.
 LEAST_SECONDS = 0.05
 
 
@@ -75,7 +75,7 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Burst:
-    """One burst: its time in seconds, and the CPU seconds of each program in that time."""
+    """The figures of a burst: its time in seconds, and the CPU seconds of each program in that time."""
 
     taken: float
     cpu: Mapping[str, float]

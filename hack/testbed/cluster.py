@@ -18,7 +18,7 @@ from hack.testbed.supervisor import order
 
 READY_SECONDS = 120.0
 PROJECT = Path(__file__).resolve().parents[2]
-# Set for commands that run inside already.
+# Set for commands that already run inside.
 INSIDE = "VGPU_TESTBED_INSIDE"
 DOWN = "no cluster is up: hack/cluster up"
 
@@ -57,11 +57,11 @@ class Cluster:
             raise
 
     def down(self) -> None:
-        """End the cluster, if it is up, and remove what it left, but for its logs."""
+        """End the cluster, if it is up, and remove all of its files except the logs."""
         if (pid := self.pid()) is not None:
             first = _first(pid)
             os.kill(pid, signal.SIGKILL)  # unshare --kill-child: process 1 dies with it
-            while _alive(first):  # which takes everything below along before it is gone
+            while _alive(first):  # all of its descendants end before it is gone
                 time.sleep(0.01)
         self._pid.unlink(missing_ok=True)
         namespaces.remove_cgroups(self.layout.cgroup)

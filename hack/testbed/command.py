@@ -94,7 +94,7 @@ def _up(cluster: Cluster, nodes: int | None, given: Sequence[Path]) -> None:
     for file in given:
         archives.check(file)
     programs.ensure()
-    # No pod starts without the image of its sandbox, whatever else is given.
+    # No pod starts without the image of its sandbox, so it is always added.
     found = [*(file.resolve() for file in given), images.build("pause")] if given else images.build_all()
     cluster.up(nodes or NODES, found)
     print(f"{nodes or NODES} nodes are Ready: hack/cluster kubectl get nodes")

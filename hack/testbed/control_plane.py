@@ -6,7 +6,7 @@ from hack.testbed.certificates import Authority
 from hack.testbed.layout import API_SERVER, GATEWAY, KUBERNETES_SERVICE, SERVICE_NETWORK, Layout
 from hack.testbed.supervisor import Program
 
-# Only what our services ask is recorded: from it the tests count writes and compare verbs with RBAC.
+# Only requests of our services are recorded: the tests count writes in them and compare their verbs with RBAC.
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -16,7 +16,7 @@ rules:
   userGroups: ["system:serviceaccounts:vgpu-system"]
 - level: None
 """
-# A node that says nothing is given up in seconds, not minutes: tests kill nodes.
+# A silent node counts as lost after seconds, not minutes, because tests kill nodes.
 GRACE_SECONDS = 12
 TOLERATION_SECONDS = 5
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Programs whose first argument, or the file that it names, says more than their own name.
+# Programs that are shown by their first argument, or by the file that it names.
 _PYTHON = ("python", "python3", "python3.11")
 OURS = "kube-scheduler of vgpu"
 MACHINE = "the whole machine"
@@ -18,7 +18,7 @@ MACHINE = "the whole machine"
 
 @dataclass(frozen=True)
 class Process:
-    """One process: its program, and its CPU seconds with those of the children that it waited for."""
+    """A process: its program, and its CPU seconds with those of the children that it waited for."""
 
     program: str
     parent: int
@@ -30,7 +30,7 @@ Look = Mapping[tuple[int, str], Process]
 
 
 def look() -> Look:
-    """The processes as they are now, and the whole machine beside them, with its kernel and what we cannot see."""
+    """The present processes, and the whole machine, which includes the kernel and processes that are not visible."""
     return {(0, ""): Process(MACHINE, 0, _busy()), **dict(_processes())}
 
 
@@ -41,7 +41,7 @@ def spent(before: Look, after: Look) -> Mapping[str, float]:
         seconds[process.program] += process.seconds
     parents = {pid: process.program for (pid, _), process in after.items()}
     for key, process in before.items():
-        # One that has ended counts, with its whole life, for its parent: only the part since then is wanted.
+        # The CPU time of an ended process is in its parent's: subtract the part from before.
         program = process.program if key in after else parents.get(process.parent, process.program)
         seconds[program] -= process.seconds
     return seconds

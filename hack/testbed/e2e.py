@@ -20,7 +20,7 @@ from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 from hack.testbed.install import OVERLAY, admission, product
 from hack.testbed.layout import Layout
 
-# Waiting in these tests ends with what was waited for; the timeout is for what hangs.
+# These tests wait for conditions; the timeout is for tests that hang.
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=900")
 AT_ONCE = 3
 
@@ -35,7 +35,7 @@ class Lane:
     product: bool = True
 
 
-# Those that wait for most of their time; the last one takes a node's power, and so comes last.
+# Tests that wait for most of their time; the last of them takes a node's power.
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
 ELSEWHERE = tuple(f"--ignore={file}" for file in WAITING)
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
@@ -78,7 +78,7 @@ def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
         results = list(pool.map(lambda lane, cluster: run(lane, cluster, archives), LANES, clusters))
     differences = rbac.check([cluster.layout.audit for cluster in clusters])
     print("\n".join(differences) or "RBAC: every permission is used, and every use is permitted")
-    # Once more where it is looked for: between them and here are the other lanes.
+    # Printed again at the end, because the output of other lanes is in between.
     print(*(line for result in results for line in result.failures), sep="\n", flush=True)
     return 1 if differences or any(result.status for result in results) else 0
 
@@ -99,7 +99,7 @@ class LaneResult:
 def run(
     lane: Lane, cluster: Cluster, archives: Sequence[Path], overlay: Path = OVERLAY, *, keep: bool = False
 ) -> LaneResult:
-    """Run one lane on its cluster with this overlay, and print what pytest said once it is through."""
+    """Run one lane on its cluster with this overlay, and print pytest's output at the end."""
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, archives)

@@ -51,7 +51,7 @@ BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
 ATTEMPTS = re.compile(r"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
 DECISIONS = re.compile(r"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
 GOOD = "/api/v1/namespaces/good/pods"
-# Where pods are touched: a node with one card of a model of its own, and a volume that never comes.
+# The node for touched pods, with one card of a model of its own, and a volume that never becomes ready.
 PROBES, PROBE_NODE, PROBE_MODEL = "probes", "probe-node", "Probe"
 VOLUMES = "no-volumes"
 SELECTED_NODE, MODEL, TOUCHED = "volume.kubernetes.io/selected-node", "vgpu.io/card-model", "vgpu.io/touched"
@@ -219,7 +219,7 @@ def _api_server(authority: Authority, folder: Path, etcd: int, secure: int) -> l
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
         "--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
-        # Nobody makes service accounts and quotas here, and no node is ever looked at.
+        # There are no service accounts and quotas here, and no node exists.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
     ]  # fmt: skip
 
@@ -392,7 +392,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Part:
-    """Good pods bound in a second, what each took, and pods that room appeared for."""
+    """The figures of one part: good pods bound per second, attempts and decisions for each, and the probes."""
 
     good: float
     attempts: float
@@ -400,7 +400,7 @@ class Part:
     probes: Sequence[Probe]
 
     def __str__(self) -> str:
-        """One line."""
+        """The figures in one line."""
         return (
             f"{self.good:.1f} good pods/s, {self.attempts:.1f} attempts of kube-scheduler and {self.decisions:.1f}"
             f" decisions of /filter for each; seconds from room to binding: {', '.join(map(str, self.probes))}"
@@ -470,7 +470,7 @@ def _probe(plane: Plane, name: str) -> Probe:
     with plane.watch(pods, f"metadata.name={name}") as seen:
         plane.call("POST", pods, waiting)
         next(pod for pod in seen if _is_refused(pod))
-        # It asks for something else now, so its reservation ends, and no event of this wakes anybody.
+        # Its request differs now, so its reservation ends, and no event of that wakes a refused pod.
         changed = {"metadata": {"annotations": {MODEL: "none"}}}
         room, touched = time.monotonic(), None
         plane.call("PATCH", f"{pods}/{name}-holder", changed, "application/merge-patch+json")

@@ -13,7 +13,7 @@ SIMULATED = "vgpu-simulated-cards"
 
 
 def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
-    """Install everything; `cards` replaces the simulated cards of every node.
+    """Install the product; `cards` replaces the simulated cards of every node.
 
     Raises ClusterError if it does not come up.
     """

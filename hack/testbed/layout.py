@@ -19,7 +19,7 @@ SERVICE_NETWORK = "10.96.0.0/24"
 KUBERNETES_SERVICE, DNS_SERVICE = "10.96.0.1", "10.96.0.10"
 API_SERVER = f"https://{GATEWAY}:6443"
 MOST_NODES = 50
-# Images that every node holds; the sandbox of a pod is the second.
+# Images on every node; the second is the sandbox of pods.
 PAUSE = "registry.k8s.io/pause:3.10"
 
 
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def audit(self) -> Path:
-        """The audit log: the requests of our services to the API server, one JSON event in each line."""
+        """The path of the audit log: requests of our services to the API server, one JSON event in each line."""
         return self.root / CONTROL_PLANE / "audit.log"
 
     @property

@@ -42,7 +42,7 @@ def _node(layout: Layout, name: str, archives: list[str]) -> None:
     namespaces.become(name, folder, layout.cgroup)
     supervisor = NodeSupervisor(folder, node.programs(layout, name))
     supervisor.start("containerd")
-    node.import_images(archives)  # before there is a kubelet that would try to pull them
+    node.import_images(archives)  # before the kubelet starts and tries to pull them
     _serve(layout, name, supervisor)
 
 

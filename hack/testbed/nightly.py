@@ -19,7 +19,7 @@ from hack.testbed.e2e import Lane, LaneResult, run
 from hack.testbed.layout import Layout
 
 RELEASE = "1.34"
-# Seeds, each of so many random events, after each of which the ledger equals a model and its rebuild.
+# Seeds, and random events of each; after every event the ledger must equal a model and its rebuild.
 SEEDS, EVENTS = range(20), 100_000
 LANES = (
     Lane("contract", 1, ("tests/contract",), product=False),

@@ -54,7 +54,7 @@ def programs(layout_: Layout, node: str) -> list[Program]:
 def import_images(archives: Sequence[str]) -> None:
     """Give the node's containerd, once it listens, the images in these OCI archives. Raises CalledProcessError."""
     while subprocess.run([*CTR, "version"], capture_output=True, check=False).returncode:
-        continue  # each try takes some tens of milliseconds
+        continue  # each try takes 10 to 100 ms
     for archive in archives:
         # --local: the transfer service unpacks with a snapshotter that it chooses itself.
         subprocess.run([*CTR, "images", "import", "--local", archive], check=True, capture_output=True)
@@ -80,13 +80,13 @@ def _kubelet(authority: Authority, folder: Path, node: str) -> dict[str, object]
         "tlsPrivateKeyFile": authority.file(f"kubelet-{node}-server", "key"),
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "staticPodPath": str(folder / "static-pods"),
-        # Nobody answers there; without it each pod brings a warning.
+        # No server answers there; without this setting each pod causes a warning.
         "clusterDNS": [layout.DNS_SERVICE],
         "resolvConf": "",
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
-        # Several nodes share one kernel's tables and one disk: each leaves them alone.
+        # Several nodes share one kernel and one disk: no node may change their settings.
         "makeIPTablesUtilChains": False,
         "localStorageCapacityIsolation": False,
         "evictionHard": {"memory.available": "1Mi"},

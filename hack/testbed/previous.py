@@ -1,4 +1,4 @@
-"""The commit before this one, as what a cluster would be upgraded from: its files, and its images."""
+"""The previous commit, from which tests upgrade a cluster: its files and its images."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ from hack.testbed.cluster import PROJECT
 from vgpu_runtime.sim.hip import default_cache
 
 TAG = "0.1.0-previous"
-# Those of its images that take a tag.
+# The images that have a tag.
 OURS = {"vgpu", "simulated"}
-# What an upgrade needs of the earlier commit; where it was not there yet, there is nothing to upgrade from.
+# Files of the previous commit that an upgrade needs; without them there is nothing to upgrade from.
 NEEDED = "manifests/overlays/simulated/kustomization.yaml"
 
 
@@ -33,7 +33,7 @@ def prepare() -> Previous:
 
 
 def _image(source: Path, *words: str) -> str:
-    """What `hack/image` of that checkout prints: only its own recipe knows what its manifests expect."""
+    """The output of `hack/image` in that checkout, whose own recipe builds the images that its manifests expect."""
     command = [sys.executable, "-m", "hack.testbed.images.command", *words]
     return subprocess.run(command, cwd=source, stdout=subprocess.PIPE, text=True, check=True).stdout
 

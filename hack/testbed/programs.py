@@ -27,7 +27,7 @@ KUBERNETES = (
     "kubectl",
     "kubelet",
 )
-# What each tool is for, and Debian's package of it.
+# The purpose of each tool, and its Debian package.
 TOOLS = {
     "ip": "iproute2",
     "nft": "nftables",

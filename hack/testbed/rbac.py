@@ -77,7 +77,7 @@ def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:
         for call in ours
         if not any(p.covers(call) for p in permissions)
     }
-    # Refused only sometimes: the product was being removed.
+    # A call that was refused only sometimes: the product was being removed.
     done = {_asked(call) for call in calls if call.code < 400}
     refused = {
         f"{call.service}: {call.verb} {call.resource} ({call.client})"
@@ -108,7 +108,7 @@ def check(logs: Sequence[Path]) -> list[str]:
 
 
 def main() -> int:
-    """Print the differences; 1 if there is any."""
+    """Print the differences between RBAC and the audit logs; the exit status is 1 if there is any."""
     argparse.ArgumentParser(prog="hack/rbac", description=__doc__).parse_args()
     root = layout.here().root
     found = check([Layout(folder).audit for folder in (root, *root.glob("*"))])

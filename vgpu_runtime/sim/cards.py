@@ -44,7 +44,7 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SimCard:
-    """One simulated card. Memory in MiB; `unique_id` and `pci` are empty until `number` gives them."""
+    """A simulated card. Memory is in MiB; `unique_id` and `pci` are empty until `number` sets them."""
 
     name: str
     vendor: int
@@ -66,7 +66,7 @@ class SimCard:
 
     @property
     def paired(self) -> bool:
-        """RDNA: units 2i and 2i+1 are one workgroup processor, masked together."""
+        """True for RDNA, where units 2i and 2i+1 are one workgroup processor and are masked together."""
         return self.gfx_version[0] >= 10
 
     @property
@@ -92,7 +92,7 @@ class SimCard:
 
     @property
     def gpu_id(self) -> int:
-        """The 16-bit id that KFD makes from what does not change about a card (kfd_generate_gpu_id)."""
+        """The 16-bit id of the card, from its constant properties, as KFD makes it (kfd_generate_gpu_id)."""
         return zlib.crc32(f"{self.pci} {self.device} {self.unique_id}".encode()) % 0xFFFF + 1
 
 

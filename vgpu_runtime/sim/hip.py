@@ -37,7 +37,7 @@ def default_cache() -> Path:
 
 
 def ensure(cache: Path) -> Path:
-    """The folder that holds libamdhip64.so.5 and what it needs; fetches it into `cache` the first time.
+    """The folder with libamdhip64.so.5 and its dependencies, which the first call fetches into `cache`.
 
     Any number of processes may call this at once: the folder appears whole, by one rename. Raises
     HipUnavailableError.
@@ -52,7 +52,7 @@ def ensure(cache: Path) -> Path:
         try:
             root.rename(final)
         except OSError:
-            if not final.is_dir():  # else another process was first, with the same
+            if not final.is_dir():  # else another process was first, with equal content
                 raise
     return _library_folder(final)
 

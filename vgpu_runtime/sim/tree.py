@@ -112,7 +112,7 @@ def _gpu_properties(card: SimCard, minor: int, kernel: Kernel) -> dict[str, int]
 
 
 def _properties(**known: int) -> dict[str, int]:
-    """What every node says, in the kernel's order."""
+    """The properties of a topology node in the kernel's order; those that are not given have defaults."""
     names = (
         "cpu_cores_count simd_count mem_banks_count caches_count io_links_count p2p_links_count cpu_core_id_base"
         " simd_id_base max_waves_per_simd lds_size_in_kb gds_size_in_kb num_gws wave_front_size array_count"

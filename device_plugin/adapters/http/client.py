@@ -61,7 +61,7 @@ class Connection:
                 self._receive()
 
     def interrupt(self) -> None:
-        """End it from another thread: whoever reads from it finds its end."""
+        """Close the stream from another thread, so that its reader gets the end of the stream."""
         # Not the method of a TLS socket, which is for the thread that reads.
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

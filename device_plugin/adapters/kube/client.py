@@ -120,7 +120,7 @@ class KubeClient:
             self._request("POST", f"{_object(PODS, pod)}/eviction", body, query=query)
 
     def bind(self, pod: Named, node: str, annotations: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Bind the pod of this UID to a node; the API server copies annotations and labels to it in the same write.
+        """Bind the pod of this UID to a node, with annotations and labels that the API server stores in that write.
 
         Labels only from Kubernetes 1.35 on (KEP-4742).
         """

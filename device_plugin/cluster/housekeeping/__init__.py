@@ -1,1 +1,1 @@
-"""What is done though nobody asks."""
+"""Housekeeping: periodic work that no request triggers."""

@@ -1,1 +1,1 @@
-"""Which replica leads, and from when on it may place."""
+"""Leadership: decide whether this replica leads, and from when on it may place."""

@@ -1,1 +1,1 @@
-"""Where a pod goes: /filter, reservations, /bind, and what is learnt for the next."""
+"""Placing of pods: /filter, reservations, /bind, and the target workload."""

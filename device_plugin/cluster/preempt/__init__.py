@@ -1,1 +1,1 @@
-"""Which pods would have to go, or to move, so that another fits."""
+"""Preemption: find the pods that must end, or move, so that another fits."""

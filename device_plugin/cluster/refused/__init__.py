@@ -1,1 +1,1 @@
-"""What is kept of pods that were refused."""
+"""Refused pods: remembered refusals, waiting pods, the preemption queue, and the refusal budget."""

@@ -1,1 +1,1 @@
-"""What people and Prometheus see."""
+"""Views of the cluster for people and for Prometheus."""

@@ -1,1 +1,1 @@
-"""What the watches of pods and nodes show, as it is known now."""
+"""The present state of pods, nodes and loads, from the watches and the agents."""

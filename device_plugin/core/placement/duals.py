@@ -25,7 +25,7 @@ def central_duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
 @functools.lru_cache(maxsize=64)
 def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
     sizes, demand = np.frombuffer(sizes_, dtype=np.int64).reshape(-1, 2), np.frombuffer(demand_)
-    # Seeded, so that the same workload always gives the same prices.
+    # Seeded, so that equal workloads give equal prices.
     rng = np.random.default_rng(0)
     noise = np.exp(NOISE * rng.normal(size=(DRAWS, len(sizes))))
     means: Floats = np.mean([_duals(sizes, demand * draw, card) for draw in noise], axis=0)

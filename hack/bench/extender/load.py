@@ -29,8 +29,8 @@ CALL_SECONDS, LEADER_SECONDS = 5.0, 120.0
 LESSON_PODS, LESSON_SECONDS = 64, 120.0
 LESSON = b"target workload learnt"
 ASK_AGAIN_SECONDS = 0.25
-# kube-scheduler's filters run in parallel, in blocks of so many nodes, and offer the nodes in the order in which they
-# finish: never the same one twice.
+# Orders of nodes, and nodes in a block: kube-scheduler's filters run in parallel, in blocks of nodes, and offer the
+# nodes in the order in which they finish, which differs each time.
 ORDERS, PARALLEL = 61, 16
 
 

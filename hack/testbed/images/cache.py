@@ -1,4 +1,4 @@
-"""Things made once and kept under a name that ends with a hash of what they were made from."""
+"""Cache files and folders under names that end with a hash of their inputs."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ def folder() -> Path:
 def fingerprint(*inputs: object) -> str:
     """A short hash of texts and of files (given as Path: name, mode and content; folders with all below them)."""
     state = hashlib.sha256()
-    for thing in (*inputs, Path(__file__).parent):  # what these modules do is an input too
+    for thing in (*inputs, Path(__file__).parent):  # the code of these modules is an input too
         if isinstance(thing, Path):
             for file in _files(thing):
                 state.update(f"{file.relative_to(thing)} {file.stat().st_mode:o}\0".encode())
@@ -45,7 +45,7 @@ def keep(final: Path, make: Callable[[Path], None]) -> Path:
             try:
                 made.rename(final)
             except OSError:
-                if not final.exists():  # else another process was first, with the same
+                if not final.exists():  # else another process was first, with equal content
                     raise
     os.utime(final)
     kind = final.name.rpartition("-")[0]

@@ -26,7 +26,7 @@ def main() -> int:
             print(f"{name:<12}{text}")
         return 0
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # whoever runs this reads paths
+        with contextlib.redirect_stdout(sys.stderr):  # callers read paths from stdout
             archives = [_build(name, arguments) for name in arguments.name or images.NAMES]
     except (DebianUnavailableError, programs.MissingError, FileNotFoundError) as error:
         print(f"hack/image: {error}", file=sys.stderr)

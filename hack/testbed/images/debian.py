@@ -11,7 +11,7 @@ from hack.testbed.images import cache
 from vgpu_runtime.sim.debian import Apt
 
 _LISTS = Path("/var/lib/apt/lists")
-# Nothing reads these in a container; licences (copyright files) stay.
+# Folders that no program in a container reads; licences (copyright files) stay.
 _UNUSED = ("usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian", "usr/share/bug")
 
 

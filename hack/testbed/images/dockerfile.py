@@ -1,4 +1,4 @@
-"""What the project's Dockerfile says of its images: the only place where their settings stand."""
+"""Read the project's Dockerfile, which is the only place of the images' settings."""
 
 import json
 import re
@@ -11,7 +11,7 @@ FILE = SOURCES.parent / "Dockerfile"
 
 
 def instructions(stage: str, file: Path = FILE) -> list[tuple[str, str]]:
-    """The instructions of a stage and what follows them, continued lines joined."""
+    """The instructions of a stage with their arguments, continued lines joined."""
     lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
     text = re.sub(r"\\\n\s*", "", "\n".join(lines))
     found = [(word, rest) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)]

@@ -8,7 +8,7 @@ from hack.testbed.images import cache, oci
 
 
 def layer(name: str, fill: Callable[[Path], None], *inputs: object) -> Path:
-    """The layer of what `fill(folder)` puts into a new folder, which depends on nothing but `inputs`."""
+    """The layer with the files that `fill(folder)` writes into a new folder; they may depend on `inputs` only."""
 
     def make(target: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:

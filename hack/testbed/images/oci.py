@@ -15,7 +15,7 @@ ARCHITECTURE = "amd64"  # the only one that ROCm runs on
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its full name with the tag, its layers from the lowest up (tar files), and its settings."""
+    """A container image: its full name with the tag, its layers from the lowest up (tar files), and its settings."""
 
     reference: str
     layers: Sequence[Path]

@@ -12,7 +12,7 @@ from hack.testbed.images.layers import archive, layer
 NAME, SIMULATED = "vgpu.io/vgpu", "vgpu.io/vgpu-simulated"
 TAG = "0.1.0"
 SUFFIXES = (".py", ".yaml")
-# Below vgpu_runtime, but of the other image.
+# A folder of vgpu_runtime that belongs to the image with simulated cards.
 SIMULATION = Path("vgpu_runtime/sim")
 _HERE = Path(__file__).parent
 
@@ -24,7 +24,7 @@ def build(source: Path, tag: str = TAG, revision: str = "unknown") -> Path:
 
 
 def build_simulated(source: Path, tag: str = TAG, revision: str = "unknown") -> Path:
-    """The archive of the same image with the simulated cards of the checkout in one more layer."""
+    """The archive of the product image with one more layer: the simulated cards of the checkout."""
     native(source)
     product = _product(source, tag, revision)
     layers = (*product.layers, _layer("simulated", simulated_files(source)))
@@ -32,13 +32,13 @@ def build_simulated(source: Path, tag: str = TAG, revision: str = "unknown") -> 
 
 
 def native(source: Path) -> None:
-    """Build what is out of date of the native half of a checkout."""
+    """Build the native half of a checkout; make skips files that are up to date."""
     command = ["make", "--no-print-directory", "-C", str(source / "vgpu_runtime")]
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def product_files(source: Path) -> Mapping[str, Path]:
-    """Where in the image which files of the product go, compiled Python left out."""
+    """The files of the product by their path in the image, without compiled Python."""
     packages = (*_files(source, "device_plugin"), *_files(source, "vgpu_runtime"))
     return {
         "opt/vgpu/build/libvgpu.so": source / "build/libvgpu.so",
@@ -48,7 +48,7 @@ def product_files(source: Path) -> Mapping[str, Path]:
 
 
 def simulated_files(source: Path) -> Mapping[str, Path]:
-    """What the image with simulated cards has beside them, or in place of them."""
+    """The further or other files of the image with simulated cards, by their path in the image."""
     files = (Path("hack/__init__.py"), *_files(source, "hack/simulated"), *_files(source, str(SIMULATION)))
     return {
         "opt/vgpu/build/libsimkfd.so": source / "build/libsimkfd.so",

@@ -14,7 +14,7 @@ LOCK = SOURCES.parent / "requirements" / "run.lock"
 PACKAGES = Path("opt/vgpu/packages")
 _PYTHON = "python3.11"
 _STANDARD_LIBRARY = f"usr/lib/{_PYTHON}"
-DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel that brings no C++ library of its own
+DEBIAN = (_PYTHON, "libstdc++6")  # gRPC's is the only wheel without a C++ library of its own
 PIP = (
     *("install", "--quiet", "--root-user-action=ignore"),
     *("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile"),
@@ -66,7 +66,7 @@ def run(root: Path, *arguments: str) -> None:
     """Run the Python below `root` here, by its own loader: it need not be this machine's Python, nor its libc."""
     libraries = [str(root / parent / "x86_64-linux-gnu") for parent in ("lib", "usr/lib")]
     loader = [f"{libraries[0]}/ld-linux-x86-64.so.2", "--library-path", ":".join(libraries)]
-    # Hashes decide in what order a compiled file lists a set's members.
+    # Hashes decide the order of a set's members in a compiled file.
     environment = {**os.environ, "PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0"}
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)

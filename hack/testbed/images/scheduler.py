@@ -16,7 +16,7 @@ def build(kube: Path | None = None) -> Path:
     if not binary.exists() and not kube:
         binary = (
             programs.ensure().kube
-        )  # which asks for more than a build needs: root, and what a cluster runs
+        )  # whose check asks for more than a build needs: root, and the programs of a cluster
     files = {"usr/local/bin/kube-scheduler": binary}
     own = layer("scheduler", lambda root: ours.copy(files, root), binary)
     reference = f"registry.k8s.io/kube-scheduler:{programs.version('k8s.io/kubernetes')}"
