@@ -4,12 +4,13 @@ import itertools
 import json
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from device_plugin.cluster.show.explain import as_text
+from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -20,7 +21,7 @@ from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_request
 from tests.cluster.world import Clock, Memory, World, pod, with_grant
 from tests.cluster.world import grant as slice_of
-from tests.core.clusters import inventory
+from tests.core.clusters import FAMILY, inventory
 
 ALL, QUARTER = 16368, 4092
 
@@ -49,8 +50,8 @@ def state_of(*nodes: Node, clock: Clock | None = None) -> Memory:
     return made
 
 
-def free(state: Memory) -> int:
-    found = state.view.ledger.node("n1")
+def free(view: ClusterView) -> int:
+    found = view.ledger.node("n1")
     assert found is not None
     return found.cards[0].free_mib
 
@@ -114,11 +115,39 @@ def test_a_terminal_phase_frees_the_slice_and_a_deletion_mark_does_not() -> None
     state = state_of()
     held = bound(a, grant(a))
     state.view.see_pod(replace(held, deleting=True), watched=True)
-    assert free(state) == ALL - QUARTER
+    assert free(state.view) == ALL - QUARTER
     state.view.see_pod(replace(held, deleting=True, phase="Failed"), watched=True)
-    assert free(state) == ALL
+    assert free(state.view) == ALL
     state.view.see_pod(held, watched=True)
-    assert free(state) == ALL, "old news brought an ended pod back"
+    assert free(state.view) == ALL, "old news brought an ended pod back"
+
+
+ENDS: Mapping[str, Callable[[ClusterView, Pod], None]] = {
+    "terminal phase": lambda view, pod: view.see_pod(replace(pod, phase="Succeeded"), watched=True),
+    "deleted, and seen to end": lambda view, pod: view.forget_pod(pod.uid, ended=True),
+    "not in the list": lambda view, _: view.sync_pods(()),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("slices", [True, False], ids=["slices", "only its host"])
+def test_whatever_a_pod_holds_ends_in_one_way(
+    end: Callable[[ClusterView, Pod], None], *, slices: bool
+) -> None:
+    """Without a follower too: the view needs nobody who decides."""
+    clock, room = Clock(), HostAmounts(4000, 4096)
+    view = ClusterView((FAMILY,), clock)
+    view.sync_nodes([replace(node(), room=room)])
+    before, a = view.ledger.node("n1"), replace(pod("a"), host=HostAmounts(1000, 1024))
+    view.see_pod(bound(a, grant(a)) if slices else replace(a, node="n1", containers=()), watched=True)
+    held = view.ledger.node("n1")
+    assert held is not None
+    assert (held.left, free(view)) == (HostAmounts(3000, 3072), ALL - QUARTER * slices)
+    end(view, a if not slices else bound(a, grant(a)))
+    clock.now += REPORT_SECONDS
+    view.expire()
+    assert view.ledger.node("n1") == before
+    assert not view.ledger.holdings()
 
 
 def test_a_pod_that_is_gone_stays_gone() -> None:
@@ -127,7 +156,7 @@ def test_a_pod_that_is_gone_stays_gone() -> None:
     state.view.see_pod(bound(a, grant(a)), watched=True)
     state.view.forget_pod(a.uid, ended=True)
     state.view.see_pod(bound(a, grant(a)), watched=False)
-    assert free(state) == ALL
+    assert free(state.view) == ALL
 
 
 def test_a_list_without_a_pod_says_it_is_gone_unless_the_watch_never_showed_it() -> None:
@@ -149,7 +178,7 @@ def test_a_node_that_vanishes_and_returns_finds_its_slices_held() -> None:
     state.view.forget_node("n1")
     assert state.view.ledger.node("n1") is None
     state.view.see_node(node())
-    assert free(state) == ALL - QUARTER
+    assert free(state.view) == ALL - QUARTER
 
 
 @pytest.mark.parametrize(
@@ -171,7 +200,7 @@ def test_a_bad_inventory_is_none_and_a_good_one_cures_it(text: str, caplog: pyte
     assert state.view.ledger.node("n1") is None
     state.view.see_node(node())
     assert state.view.faults.counts()["inventory"] == 0
-    assert free(state) == ALL - QUARTER
+    assert free(state.view) == ALL - QUARTER
 
 
 _SLICE = {"card": "n1-0", "memMiB": 1, "cores": [0]}
@@ -191,11 +220,11 @@ def test_a_grant_that_cannot_be_true_leaves_the_ledger_as_it_was(fields: dict[st
     a = pod("a")
     state = state_of()
     state.view.see_pod(altered(a, **fields), watched=True)
-    assert free(state) == ALL
+    assert free(state.view) == ALL
     assert state.view.faults.counts()["grant"] == 1
     state.view.see_pod(bound(a, grant(a)), watched=True)
     assert state.view.faults.counts()["grant"] == 0, "a sound grant cures it"
-    assert free(state) == ALL - QUARTER
+    assert free(state.view) == ALL - QUARTER
 
 
 @pytest.mark.parametrize(
@@ -209,7 +238,7 @@ def test_a_grant_is_held_whatever_its_card_reports_now(less: dict[str, int]) -> 
     state.view.see_pod(bound(whole, made.grant), watched=True)
     state.view.see_node(Node("n1", inventory("n1", 1, **less).encode()))
     assert state.view.ledger.grant(whole.uid) == made.grant
-    assert free(state) == 0
+    assert free(state.view) == 0
     assert state.view.faults.counts()["grant"] == 0
     assert not state.view.suspects()
     after = pod("after", 1, 1)
@@ -220,7 +249,7 @@ def test_a_grant_on_a_card_that_nobody_shows_takes_nothing_from_the_others() -> 
     a = pod("a")
     state = state_of()
     state.view.see_pod(bound(a, grant(a, card="nowhere")), watched=True)
-    assert free(state) == ALL
+    assert free(state.view) == ALL
     assert not state.view.suspects()
 
 
