@@ -139,11 +139,12 @@ def test_whatever_a_pod_holds_ends_in_one_way(
     view = ClusterView((FAMILY,), clock)
     view.sync_nodes([replace(node(), room=room)])
     before, a = view.ledger.node("n1"), replace(pod("a"), host=HostAmounts(1000, 1024))
-    view.see_pod(bound(a, grant(a)) if slices else replace(a, node="n1", containers=()), watched=True)
+    holder = bound(a, grant(a)) if slices else replace(a, node="n1", containers=())
+    view.see_pod(holder, watched=True)
     held = view.ledger.node("n1")
     assert held is not None
     assert (held.left, free(view)) == (HostAmounts(3000, 3072), ALL - QUARTER * slices)
-    end(view, a if not slices else bound(a, grant(a)))
+    end(view, holder)
     clock.now += REPORT_SECONDS
     view.expire()
     assert view.ledger.node("n1") == before
