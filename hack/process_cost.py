@@ -1,4 +1,4 @@
-"""Memory and processor time of a process, as proc(5) tells them."""
+"""Memory and CPU time of a process, from proc(5)."""
 
 import os
 from pathlib import Path

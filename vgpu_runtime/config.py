@@ -138,7 +138,7 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
 
 
 def card_uuids(text: str) -> frozenset[str]:
-    """The uuids of all cards of a file, whatever their families. Raises ConfigError if any may be missing."""
+    """The uuids of all cards of a file, of any family. Raises ConfigError if any may be missing."""
     (_, head), *sections = _sections(text)
     found = {section.get("uuid", "") for name, section in sections if name == "card"}
     if not text.endswith("\n") or head.keys() != _HEAD_KEYS or not found or "" in found:

@@ -46,7 +46,7 @@ class RegionUsage:
 
 
 def create(path: Path) -> None:
-    """Make an empty region at `path`, replacing whatever is there. Mode 0666: any user in the container writes."""
+    """Create an empty region at `path`, replacing an existing file. Mode 0666: any user in the container writes."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(_HEADER.pack(MAGIC, VERSION, SLOTS, CARDS, SIZE))

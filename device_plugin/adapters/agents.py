@@ -83,7 +83,7 @@ class LoadPoller:
             self.see(agent)
 
     def see(self, agent: Agent) -> None:
-        """Take news of an agent; without an address it cannot be asked."""
+        """Record the address of an agent's pod; without one the agent is not read."""
         if not agent.address:
             self.forget(agent.pod)
             return
@@ -93,7 +93,7 @@ class LoadPoller:
                 self._await(_Turn(agent, self._clock(), self._pace.seconds))
 
     def forget(self, pod: str) -> None:
-        """The agent's pod is gone."""
+        """Remove an agent whose pod is gone."""
         with self._lock:
             self._turns.pop(pod, None)
 

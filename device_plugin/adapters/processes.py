@@ -78,7 +78,7 @@ class HostProcesses:
         return Path("/proc/self/mountinfo").read_bytes().decode(errors="replace")
 
     def problem(self) -> str:
-        """Why no process of the host can be seen; empty if they can."""
+        """The reason why the host's processes are not visible, as text; empty if they are."""
         try:
             (self._proc / "1" / "mountinfo").read_bytes()
         except OSError as error:
@@ -117,7 +117,7 @@ class CgroupProcesses:
         return bool(self.problem()) or any(_populated(folder) for folder in self._folders(pod))
 
     def problem(self) -> str:
-        """Why it cannot be told which pods have processes; empty if it can."""
+        """The reason why it is unknown which pods have processes, as text; empty if it is known."""
         if any((tree / top).is_dir() for tree in self._trees for top in KUBEPODS):
             return ""
         return (

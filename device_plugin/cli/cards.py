@@ -14,7 +14,7 @@ SHOWN = 8
 
 
 class CardError(VgpuError):
-    """No card, or more than one, has this name."""
+    """The name fits no card, or several."""
 
 
 @dataclass(frozen=True, slots=True)

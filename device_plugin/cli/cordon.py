@@ -23,7 +23,7 @@ TRIES = 5
 
 
 class CordonError(VgpuError):
-    """The card cannot be cordoned or drained as asked; the text says why."""
+    """The card cannot be cordoned or drained; the text gives the reason."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

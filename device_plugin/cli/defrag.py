@@ -34,7 +34,7 @@ END_SECONDS, LOOK_SECONDS = 120.0, 1.0
 
 
 class DefragError(VgpuError):
-    """The pods cannot be moved as asked; the text says why."""
+    """The pods cannot be moved; the text gives the reason."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

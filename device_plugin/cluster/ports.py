@@ -23,7 +23,7 @@ class BindCall:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How kube-scheduler's calls are read; all raise ValueError.
+    """Decoders of kube-scheduler's calls; all raise ValueError.
 
     `filter` gives the pod and the nodes to choose from, `bind` namespace, name and uid of the pod, and the node,
     `preempt` the pod, and nodes with the uids of pods to evict there.

@@ -142,7 +142,7 @@ def write_object(fields: Mapping[str, object]) -> str:
 
 
 def json_length(value: object) -> int:
-    """How many characters `value` takes in an annotation."""
+    """The number of characters of `value` in an annotation."""
     return len(_WRITER.encode(value))
 
 

@@ -12,7 +12,7 @@ from device_plugin.core.ledger import NodeState
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The use of a card, in shares of 0 to 1: of its memory, and of its time (None: its driver does not say)."""
+    """The use of a card, in shares of 0 to 1: of its memory, and of its time (None: not measured by its driver)."""
 
     memory: float
     busy: float | None = None
@@ -20,7 +20,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The use of a card, in whole percents: of its memory, and of its time (0 where its driver does not say)."""
+    """The use of a card, in whole percents: of its memory, and of its time (0 if its driver does not measure it)."""
 
     memory: int
     busy: int

@@ -52,7 +52,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A metric with its samples as they are now. The samples may be an iterator, which can be read once.
+    """A metric with its present samples. The samples may be an iterator, which can be read once.
 
     Those of a histogram have one label value more, the upper bound, and the number of observations up to it; the last
     bound is `+Inf`. `total` is the sum of its observations.

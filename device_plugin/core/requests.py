@@ -113,7 +113,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """The request of a pod: its containers' requests in the order of the spec, and what it says of cards.
+    """The request of a pod: its containers' requests in the order of the spec, and its selectors of cards.
 
     `host` is what it requests of its node beside cards: it decides together with the cards where the pod fits best.
     `app_type` and `rank` matter to the policy `node-score`; the rank of a pod in its group is not what it asks

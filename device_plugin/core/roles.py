@@ -57,7 +57,7 @@ class Held:
 
 
 class Ranking:
-    """The pods of one group that have a node or want one, kept in the order of their roles as they come and go.
+    """The pods of one group that have not ended, kept in the order of their roles.
 
     Sorted lists, because a tenant may ask for a decision about each of two thousand pods at every event.
     """
@@ -73,7 +73,7 @@ class Ranking:
         self._avoid: frozenset[str] | None = frozenset()
 
     def __len__(self) -> int:
-        """Number of pods that have a node or want one."""
+        """Number of pods of the group that have not ended."""
         return len(self._pods)
 
     @property
@@ -116,7 +116,7 @@ class Ranking:
             _remove(self._wanting, key)
 
     def ranks(self, pods: Collection[Pod], held: Mapping[str, Held]) -> Mapping[str, Rank]:
-        """The rank of each of `pods`, by uid, which want a node, beside the other pods of the group.
+        """The ranks, by UID, of `pods`, which are unbound, among all pods of the group.
 
         `held` says which of the unbound pods have a reservation, by uid. A number is the count of the pods before;
         where another pod has that number already, it is the lowest that no pod has.

@@ -60,7 +60,7 @@ class Kind(Generic[Read]):
 
     @property
     def api_version(self) -> str:
-        """As an object of the kind says it: `v1`, `batch/v1`."""
+        """The apiVersion of the kind, such as `v1` or `batch/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
@@ -98,7 +98,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which objects of a kind: of a namespace (empty: of all), with these labels and fields, as kubectl writes them."""
+    """A selection of objects: of a namespace (empty: all), with these labels and fields, as kubectl writes them."""
 
     namespace: str = ""
     labels: str = ""
@@ -110,7 +110,7 @@ EVERYWHERE = Where()
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[Read]):
-    """A list, and the resource version at which a watch goes on from it."""
+    """A list, and the resource version from which a watch continues it."""
 
     items: Sequence[Read]
     version: str = ""

@@ -38,7 +38,7 @@ class RefusedError(ApiError):
 
 
 class UnknownError(ApiError):
-    """No answer, or one that leaves open whether it happened."""
+    """No answer, or an unclear one: the call may or may not have been carried out."""
 
 
 # Statuses that the server answers before anything is written. 409 is not among them: see ConflictError.

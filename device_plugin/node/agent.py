@@ -26,7 +26,7 @@ HANG_SECONDS = 60.0
 
 
 class Agent:
-    """Runs until told to stop; then tells the cluster, serves on for `drain_seconds`, and stops."""
+    """Runs the stages until it is stopped; then it publishes that, serves for `drain_seconds` more, and ends."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class Agent:
         self._publisher.step(self._offered(), self.reports(), serving=serving)
 
     def why_dead(self) -> str:
-        """Why /healthz says no; empty if it does not."""
+        """The reason why /healthz fails, as text; empty if it does not."""
         silent = self._clock() - self._beat
         return f"the loop has not turned for {silent:.0f} s" if silent > HANG_SECONDS else ""
 
     def reasons(self) -> Iterator[str]:
-        """Why /readyz says no."""
+        """The reasons why /readyz fails."""
         if self._draining:
             yield "shutting down"
         if not self._cards():

@@ -24,7 +24,7 @@ class NodeApi:
         return self._api.get(PODS, Ref(name, namespace))
 
     def node(self) -> Node | None:
-        """The node that we run on as it is now, or None if it cannot be had."""
+        """The node of the agent as it is now; None if it cannot be read."""
         try:
             return self._api.get(NODES, self._ref)
         except GoneError:

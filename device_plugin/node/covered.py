@@ -65,7 +65,7 @@ class CoveredSlices:
         return tuple(self._covered.values())
 
     def step(self) -> None:
-        """Look at the containers that are due."""
+        """Check the containers that are due."""
         now = self._clock()
         records = self._records.all()
         self._note_starts(records, now)
@@ -108,7 +108,7 @@ class CoveredSlices:
         return age < SOON_SECONDS or (seeking and now - self._looked >= SEEK_SECONDS)
 
     def _look(self, records: Sequence[Record], own: Sequence[Mounted], known: set[int]) -> set[int]:
-        """Look at a few processes of each container of one pod; returns the hashes of the texts that are sound.
+        """Check a few processes of each container of one pod; returns the hashes of mountinfo texts without a cover.
 
         A text of which the hash is `known` to be sound is not read again.
         """

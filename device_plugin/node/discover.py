@@ -1,4 +1,4 @@
-"""Discover: from what the vendors' drivers say of the machine's cards to the cards that we share."""
+"""Discover: read the machine's cards from the vendors' drivers, and choose the cards to share."""
 
 import logging
 from collections import Counter
@@ -129,7 +129,7 @@ class Discovery:
 
 
 class SharedCards:
-    """The shared cards as they are now, for every thread."""
+    """The present shared cards, for every thread."""
 
     def __init__(self, discovery: Discovery, api: NodeApi, records: Callable[[], Iterable[Record]]) -> None:
         self._discovery = discovery
@@ -146,7 +146,7 @@ class SharedCards:
         return [local.card for local in self._now.values()]
 
     def look(self) -> None:
-        """Scan the machine; changes of health are logged and told as events.
+        """Scan the machine; changes of health are logged and written as events.
 
         A card that has vanished stays, unhealthy: containers may still be on it.
         """
@@ -172,7 +172,7 @@ class SharedCards:
 
 
 def _unfit(found: FoundCard[Any]) -> str:
-    """Why a card cannot be cut; empty if it can."""
+    """The reason why a card cannot be shared, as text; empty if it can."""
     if found.mem_mib * MIB > MAX_MEM_BYTES:
         return f"its {found.mem_mib} MiB are more than a slice can have"
     return found.unfit

@@ -85,7 +85,7 @@ class CdiReload:
             self._changes += 1
 
     def tell(self) -> None:
-        """Return when runtimes have been told of all changes so far. Raises OSError."""
+        """Make runtimes read all changes so far, and return then. Raises OSError."""
         wanted = self._changes
         with self._turn:
             if self._told >= wanted:
@@ -201,7 +201,7 @@ class Injector:
         return found
 
     def announce(self) -> None:
-        """Return when runtimes have been told to read all that was carried; hold no lock meanwhile. Raises OSError."""
+        """Make runtimes read all carried specs, and return then; callers hold no lock. Raises OSError."""
         self._reload.tell()
 
     def carried(self, key: tuple[str, str]) -> bool:

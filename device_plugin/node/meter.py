@@ -85,7 +85,7 @@ class Meter:
         self._reports = reports
 
     def __call__(self) -> Iterator[Reading]:
-        """All metrics as they are now."""
+        """All metrics with their present values."""
         samples: dict[Metric, list[tuple[tuple[str, ...], float]]] = {}
         for metric, labels, value in self._samples():
             samples.setdefault(metric, []).append((labels, value))

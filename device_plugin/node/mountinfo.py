@@ -51,7 +51,7 @@ def origin(mounts: Sequence[Mounted], path: str) -> Origin | None:
 
 
 def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> str:
-    """Why a process cannot see the files that were mounted for its container; empty if it sees all of them.
+    """The reason why a process does not see the files mounted for its container, as text; empty if it sees all.
 
     `wanted` are origin and path of each. Its mount may be at another path, where the image has a symlink (/var/run), so
     neither path may have a later mount at or above it. Linux ≥ 6.8 lists mounts in the order in which they were made,

@@ -49,7 +49,7 @@ class _Other:
 
 
 class OtherPlugins:
-    """Which of our resources other plugins serve, as `look` last saw it; kept in the file `store` for the next agent.
+    """Our resources that other plugins serve, as the last `look` found; kept in the file `store` for the next agent.
 
     `capacity` is that of the node's status, or None if it cannot be had. Only one thread looks; any may ask.
     """
@@ -146,7 +146,7 @@ class OtherPlugins:
             log.warning("%s cannot be written: %s", self._store, error)
 
     def _only_socket(self) -> str:
-        """The socket of the plugin that has just been seen; empty if several answer, since nothing tells them apart."""
+        """The socket of the only other plugin that answers; empty if several answer, which look alike."""
         sockets = list(self._folder.others())
         return sockets[0] if len(sockets) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""Reclaim: removes the files of containers that are gone, and makes damaged records of the others anew."""
+"""Reclaim: remove the files of containers that are gone, and restore damaged records of the others."""
 
 import logging
 import math
@@ -111,7 +111,7 @@ class Reclaimer:
         return frozenset().union(*(damaged.closed(cards) for damaged in self._records.damaged().values()))
 
     def restore(self) -> None:
-        """Make damaged records anew from their pods' grants.
+        """Restore damaged records from their pods' grants.
 
         Those of pods that are gone, with all processes, are forgotten. Does nothing before the first list of pods.
         """

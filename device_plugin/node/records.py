@@ -1,4 +1,4 @@
-"""Records: what the agent knows of each container with slices, on disk beside the container's files.
+"""Records: the agent's state of each container with slices, on disk beside the container's files.
 
 `<state>/slices/<pod uid>/<container>/record.json` says which pod, which tickets and which slices; the mounted files
 lie in the same folder. To forget a container is to remove its folder: there is no second place to keep in step.
@@ -96,7 +96,7 @@ class Records:
                 log.warning("the record in %s is damaged: %s", folder, self._damaged[key].why)
 
     def damaged(self) -> Mapping[tuple[str, str], Damaged]:
-        """Containers (pod UID and name) whose record could not be read and was not made anew yet."""
+        """The containers (pod UID and name) with a damaged record that is not restored yet."""
         with self._lock:
             return dict(self._damaged)
 
@@ -139,7 +139,7 @@ class Records:
             return None
 
     def _keep(self, folder: Path) -> str:
-        """Copy a damaged record to a folder of the last few of them, for people; returns a text that says where."""
+        """Copy a damaged record to a folder with the last few of them; returns a text with the path."""
         kept = self._aside / f"{folder.parent.name}.{folder.name}.json"
         try:
             self._aside.mkdir(exist_ok=True)

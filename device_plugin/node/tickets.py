@@ -37,7 +37,7 @@ class Resource:
         return [f"{self.tail}-{i}" for i in range(self.count)]
 
     def is_ticket(self, device: str) -> bool:
-        """True if the device has the form of our tickets, whatever the settings of the agent that named it."""
+        """True if the device ID has the form of our tickets, under any settings."""
         tail, _, number = device.rpartition("-")
         return tail == self.tail and number.isdecimal()
 
@@ -79,7 +79,7 @@ def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]
 
 
 def size(card: Card, resource: str) -> int:
-    """How many tickets of `resource` this card stands for."""
+    """The number of tickets of `resource` for this card."""
     counts = zip(resource_names(card.family), (1, card.units, card.core_groups), strict=True)
     return dict(counts).get(resource, 0)
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop. Raises SettingsError before anything is started."""
+    """Run the cluster service until it is stopped. Raises SettingsError before anything is started."""
     loaded = settings.load(settings.ClusterSettings, vars(args), os.environ)
     settings.require(loaded.pod_name, "podName")
     from device_plugin.wiring.cluster import run as serve

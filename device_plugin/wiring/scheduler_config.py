@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def filled(template: Mapping[str, Any], loaded: ClusterSettings) -> dict[str, Any]:
-    """The template with profiles named and extenders told which resources are ours; what it says itself stays."""
+    """The template with names of profiles and our resources of extenders filled in; values that it has stay."""
     names = [name for prefix in loaded.prefixes for name in resource_names(prefix)]
     managed = [{"name": name, "ignoredByScheduler": False} for name in names]
     return {

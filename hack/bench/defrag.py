@@ -1,4 +1,4 @@
-"""How much more fits a full cluster when a few pods are moved.
+"""Measure how much more fits a full cluster after a few pods were moved.
 
     vgpu bench defrag --nodes nodes.csv --pods pods.csv --seeds 42-51 --max-moves-share 0.05
 

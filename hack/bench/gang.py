@@ -1,4 +1,4 @@
-"""How long it takes to decide for a whole gang at once.
+"""Measure the time to decide a whole gang at once.
 
     vgpu bench gang --pods 512 --nodes 1213 --fill 0.5
 

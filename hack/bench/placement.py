@@ -1,4 +1,4 @@
-"""How full the cards get, by placement policy, and how long a decision takes.
+"""Measure how full the cards get with each placement policy, and the time of a decision.
 
     vgpu bench placement --nodes nodes.csv --pods pods.csv --policy fragmentation,fgd --seeds 42-51
 

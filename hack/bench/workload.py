@@ -19,7 +19,7 @@ MILLI = 1000
 
 
 class WorkloadError(VgpuError):
-    """A file is not a list of nodes or pods; the text says where."""
+    """A file is not a list of nodes or pods; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class BenchNode:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A pod that wants to run: the memory and the core groups that it takes, each in cards."""
+    """A pod of the workload, with the memory and the core groups that it takes, each in cards."""
 
     name: str
     request: PodRequest

@@ -1,4 +1,4 @@
-"""The demo's cluster as a background process, and the file that says where it is.
+"""The demo's cluster as a background process, and the file with its addresses.
 
 `$VGPU_CACHE/demo/session.json` (default ~/.cache/vgpu/demo) exists while a cluster runs:
 `{"pid": 4711, "started": 123456, "root": "/tmp/vgpu-…", "api": "http://127.0.0.1:…", "explain": …, "metrics": {…}}`.
@@ -23,7 +23,7 @@ END_SECONDS = 30.0
 
 
 class SessionError(VgpuError):
-    """There is no demo cluster, or it did not start."""
+    """The demo cluster does not run, or did not start."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How the demo looks: tables and bars that a person enjoys reading."""
+"""The output of the demo: tables and bars on the terminal."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ class Page:
         self._console.print(f"\n[bold cyan]{self._step}  {text}[/]")
 
     def line(self, text: str) -> None:
-        """One line, as it is."""
+        """Print one line unchanged."""
         self._console.print(Text("   " + text))
 
     def cards(self, cards: Iterable["Object"]) -> None:

@@ -1,4 +1,4 @@
-"""The story that `make demo` tells: six pods, two cards, and every promise looked at from outside."""
+"""The chapters of `make demo`: six pods on two cards, and a check of every promise from outside."""
 
 import json
 import time
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class BrokenPromiseError(VgpuError):
-    """Something that the demo says did not happen; the text says what was seen instead."""
+    """A check of the demo failed; the text has the observed result."""
 
 
 def tell(api: DemoApi, page: Page) -> None:

@@ -44,7 +44,7 @@ class ServiceProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the process and return at once; `wait` says when it serves."""
+        """Start the process and return at once; `wait` returns when it serves."""
         self._listening.clear()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop. Raises SettingsError before anything is started."""
+    """Run the agent until it is stopped. Raises SettingsError before anything is started."""
     return node_command.run(args, host)
 
 

@@ -1,4 +1,4 @@
-"""Archives of images, looked at before a cluster is started with them."""
+"""Read the images of archives, before a cluster is started with them."""
 
 import tarfile
 from pathlib import Path

@@ -109,7 +109,7 @@ def await_clearance(containers: Callable[[], int], lasting: int) -> None:
 
 
 def _containers() -> int:
-    """The number of containers that the node's runtime knows, sandboxes and ended ones included."""
+    """The number of containers in the node's runtime, sandboxes and ended ones included."""
     (name,) = layout.node_names(1)
     listed = order(layout.here().control(name), "run", command=[*node.CTR, "containers", "list", "--quiet"])
     if listed["status"]:

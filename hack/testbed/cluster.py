@@ -24,7 +24,7 @@ DOWN = "no cluster is up: hack/cluster up"
 
 
 class ClusterError(Exception):
-    """The cluster is not up, or did not come up; the text says what to do."""
+    """The cluster is not up, or did not come up; the text has advice."""
 
 
 class Cluster:

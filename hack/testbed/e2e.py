@@ -27,7 +27,7 @@ AT_ONCE = 3
 
 @dataclass(frozen=True)
 class Lane:
-    """Tests that follow each other on one cluster; `product` says whether ours is installed there."""
+    """Tests that run one after another on one cluster; with `product` our services are installed there."""
 
     name: str
     nodes: int
@@ -85,7 +85,7 @@ def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
 
 @dataclass(frozen=True)
 class LaneResult:
-    """How a lane ended: pytest's exit status, and what it printed."""
+    """The result of a lane: pytest's exit status, and its output."""
 
     status: int
     output: str

@@ -104,7 +104,7 @@ class Plane:
         return answer.json()
 
     def tries(self) -> tuple[int, int]:
-        """How often kube-scheduler tried to find a node for a pod, and how often the allocator decided for it."""
+        """The number of kube-scheduler's attempts for pods, and of the allocator's decisions."""
         return (
             self._counted(f"{self.scheduler}/metrics", ATTEMPTS),
             self._counted(f"{self.allocator}/metrics", DECISIONS),
@@ -141,7 +141,7 @@ def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _bound(pods: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The names of pods, each as soon as it is bound."""
+    """Yield the name of each pod as soon as it is bound."""
     seen = set[str]()
     for pod in pods:
         name = pod["metadata"]["name"]
@@ -225,7 +225,7 @@ def _api_server(authority: Authority, folder: Path, etcd: int, secure: int) -> l
 
 
 def _scheduler_config(folder: Path, extender: int, backoff: int | None) -> tuple[Path, str]:
-    """The configuration of manifests/ for this machine, and its two backoffs in words."""
+    """The scheduler configuration of manifests/ for this machine, and a text about its two backoffs."""
     config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
     config["clientConnection"] = {
         **config.get("clientConnection", {}),

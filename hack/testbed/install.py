@@ -1,4 +1,4 @@
-"""Installs the product on the test cluster as docs/install.md says."""
+"""Install the product on the test cluster as in docs/install.md."""
 
 import json
 from pathlib import Path

@@ -21,7 +21,7 @@ KEEP_SECONDS = 0.5
 
 
 class OrderError(Exception):
-    """An order that cannot be carried out; the text says why."""
+    """An order that cannot be carried out; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Supervisor:
             self._ensure(name)
 
     def keep(self) -> None:
-        """Start programs again that ended by themselves, for ever, as an init system does.
+        """Restart programs that end by themselves, as an init system does; never returns.
 
         A program may need one that is not up yet.
         """
@@ -150,7 +150,7 @@ class Supervisor:
         return {}
 
     def serve(self, control: Path) -> None:
-        """Keep the programs running, and take orders, for ever at the socket `control`."""
+        """Keep the programs running, and take orders at the socket `control`; never returns."""
         supervisor = self
         threading.Thread(target=self.keep, daemon=True).start()
 

@@ -38,7 +38,7 @@ ADMITTED_WITHOUT_AGENT = "UnexpectedAdmissionError"
 
 
 class PodLoad(threading.Thread):
-    """Creates and deletes random pods until it is told to stop."""
+    """Creates and deletes random pods until it is stopped."""
 
     def __init__(self, person: Person, seed: int) -> None:
         super().__init__(name="load")

@@ -1,4 +1,4 @@
-"""Random pods, and looks at how they fare."""
+"""Random pods for the trials, and waiting for their states."""
 
 import random
 import time
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class TrialError(TimeoutError):
-    """The system did not get where it must within the time; the text says what was seen."""
+    """The system did not reach the expected state in time; the text has the observed one."""
 
 
 def random_pod(rng: random.Random, name: str) -> Object:

@@ -1,4 +1,4 @@
-"""Debian packages without installing them: apt says which are needed, and they are unpacked into a folder.
+"""Unpack Debian packages into a folder without installing them; apt lists the packages that are needed.
 
 Needs apt-get and dpkg-deb, but no root: where the machine has no package lists (or none with what is looked for)
 they are fetched into a folder of our own first.
@@ -13,7 +13,7 @@ _TIMEOUT_SECONDS = 600
 
 
 class DebianUnavailableError(RuntimeError):
-    """Packages cannot be had on this machine; the message says why and what would help."""
+    """The packages are not available on this machine; the message gives the reason and a cure."""
 
 
 class Apt:

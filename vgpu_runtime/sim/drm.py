@@ -21,7 +21,7 @@ def minor(index: int) -> int:
 
 
 def build(card: SimCard, index: int, folder: Path, account: Path | None) -> None:
-    """Write the files of the `index`-th card; what KFD says of its memory use is in the file `account`."""
+    """Write the files of the `index`-th card; its memory use, as KFD reports it, is in the file `account`."""
     device = folder / "sys/devices/pci0000:00" / card.pci
     for name in (f"card{index}", f"renderD{minor(index)}"):
         node = device / "drm" / name
@@ -64,7 +64,7 @@ def set_health(folder: Path, uuid: str, ok: bool) -> None:
 
 
 def set_busy(folder: Path, uuid: str, percent: int | None) -> None:
-    """Let the driver say how much of its time the card with this unique id computes; None: it does not say.
+    """Set the busy share that the driver reports for the card with this unique id; None for no report.
 
     Raises LookupError where no card has the id.
     """

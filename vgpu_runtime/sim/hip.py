@@ -26,7 +26,7 @@ _BASE = {"libc6", "gcc-12-base"}  # a machine that runs apt has them, and its li
 
 
 class HipUnavailableError(RuntimeError):
-    """The HIP runtime cannot be had on this machine; the message says why and what would help."""
+    """The HIP runtime is not available on this machine; the message gives the reason and a cure."""
 
 
 def default_cache() -> Path:

@@ -22,7 +22,7 @@ _MIDDLE = {(11, 0, 0), (11, 0, 1), (12, 0, 0), (12, 0, 1)}
 
 
 class Kernel(enum.Enum):
-    """How Linux checks a queue's save area. The value is the first release that checks so."""
+    """The rule by which Linux checks a queue's save area. The value is the first release that checks so."""
 
     UNCHECKED = "6.1"
     """No check: every release before 6.12; 6.1 stands for them."""

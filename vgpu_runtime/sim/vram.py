@@ -14,12 +14,12 @@ _FLOCK = struct.Struct("=hh4xqqi4x")
 
 
 def account(folder: Path, card: int) -> Path:
-    """The text file in which the driver says how much of the `card`-th KFD card is in use."""
+    """The text file with the used memory of the `card`-th KFD card, as the driver reports it."""
     return folder / f"state/vram_used.{card}"
 
 
 def create(folder: Path, cards: int) -> None:
-    """Empty accounts for `cards` cards, writable by every process whatever its user."""
+    """Create empty accounts for `cards` cards, writable by processes of any user."""
     accounts = {account(folder, card): b"%-20d\n" % 0 for card in range(cards)}
     for path, content in ({folder / "state/vram": bytes(SLOTS * SLOT.size)} | accounts).items():
         path.parent.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ MOST_HEAD = 1 << 16
 
 
 class BadRequestError(Exception):
-    """It cannot be answered; the text is a status line's."""
+    """A malformed request; the text is the status line of the answer."""
 
 
 @dataclass(slots=True)

@@ -228,7 +228,7 @@ def _preconditions(of: Named) -> Object:
 
 @contextmanager
 def _conflict_means_gone() -> Iterator[None]:
-    """A conflict with the UID that was named means that the name is another object's by now."""
+    """Raise GoneError for a conflict about the UID, which means that another object has the name now."""
     try:
         yield
     except ConflictError as error:

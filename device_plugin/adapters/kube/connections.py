@@ -97,7 +97,7 @@ class Connections:
             raise
 
     def _context(self) -> ssl.SSLContext:
-        """Made anew for each connection, because the files are replaced now and then."""
+        """The TLS settings, read for each connection, because the files are replaced from time to time."""
         context = ssl.create_default_context(cafile=self._endpoint.ca)
         if not self._endpoint.verified:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

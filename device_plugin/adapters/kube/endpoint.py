@@ -18,7 +18,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class EndpointError(VgpuError):
-    """No way to the API server was given; the text says how to give one."""
+    """No address of the API server is configured; the text tells how to configure one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def from_settings(
 
 
 def from_kubeconfig(path: str) -> Endpoint:
-    """The current context of a kubeconfig file, with whatever authentication it names. Raises EndpointError."""
+    """The endpoint of a kubeconfig's current context, with its authentication. Raises EndpointError."""
     # Imported here: with a service account neither its 126 MB on disk nor its 20 MiB of memory are needed.
     try:
         from kubernetes import config
@@ -100,7 +100,7 @@ def _nobody() -> None:
 
 
 def _bearer(file: Path) -> Callable[[], str]:
-    """Reads the token anew when the file changes: service-account tokens rotate within the hour."""
+    """A function that returns the header, and reads the token again when its file changes: tokens rotate every hour."""
     seen: list[tuple[int, str]] = []
 
     def header() -> str:

@@ -82,7 +82,7 @@ class Groups:
         )
 
     def rank(self, pod: Pod) -> Rank:
-        """The rank of a pod that wants a node, among the others that ask for `node-score`; ALONE without a group."""
+        """The rank of an unbound pod among the pods of its group with `node-score`; ALONE without a group."""
         return self.ranks((pod,))[pod.uid] if pod.label(annotations.GROUP) else ALONE
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:

@@ -76,7 +76,7 @@ _CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How much is kept of what grows with pods, the most that is, and how much was left out so far."""
+    """The metrics of one bounded store: its present size, its bound, and the number of entries left out so far."""
 
     count: int
     most: int

@@ -137,7 +137,7 @@ class Explainer:
             return self._view.reports.summary()
 
     def _wrong_in_group(self, pod: Pod) -> str:
-        """Why no pod of the pod's group can be placed, as text; empty if nothing is wrong with it."""
+        """The problem of the pod's group that keeps all of its pods waiting, as text; empty if there is none."""
         if not pod.label(GROUP):
             return ""
         with self._view.lock:

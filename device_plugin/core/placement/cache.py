@@ -213,7 +213,7 @@ class ScoreCache:
 
     @property
     def most(self) -> int:
-        """How many shapes may have scores at this number of nodes."""
+        """The bound of shapes with scores, at the present number of nodes."""
         return max(1, min(MOST, MOST_BYTES // (NODE_BYTES * max(1, len(self._table.nodes)))))
 
     def get(self, name: str, shape: Shape) -> NodeScores | None:

@@ -86,7 +86,7 @@ def _taken(best: Floats, values: Floats, sizes: Ints, card: tuple[int, int]) -> 
 
 
 def _copies(sizes: Ints, card: tuple[int, int]) -> Ints:
-    """How many slices of each size fit a free card, if it holds no other size."""
+    """The number of slices of each size that fit a free card alone."""
     times: Ints = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
     least: Ints = np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)
     return least

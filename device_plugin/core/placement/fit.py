@@ -264,7 +264,7 @@ class CardFit:
         return enough & columns.untouched if self._sizes.whole else enough
 
     def copies(self) -> Ints:
-        """How many slices or cards of the request each card could give at once, beside those held now."""
+        """The number of slices of the request that each card has room for now; 1 or 0 for whole cards."""
         columns = self._columns
         slices = np.minimum(
             columns.free_mib // np.maximum(self.mib, 1), columns.free_cores // np.maximum(self.cores, 1)

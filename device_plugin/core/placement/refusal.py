@@ -43,7 +43,7 @@ def _silent(nodes: Sequence[str]) -> Iterable[int]:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request cannot be granted now.
+    """A refused request with its reasons.
 
     `cards` counts cards per reason, `nodes` the nodes that show no cards. `details` has the number that belongs to a
     reason (`largest free 3 GiB`), `rounded` has it for texts that may not change with every slice. `of_nodes` finds the

@@ -436,7 +436,7 @@ class NodeView(Columns):
 
     @property
     def there(self) -> Mask:
-        """Which cells are cards."""
+        """True for cells that hold a card."""
         there: Mask = self._table.there[self.where]
         return there
 

@@ -104,7 +104,7 @@ class NoVendorIdError(VgpuError):
 
 
 class VendorIds(Protocol):
-    """Ids by which a driver tells the slices of a card apart. The caller locks."""
+    """The ids with which a driver distinguishes the slices of a card. The caller locks."""
 
     def claim(self, card: str, taken: Collection[int], before: int | None) -> int:
         """An id for a slice of the card, other than those `taken`.

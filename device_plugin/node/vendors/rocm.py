@@ -148,7 +148,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def _unfit(self, units: int, card: KfdCard) -> str:
-        """Why a card with `units` compute units cannot be shared; empty if it can."""
+        """The reason why a card with `units` compute units cannot be shared, as text; empty if it can."""
         group = masks.group_units(xcc=card.xcc, paired=card.paired)
         # Bounded, because the time to compute a mask grows with the number of units.
         if not group <= units <= rocm.MAX_COMPUTE_UNITS:

@@ -56,7 +56,7 @@ class PodStore:
             return self._texts.pod(number, self._version, self._pods[number]) if known else None
 
     def touch(self, number: int) -> bytes | None:
-        """Tell of the pod once more, as after a write to its annotations, and return it; None if there is none."""
+        """Send a watch event of the pod, as after a write to its annotations, and return it; None if there is none."""
         with self._lock:
             if number not in self._pods:
                 return None

@@ -8,7 +8,7 @@ IDLE_SECONDS = 5.0
 
 
 class CallError(Exception):
-    """No answer, or not 200."""
+    """The call got no answer, or a status other than 200."""
 
 
 class KeptCall:

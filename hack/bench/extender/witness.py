@@ -1,4 +1,4 @@
-"""Looks at every Binding that the stub API server took, in its order: no core group or MiB may have two holders."""
+"""Check all Bindings of the stub API server, in their order: no core group or MiB may have two holders."""
 
 from collections.abc import Iterable, Sequence
 

@@ -211,7 +211,7 @@ def _object(body: bytes) -> Object:
 
 
 def _deletion(options: Object) -> Deletion:
-    """DeleteOptions as they are written."""
+    """The Deletion in the JSON of DeleteOptions."""
     conditions, grace = options.get("preconditions") or {}, options.get("gracePeriodSeconds")
     return Deletion(
         None if grace is None else int(grace),

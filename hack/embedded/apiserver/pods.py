@@ -128,12 +128,12 @@ def bound(old: Object, binding: Object) -> Object:
 
 
 def uid_mismatch(uid: str, old: Object) -> str:
-    """Why a precondition on the UID fails."""
+    """The message of a failed precondition on the UID."""
     return f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
 
 
 def grace_seconds(pod: Object, asked: int | None) -> int:
-    """How long a pod is given to end; 0 removes it at once, which is what a pod without a kubelet gets."""
+    """The grace period of a deletion in seconds; 0, also for unbound and ended pods, removes it at once."""
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     period = pod["spec"]["terminationGracePeriodSeconds"] if asked is None else asked

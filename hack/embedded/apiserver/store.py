@@ -83,7 +83,7 @@ class ObjectStore:
         return self._version
 
     def get(self, resource: ApiResource, namespace: str, name: str) -> Stored:
-        """The object as it is. Raises ApiError 404."""
+        """The stored object. Raises ApiError 404."""
         stored = self._tables[resource].objects.get((namespace, name))
         if stored is None:
             raise errors.not_found(resource.qualified, name)

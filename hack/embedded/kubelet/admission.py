@@ -15,7 +15,7 @@ from hack.embedded.kubelet.pod_spec import Json
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod was not taken; it is Failed for good."""
+    """The reason why the kubelet rejected a pod, which is Failed for good."""
 
     reason: str
     message: str

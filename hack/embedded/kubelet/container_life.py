@@ -107,7 +107,7 @@ class ContainerLife:
         return status
 
     def ended_status(self) -> dict[str, Any]:
-        """Its entry when the pod is over, whatever the policy would still have done."""
+        """The container's status entry after the end of the pod, without further restarts."""
         status = self.status()
         if self.container is not None:
             status["state"] = {"terminated": self._terminated(self.container)}

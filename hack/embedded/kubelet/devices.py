@@ -173,7 +173,7 @@ class DeviceManager:
             return self._held.of(pod, container)
 
     def health(self, pod: str, container: str) -> list[Json]:
-        """The allocatedResourcesStatus of one container: its tickets as their plugin last told of them."""
+        """The allocatedResourcesStatus of one container: the last health of its tickets."""
         told: list[Json] = []
         for name, holding in sorted(self.holdings(pod, container).items()):
             with self._lock:

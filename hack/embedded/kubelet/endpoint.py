@@ -59,7 +59,7 @@ class PluginEndpoint:
         self.pre_start_required = options.pre_start_required
 
     def follow(self, on_devices: Callable[[Mapping[str, bool]], None]) -> None:
-        """Pass on each list of devices (id → healthy) until the stream ends, for whatever cause."""
+        """Pass on each list of devices (id → healthy) until the stream ends for any cause."""
         try:
             for answer in self._stub.ListAndWatch(pb.Empty()):
                 on_devices({device.ID: device.health == "Healthy" for device in answer.devices})

@@ -1,4 +1,4 @@
-"""Which pod's container holds which tickets, and the checkpoint that carries this over a restart of the kubelet."""
+"""The tickets of each container, and the checkpoint that keeps them over a restart of the kubelet."""
 
 import json
 from collections.abc import Collection, Iterator

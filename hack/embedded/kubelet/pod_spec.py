@@ -52,7 +52,7 @@ def terminal(pod: Json) -> bool:
 
 
 def grace_seconds(pod: Json) -> float:
-    """How long its containers may go on after SIGTERM: the deletion's period, else the spec's; at least 1."""
+    """Seconds that containers may run after SIGTERM: the deletion's grace period, else the spec's; at least 1."""
     asked = pod["metadata"].get("deletionGracePeriodSeconds") or pod["spec"].get(
         "terminationGracePeriodSeconds", 30
     )

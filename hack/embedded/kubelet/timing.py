@@ -1,4 +1,4 @@
-"""How long the stand-in waits where the real kubelet waits longer. All in seconds."""
+"""Times of the kubelet stand-in, shorter than those of the real kubelet. All in seconds."""
 
 from dataclasses import dataclass
 

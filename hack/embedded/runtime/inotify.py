@@ -12,7 +12,7 @@ _CHANGES = 0x008 | 0x040 | 0x200
 
 
 class FolderWatch:
-    """Tells when files of a folder were written, renamed or removed. `wake` ends a waiting `wait` from outside."""
+    """Waits until files of a folder are written, renamed or removed. `wake` ends a waiting `wait` from outside."""
 
     def __init__(self, folder: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Which pods have live processes, told in files: what the tree of cgroups tells on a real node."""
+"""The pods with live processes, in files that replace the tree of cgroups of a real node."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ class ProcessGroups:
         self._idle.communicate()
 
     def add(self, pod_uid: str, name: str, pgid: int) -> None:
-        """Say that a container lives, in one step that no reader sees half done."""
+        """Record a live container, in one atomic step."""
         with self._lock:
             folder = self._folder / f"pod{pod_uid}"
             folder.mkdir(exist_ok=True)
@@ -44,7 +44,7 @@ class ProcessGroups:
             partial.rename(folder / name)
 
     def remove(self, pod_uid: str, name: str) -> None:
-        """Say that it is gone; the pod's folder goes with the last."""
+        """Remove a container, and with the last one the pod's folder."""
         with self._lock:
             folder = self._folder / f"pod{pod_uid}"
             (folder / name).unlink(missing_ok=True)
@@ -52,11 +52,11 @@ class ProcessGroups:
                 folder.rmdir()
 
     def open_sandbox(self, pod_uid: str) -> None:
-        """Say that a pod has its sandbox."""
+        """Record that a pod has a sandbox."""
         self.add(pod_uid, SANDBOX, self.idle)
 
     def close_sandbox(self, pod_uid: str) -> None:
-        """Say that it has none any more."""
+        """Record that the pod has no sandbox any more."""
         self.remove(pod_uid, SANDBOX)
 
     def sandboxes(self) -> set[str]:

@@ -12,7 +12,7 @@ CONNECTIONS = 32
 
 
 class ExtenderError(Exception):
-    """It did not answer, or not as it must, or said why it cannot."""
+    """The extender gave no answer, a malformed one, or an error."""
 
 
 class ExtenderClient:

@@ -39,7 +39,7 @@ def offered(node: Node) -> Amounts:
 
 
 def obstacles(node: Node, pods: Iterable[Pod], wanted: Amounts) -> list[str]:
-    """Why a node that holds `pods` cannot take `wanted`, in kube-scheduler's words; empty if it can."""
+    """kube-scheduler's texts about the resources that a node with `pods` lacks for `wanted`; empty if it fits."""
     if (node.get("spec") or {}).get("unschedulable"):
         return ["node(s) were unschedulable"]
     left = dict(offered(node))

@@ -1,4 +1,4 @@
-"""The scheduler of one replica of the cluster service: elects, schedules while it leads, starts anew when it lost."""
+"""The scheduler of one replica of the cluster service: it schedules while it has the Lease, and restarts without it."""
 
 import logging
 import random
@@ -64,7 +64,7 @@ class SchedulerStandIn:
 
     @property
     def leading(self) -> bool:
-        """True while it holds the Lease, as far as it knows."""
+        """True while the scheduler holds the Lease, by its own record."""
         return self._leading.is_set()
 
     def wait_leading(self, seconds: float) -> bool:

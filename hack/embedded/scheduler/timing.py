@@ -1,4 +1,4 @@
-"""How long the scheduler stand-in waits; the defaults are kube-scheduler's own. All in seconds."""
+"""Times of the scheduler stand-in; the defaults are kube-scheduler's own. All in seconds."""
 
 from dataclasses import dataclass
 
