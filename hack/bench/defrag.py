@@ -26,7 +26,7 @@ from hack.bench.synthetic import chosen
 from hack.bench.workload import Job, Workload
 
 SEEDS, SHARE = "42-44", 0.05
-# The points of the curve.
+# The number of points of the curve after the first.
 PARTS = 10
 
 

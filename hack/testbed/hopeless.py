@@ -51,7 +51,8 @@ BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
 ATTEMPTS = re.compile(r"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
 DECISIONS = re.compile(r"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
 GOOD = "/api/v1/namespaces/good/pods"
-# The node for touched pods, with one card of a model of its own, and a volume that never becomes ready.
+# The namespace of pods that are touched, and their node, whose one card has a model of its own; and a storage class
+# whose volumes never become ready.
 PROBES, PROBE_NODE, PROBE_MODEL = "probes", "probe-node", "Probe"
 VOLUMES = "no-volumes"
 SELECTED_NODE, MODEL, TOUCHED = "volume.kubernetes.io/selected-node", "vgpu.io/card-model", "vgpu.io/touched"
@@ -219,7 +220,7 @@ def _api_server(authority: Authority, folder: Path, etcd: int, secure: int) -> l
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
         "--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
-        # There are no service accounts and quotas here, and no node exists.
+        # There are no service accounts here, and no kubelets that report the conditions of nodes.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
     ]  # fmt: skip
 
