@@ -280,6 +280,14 @@ def test_kube_scheduler_is_told_whose_leaving_makes_room_on_a_card(world: World)
     assert world.one.bind(vip, world.one.ask(vip)) == ""
 
 
+def test_a_pod_that_our_watch_has_not_shown_yet_is_advised_too(world: World) -> None:
+    """kube-scheduler asks once, and then not before something changes."""
+    full(world)
+    world.api.watchers.remove(world.one)
+    vip = world.pod("vip", 16, None, priority=10)
+    assert advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
+
+
 def test_while_victims_are_leaving_kube_scheduler_gets_no_more(world: World) -> None:
     full(world)
     vip = world.pod("vip", 16, None, priority=10)
