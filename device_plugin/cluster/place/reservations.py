@@ -252,7 +252,7 @@ class Reservations:
     def _decided(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str]
     ) -> tuple[PodRequest, Grant | Refused]:
-        """What is decided for a pod, and the request with the pod's rank in its group.
+        """Return the request, with the pod's rank in its group if that was needed, and the decision.
 
         Most pods are refused by the cards alone, and most of these refusals are remembered: the rank of such a pod is
         not computed.

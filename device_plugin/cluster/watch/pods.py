@@ -1,4 +1,4 @@
-"""What is known of pods, from whatever source, in whatever order it comes."""
+"""The pods that the cluster service knows, from watch events, lists, reads and our own Bindings, in any order."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection
@@ -156,7 +156,7 @@ class KnownPods:
         return known.pod
 
     def _asked(self, pod: Pod) -> _Asked | None:
-        """What is kept of an unbound pod's request: nothing where it asks for nothing, or is malformed."""
+        """The request of an unbound pod; None if the pod asks for no slice or its request is malformed."""
         if pod.node or pod.ended:
             return None
         try:

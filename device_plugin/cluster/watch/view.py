@@ -72,7 +72,7 @@ class ClusterView:
         return f"{absent} were not listed yet" if absent else ""
 
     def snapshot(self) -> Snapshot:
-        """What is held now, to be read without the lock."""
+        """An immutable snapshot of the ledger, to be read without the lock."""
         with self.lock:
             return self.ledger.snapshot()
 
