@@ -114,7 +114,7 @@ class Inventory:
     slices: tuple[ReportedSlice, ...] = ()
 
     def named(self, node: str) -> "Inventory":
-        """The inventory with cards named as the cluster names those of `node`.
+        """The inventory with cards, and those of its reports, named as the cluster names those of `node`.
 
         An agent before card_names still calls a card by its PCI address alone, and a grant for it must do so as well.
         Raises AnnotationError if two cards have one name.
@@ -128,7 +128,11 @@ class Inventory:
             else replace(card, uuid=names[card.uuid], known_as=card.uuid)
             for card in self.cards
         ]
-        return replace(self, cards=tuple(cards))
+        reports = [
+            replace(report, slices=tuple(replace(s, card=unique(s.card, node)) for s in report.slices))
+            for report in self.slices
+        ]
+        return replace(self, cards=tuple(cards), slices=tuple(reports))
 
     def cordon(self, uuids: Collection[str]) -> "Inventory":
         """Returns a copy in which exactly the cards with these uuids are cordoned."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core.card_names import unique
-from device_plugin.core.cards import Inventory
+from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.pods import Node
@@ -73,6 +73,15 @@ def test_inventory_and_cordon_of_any_agent_and_command_name_the_same_card(
     assert [(c.uuid, c.known_as, c.cordoned) for c in shared.cards] == [
         (NEW, known_as, True), ("GPU-1122334455000001", "", False),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("published", [OLD, NEW])
+def test_a_report_of_any_agent_names_the_same_card(published: str) -> None:
+    held = Slice(published, 1023, (0,))
+    report = ReportedSlice("uid", "default", "gone", "main", SliceState.OUTLIVING, (held,))
+    shared = Node("n1", Inventory((card(published),), slices=(report,)).encode()).shared()
+    assert shared is not None
+    assert shared.slices == (replace(report, slices=(replace(held, card=NEW),)),)
 
 
 def test_a_grant_under_the_old_name_is_one_of_the_same_card() -> None:
