@@ -20,6 +20,8 @@ DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
 # A family's resource suffixes; a container's slice is carried by the first of them that it asks for.
 SUFFIXES = WHOLE, MEM, CORES = ("", "-mem", "-cores")
 MAX_GANG = 1024
+# Cards of one container: vgpu.conf and the usage region have places for 16 (vgpu_runtime.config.MAX_CARDS).
+MAX_CONTAINER_CARDS = 16
 LABELS = (annotations.GROUP, annotations.GROUP_SIZE, annotations.ROLE)
 ANNOTATIONS = (
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.CARD_UUID, annotations.POLICY,
@@ -266,6 +268,11 @@ def container_request(name: str, limits: Mapping[str, str], prefixes: Collection
         raise RequestError(
             f"container {name} asks for whole cards and a slice: write either {prefix}: N (whole cards)"
             f" or {prefix}{MEM} and {prefix}{CORES} (a slice of one card)"
+        )
+    if counts.get(WHOLE, 0) > MAX_CONTAINER_CARDS:
+        raise RequestError(
+            f"container {name} asks for {counts[WHOLE]} whole cards: a container can hold at most"
+            f" {MAX_CONTAINER_CARDS}; ask in more containers or pods"
         )
     return Request(prefix, counts.get(WHOLE, 0), counts.get(MEM), counts.get(CORES))
 

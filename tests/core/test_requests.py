@@ -15,11 +15,13 @@ from device_plugin.core.requests import (
     ANNOTATIONS,
     DEFAULT_PREFIXES,
     LABELS,
+    MAX_CONTAINER_CARDS,
     MAX_COUNT,
     Request,
     parse_quantity,
     pod_request,
 )
+from vgpu_runtime import config
 
 DCU = "hygon.com/dcu"
 
@@ -78,6 +80,13 @@ def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> N
     with pytest.raises(RequestError, match="ask in a main container, or make it a sidecar"):
         pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.INIT), DEFAULT_PREFIXES)
     assert pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.SIDECAR), DEFAULT_PREFIXES) is not None
+
+
+def test_a_container_cannot_ask_for_more_cards_than_its_config_has_places_for() -> None:
+    assert MAX_CONTAINER_CARDS == config.MAX_CARDS
+    assert pod_request(pod({DCU: "16"}), DEFAULT_PREFIXES) is not None
+    with pytest.raises(RequestError, match="container main asks for 17 whole cards: a container can hold at most 16"):
+        pod_request(pod({DCU: "17"}), DEFAULT_PREFIXES)
 
 
 def test_annotations_select_cards_and_policy() -> None:
