@@ -20,7 +20,7 @@ MAX_NAME = 63 + 1 + 253
 # The processes of a pod that vanished may take this long to end before the agent reports them: a forced deletion alone
 # takes about 2 s, and an ordinary end, after which nothing lives, costs no write.
 AGENT_SECONDS = 1.5
-# The allocator waits this long for that report (design: a slice is free within 5 s).
+# The allocator waits this long for that report: a slice is to be free within 5 s of its pod's end.
 REPORT_SECONDS = 5.0
 
 

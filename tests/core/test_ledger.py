@@ -199,7 +199,7 @@ def _churn(ledger: Ledger, placer: Placer, rng: random.Random, steps: int, tag: 
 
 
 def assert_invariants(ledger: Ledger, inventories: dict[str, Inventory]) -> None:
-    """Design, invariants 1 and 4, from the grants alone. A card that shrank may hold more than it has: it is closed."""
+    """No core group twice and no memory beyond a card, from the grants alone; a card that shrank may hold more."""
     by_card: dict[tuple[str, str], list[Slice]] = {}
     sizes: dict[tuple[str, str], list[CardSize]] = {}
     for held in ledger.grants().values():

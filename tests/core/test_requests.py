@@ -85,7 +85,7 @@ def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> N
 def test_a_container_cannot_ask_for_more_cards_than_its_config_has_places_for() -> None:
     assert MAX_CONTAINER_CARDS == config.MAX_CARDS
     assert pod_request(pod({DCU: "16"}), DEFAULT_PREFIXES) is not None
-    with pytest.raises(RequestError, match="container main asks for 17 whole cards: a container can hold at most 16"):
+    with pytest.raises(RequestError, match="main asks for 17 whole cards: a container can hold at most 16"):
         pod_request(pod({DCU: "17"}), DEFAULT_PREFIXES)
 
 

@@ -69,7 +69,7 @@ class Rest:
 
 
 def size(card: Card, asked: Request) -> tuple[int, int]:
-    """MiB and core groups by the words of the design."""
+    """MiB and core groups as the docs define them, apart from the code."""
     if asked.whole:
         return card.mem_mib, card.core_groups
     mem = asked.mem or -(-(asked.cores or 0) * card.units // card.core_groups)

@@ -89,7 +89,7 @@ static bool read_mask(struct span span, struct mask *mask)
 	return true;
 }
 
-/* What the hardware needs of a mask: see CardLimit in ../config.py. */
+/* What the hardware needs of a mask: see RocmLimit in vgpu_runtime/rocm.py. */
 static bool mask_fits(struct card *card)
 {
 	bool on_xcc[CONFIG_MAX_XCC] = {false};

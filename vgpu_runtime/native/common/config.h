@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it, in version 1 or 2. The grammar is in ../config.py. */
+/* vgpu.conf as the library uses it, in version 1 or 2. The grammar is in vgpu_runtime/config.py. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
