@@ -3,7 +3,7 @@
 from hack.simulated.__main__ import SIMULATE
 
 COMMANDS = (
-    ("demo", "a cluster on this machine, with simulated cards", "hack.demo"),
+    ("demo", "a cluster on this machine, with simulated cards", "hack.demo.command"),
     ("bench", "measure placement", "hack.bench.command"),
     SIMULATE,
 )

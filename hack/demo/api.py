@@ -1,12 +1,13 @@
 """The demo's cluster, as a person with kubectl, curl and a browser sees it."""
 
+import json
 from pathlib import Path
+from urllib.parse import urlencode
 
-import urllib3
 import yaml
 
-from hack.demo.session import DemoSession
-from hack.embedded.person import NAMESPACE, ApiServerError, Object, Person, decoded
+from hack.demo.session import DemoError, DemoSession
+from hack.embedded.person import NAMESPACE, Object, Person, read
 
 
 class DemoApi(Person):
@@ -15,7 +16,6 @@ class DemoApi(Person):
     def __init__(self, session: DemoSession) -> None:
         super().__init__(session.api)
         self._session = session
-        self._services = urllib3.PoolManager(timeout=10.0, retries=False)
 
     def logs(self, pod: str) -> str:
         """The output of the pod's containers so far."""
@@ -24,13 +24,13 @@ class DemoApi(Person):
 
     def explain(self) -> Object:
         """The answer of /explain as JSON: the ledger and the waiting pods."""
-        url = f"{self._session.explain}/explain"
-        return decoded(self._services.request("GET", url, headers={"Accept": "application/json"}))
+        answer: Object = json.loads(read(self._session.explain, "/explain", "application/json"))
+        return answer
 
     def explanation(self, pod: str | None) -> str:
         """The answer of /explain as text, about everything or one pod."""
-        url, fields = f"{self._session.explain}/explain", {"pod": f"{NAMESPACE}/{pod}"} if pod else {}
-        return self._services.request("GET", url, fields=fields).data.decode()
+        query = "?" + urlencode({"pod": f"{NAMESPACE}/{pod}"}) if pod else ""
+        return read(self._session.explain, f"/explain{query}")
 
     def cards(self) -> list[Object]:
         """Every card in that ledger."""
@@ -38,26 +38,26 @@ class DemoApi(Person):
 
     def metrics(self, service: str) -> list[str]:
         """The sample lines of one service's /metrics."""
-        text = self._services.request("GET", f"{self._session.metrics[service]}/metrics").data.decode()
+        text = read(self._session.metrics[service], "/metrics")
         return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def manifests(file: Path) -> list[Object]:
-    """The pods of a YAML file. Raises ApiServerError that names the file, before the first of them."""
+    """The pods of a YAML file. Raises DemoError that names the file, before the first of them."""
     try:
         documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d is not None]
     except OSError as error:
-        raise ApiServerError(f"{file}: {error.strerror}") from None
+        raise DemoError(f"{file}: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ApiServerError(f"{file}: not YAML: {line}{error.problem}") from None
+        raise DemoError(f"{file}: not YAML: {line}{error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise ApiServerError(f"{file}: not YAML: it is no text") from None
+        raise DemoError(f"{file}: not YAML: it is no text") from None
     if not documents:
-        raise ApiServerError(f"{file}: no pod in it")
+        raise DemoError(f"{file}: no pod in it")
     for document in documents:
         if not isinstance(document, dict) or document.get("kind") != "Pod":
-            raise ApiServerError(f"{file}: the demo cluster runs pods: every document needs `kind: Pod`")
+            raise DemoError(f"{file}: the demo cluster runs pods: every document needs `kind: Pod`")
         if not isinstance(document.get("metadata"), dict) or not isinstance(document.get("spec"), dict):
-            raise ApiServerError(f"{file}: a pod needs `metadata` and `spec`")
+            raise DemoError(f"{file}: a pod needs `metadata` and `spec`")
     return documents

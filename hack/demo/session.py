@@ -22,8 +22,8 @@ START_SECONDS = 60.0
 END_SECONDS = 30.0
 
 
-class SessionError(VgpuError):
-    """The demo cluster does not run, or did not start."""
+class DemoError(VgpuError):
+    """The demo cannot do what it was asked; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -78,25 +78,24 @@ def current() -> DemoSession | None:
 
 
 def require() -> DemoSession:
-    """Return the running session. Raises SessionError with the command that starts one."""
+    """Return the running session. Raises DemoError with the command that starts one."""
     session = current()
     if session is None:
-        raise SessionError("no demo cluster is running: start one with `make demo KEEP=1`")
+        raise DemoError("no demo cluster is running: start one with `make demo KEEP=1`")
     return session
 
 
 def forbid() -> None:
-    """Raise SessionError if a cluster runs: pods of somebody's own may be on it."""
+    """Raise DemoError if a cluster runs: pods of somebody's own may be on it."""
     if current() is not None:
-        raise SessionError(
+        raise DemoError(
             "a demo cluster is running already: end it and its pods with `.venv/bin/vgpu demo end`,"
             " or look at it with `.venv/bin/vgpu demo status`"
         )
 
 
 def start() -> DemoSession:
-    """Start a cluster in the background. Raises SessionError: one runs already, or with the log's end."""
-    forbid()
+    """Start a cluster in the background. Raises DemoError with the log's end."""
     root = Path(tempfile.mkdtemp(prefix="vgpu-"))
     log = root / "demo.log"
     with log.open("wb") as output:
@@ -114,7 +113,7 @@ def start() -> DemoSession:
     process.wait()
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
     shutil.rmtree(root, ignore_errors=True)
-    raise SessionError(f"the demo cluster did not start; its log ends with:\n{tail}")
+    raise DemoError(f"the demo cluster did not start; its log ends with:\n{tail}")
 
 
 def end() -> bool:

@@ -1,7 +1,6 @@
 """The output of the demo: tables and bars on the terminal."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -9,13 +8,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from device_plugin.cluster.show.explain import ranges
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.refusal import gib
-
-if TYPE_CHECKING:
-    from hack.demo.api import DemoApi
-    from hack.embedded.person import Object
+from hack.demo.api import DemoApi
+from hack.embedded.person import Object, phase
 
 BAR = 30
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
@@ -43,7 +41,7 @@ class Page:
         """Print one line unchanged."""
         self._console.print(Text("   " + text))
 
-    def cards(self, cards: Iterable["Object"]) -> None:
+    def cards(self, cards: Iterable[Object]) -> None:
         """Print a bar of core groups for each card, coloured by pod, and below it the names of the pods."""
         for card in cards:
             owners = _owners(card["slices"])
@@ -58,7 +56,7 @@ class Page:
                 )
                 self._console.print(Text(" " * 33) + names)
 
-    def requests(self, pods: Iterable["Object"]) -> None:
+    def requests(self, pods: Iterable[Object]) -> None:
         """Print the requests of pods."""
         table = _table("pod", "asks for")
         for pod in pods:
@@ -68,26 +66,25 @@ class Page:
             )
         self._console.print(table)
 
-    def grants(self, grants: Mapping[str, Grant]) -> None:
-        """Print the memory and core groups of each grant."""
+    def slices(self, slices: Mapping[str, Slice]) -> None:
+        """Print the memory and core groups of each pod's slice."""
         table = _table("pod", "card", "memory", "core groups")
-        for name, grant in grants.items():
-            for given in grant.slices():
-                table.add_row(name, given.card, gib(given.mem_mib), f"{len(given.cores)}: {_ranges(given)}")
+        for name, held in slices.items():
+            table.add_row(name, held.card, gib(held.mem_mib), f"{len(held.cores)}: {ranges(held.cores)}")
         self._console.print(table)
 
-    def reports(self, seen: Mapping[str, "Object"], grants: Mapping[str, Grant]) -> None:
-        """Print the report of the program inside each pod beside its grant."""
+    def reports(self, seen: Mapping[str, Object], slices: Mapping[str, Slice]) -> None:
+        """Print the report of the program inside each pod beside its slice."""
         table = _table("pod", "total memory", "free memory", "units", "device", "granted")
         for name, report in seen.items():
-            (given,) = grants[name].slices()
+            held = slices[name]
             table.add_row(
                 name, f"{report['total_mib']} MiB", f"{report['free_mib']} MiB", str(report["units"]),
-                report["name"], f"{given.mem_mib} MiB, {len(given.cores)} groups",
+                report["name"], f"{held.mem_mib} MiB, {len(held.cores)} groups",
             )  # fmt: skip
         self._console.print(table)
 
-    def limit(self, refused: "Object", neighbour: "Object") -> None:
+    def limit(self, refused: Object, neighbour: Object) -> None:
         """The refused allocation, and the neighbour's that went through."""
         self._console.print(f"   greedy asks for {refused['mib']} MiB: [bold red]{refused['error']}[/]")
         self._console.print(
@@ -99,13 +96,19 @@ class Page:
         for sample in samples:
             self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
 
-    def pods(self, pods: Iterable["Object"], api: "DemoApi") -> None:
+    def pods(self, pods: Iterable[Object], api: DemoApi) -> None:
         """Print all pods, with their grant or the reason why they wait."""
         table = _table("pod", "phase", "slice")
         for pod in pods:
             name, text = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
-            status = pod["status"]
-            table.add_row(name, status.get("phase", ""), _summary(text) if text else _why(api, name, status))
+            if text:
+                shown = "; ".join(
+                    f"{held.card} {gib(held.mem_mib)}, groups {ranges(held.cores)}"
+                    for held in Grant.decode(text).slices()
+                )
+            else:
+                shown = pod["status"].get("message") or "".join(api.events(name)[-1:])
+            table.add_row(name, phase(pod), shown)
         self._console.print(table)
 
     def broken(self, text: str) -> None:
@@ -130,7 +133,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _owners(slices: Iterable["Object"]) -> Mapping[str, int]:
+def _owners(slices: Iterable[Object]) -> Mapping[str, int]:
     """Pods by their first core group, each with the set of its core groups."""
     owners: dict[str, int] = {}
     for held in sorted(slices, key=lambda held: min(held["cores"])):
@@ -148,23 +151,3 @@ def _bar(groups: int, owners: Mapping[str, int]) -> Text:
             "█" if owner is not None else "░", "dim" if owner is None else COLOURS[owner % len(COLOURS)]
         )
     return bar
-
-
-def _ranges(given: Slice) -> str:
-    """Core-group ids as `0-14, 20`."""
-    parts: list[tuple[int, int]] = []
-    for core in given.cores:
-        if parts and parts[-1][1] == core - 1:
-            parts[-1] = (parts[-1][0], core)
-        else:
-            parts.append((core, core))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
-def _summary(text: str) -> str:
-    return "; ".join(f"{s.card} {gib(s.mem_mib)}, groups {_ranges(s)}" for s in Grant.decode(text).slices())
-
-
-def _why(api: "DemoApi", name: str, status: "Object") -> str:
-    events = api.events(name)
-    return status.get("message") or (events[-1] if events else "")

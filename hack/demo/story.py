@@ -1,11 +1,9 @@
 """The chapters of `make demo`: six pods on two cards, and a check of every promise from outside."""
 
 import json
-import time
-from collections.abc import Callable
 from functools import partial
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
@@ -13,12 +11,11 @@ from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant, Slice
 from hack.demo.api import DemoApi
 from hack.demo.show import Page
-from hack.embedded.person import Object
+from hack.embedded.person import Object, phase
 
-WAIT_SECONDS = 25.0
 SHOWN = ("vgpu_slice_memory_limit_bytes", "vgpu_slice_memory_used_bytes", "vgpu_slice_core_groups")
+USED = "vgpu_slice_memory_used_bytes{"
 FITTING = ("notebook-a", "notebook-b", "trainer", "inference", "greedy")
-T = TypeVar("T")
 
 
 class BrokenPromiseError(VgpuError):
@@ -26,54 +23,53 @@ class BrokenPromiseError(VgpuError):
 
 
 def tell(api: DemoApi, page: Page) -> None:
-    """Show all chapters of the demo. Raises BrokenPromiseError at the first check that fails."""
+    """Show all chapters of the demo. Raises BrokenPromiseError or NotInTimeError at the first check that fails."""
     page.title("Two cards, nobody on them")
-    page.cards(_until("an inventory of two cards", lambda: _cards(api, 2)))
+    page.cards(api.until("an inventory of two cards", lambda: _two_cards(api)))
 
     page.title("Six pods ask for slices")
     page.requests(_submit(api))
-    grants = {name: _until(f"{name} to run", partial(_running, api, name)) for name in FITTING}
-    page.grants(grants)
+    slices = {name: api.until(f"{name} to run", partial(_running, api, name)) for name in FITTING}
+    page.slices(slices)
     page.cards(api.cards())
-    _disjoint(grants)
+    groups = [(held.card, core) for held in slices.values() for core in held.cores]
+    _expect(len(groups) == len(set(groups)), "two pods hold the same core group")
 
     page.title("What a real HIP program sees inside each pod")
-    seen = {name: _until(f"{name} to report", partial(_report, api, name, "total_mib")) for name in FITTING}
-    page.reports(seen, grants)
+    seen = {
+        name: api.until(f"{name} to report", partial(_report, api, name, "total_mib")) for name in FITTING
+    }
+    page.reports(seen, slices)
     for name, report in seen.items():
-        _sees_its_slice(name, report, grants[name])
+        _sees_its_slice(name, report, slices[name])
 
     page.title("One pod asks beyond its limit")
-    refused = _until("greedy to ask", lambda: _report(api, "greedy", "error"))
+    refused = api.until("greedy to ask", lambda: _report(api, "greedy", "error"))
     _expect(refused["error"] == "hipErrorOutOfMemory", f"greedy's 6 GiB ended in {refused['error']}")
-    _expect(
-        _slice(grants["greedy"]).card == _slice(grants["inference"]).card,
-        "greedy and inference share no card",
-    )
-    neighbour = _until("inference to allocate", lambda: _report(api, "inference", "error"))
+    _expect(slices["greedy"].card == slices["inference"].card, "greedy and inference share no card")
+    neighbour = api.until("inference to allocate", lambda: _report(api, "inference", "error"))
     _expect(neighbour["error"] == "hipSuccess", f"inference's allocation ended in {neighbour['error']}")
     page.limit(refused, neighbour)
 
     page.title("One pod fits nowhere, and says why")
-    event = _until("an event that says why too-big waits", lambda: _reason(api, "too-big"))
-    waiting = _until("an explanation for too-big", lambda: _waiting(api, "too-big"))
+    event = api.until("an event that says why too-big waits", lambda: _reason(api, "too-big"))
+    waiting = api.until("an explanation for too-big", lambda: _waiting(api, "too-big"))
     page.line(f"its event:  {event}")
     page.line(f"/explain:   {waiting['text']}; {waiting['advice']}")
 
     page.title("What Prometheus sees of the slices")
-    page.metrics(_until("samples of five slices", lambda: _samples(api)))
+    page.metrics(api.until("samples of five slices", lambda: _samples_in_use(api)))
 
     page.title("The trainer ends: its share goes to the pod that waited")
     api.delete("trainer")
-    grant = _until("too-big to run", lambda: _running(api, "too-big"))
-    page.grants({"too-big": grant})
+    page.slices({"too-big": api.until("too-big to run", lambda: _running(api, "too-big"))})
 
     page.title("All pods end: everything is free again")
     for pod in api.pods():
         api.delete(pod["metadata"]["name"])
-    _until("no pods", lambda: not api.pods() or None)
-    page.cards(_until("both cards to be free", lambda: _all_free(api)))
-    _until("no slice on the node", lambda: not _slice_samples(api) or None)
+    api.until("no pods", lambda: not api.pods())
+    page.cards(api.until("both cards to be free", lambda: _two_free_cards(api)))
+    api.until("no slice on the node", lambda: not _samples(api))
 
 
 def _submit(api: DemoApi) -> list[Object]:
@@ -83,20 +79,8 @@ def _submit(api: DemoApi) -> list[Object]:
         api.create(pod)
         name = pod["metadata"]["name"]
         if name in FITTING:  # one after another, so that the same pods always share a card
-            _until(f"{name} to be placed", partial(_granted, api, name))
+            api.until(f"{name} to be placed", partial(_granted, api, name))
     return pods
-
-
-def _until(what: str, look: Callable[[], T | None]) -> T:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        found = look()
-        if found is not None:
-            return found
-        time.sleep(0.05)
-    raise BrokenPromiseError(
-        f"waited {WAIT_SECONDS:.0f} s for {what}, in vain (`vgpu demo status` shows more)"
-    )
 
 
 def _expect(held: bool, text: str) -> None:
@@ -104,41 +88,29 @@ def _expect(held: bool, text: str) -> None:
         raise BrokenPromiseError(text)
 
 
-def _cards(api: DemoApi, count: int) -> list[Object] | None:
+def _two_cards(api: DemoApi) -> list[Object] | None:
     cards = api.cards()
-    return cards if len(cards) == count else None
+    return cards if len(cards) == 2 else None
 
 
-def _all_free(api: DemoApi) -> list[Object] | None:
-    cards = _cards(api, 2)
-    free = cards is not None and all(
-        card["freeMiB"] == card["memMiB"] and not card["slices"] for card in cards
-    )
+def _two_free_cards(api: DemoApi) -> list[Object] | None:
+    cards = _two_cards(api) or []
+    free = all(card["freeMiB"] == card["memMiB"] and not card["slices"] for card in cards)
     return cards if free else None
 
 
-def _running(api: DemoApi, name: str) -> Grant | None:
+def _running(api: DemoApi, name: str) -> Slice | None:
     pod = api.pod(name)
-    if pod is None or pod["status"].get("phase") == "Failed":
+    if pod is None or phase(pod) == "Failed":
         raise BrokenPromiseError(f"{name} failed: {(pod or {}).get('status')}")
-    return _granted(api, name) if pod["status"].get("phase") == "Running" else None
+    return _granted(api, name) if phase(pod) == "Running" else None
 
 
-def _granted(api: DemoApi, name: str) -> Grant | None:
+def _granted(api: DemoApi, name: str) -> Slice | None:
+    """The only slice of a pod, once it has its grant."""
     pod = api.pod(name) or {"metadata": {}}
     text = pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
-    return Grant.decode(text) if text else None
-
-
-def _slice(grant: Grant) -> Slice:
-    (only,) = grant.slices()
-    return only
-
-
-def _disjoint(grants: dict[str, Grant]) -> None:
-    slices = [_slice(grant) for grant in grants.values()]
-    held = [(s.card, core) for s in slices for core in s.cores]
-    _expect(len(held) == len(set(held)), "two pods hold the same core group")
+    return next(Grant.decode(text).slices()) if text else None
 
 
 def _report(api: DemoApi, name: str, key: str) -> Object | None:
@@ -152,8 +124,7 @@ def _report(api: DemoApi, name: str, key: str) -> Object | None:
     return None
 
 
-def _sees_its_slice(name: str, report: Object, grant: Grant) -> None:
-    own = _slice(grant)
+def _sees_its_slice(name: str, report: Object, own: Slice) -> None:
     _expect(report["total_mib"] == own.mem_mib, f"{name} sees {report['total_mib']} MiB, holds {own.mem_mib}")
     _expect(report["units"] == len(own.cores), f"{name} sees {report['units']} units, holds {len(own.cores)}")
     _expect(report["free_mib"] <= own.mem_mib, f"{name} sees more free memory than it holds")
@@ -170,14 +141,12 @@ def _waiting(api: DemoApi, name: str) -> Object | None:
     return next((entry for entry in api.explain()["waiting"] if entry["pod"] == name and entry["text"]), None)
 
 
-def _slice_samples(api: DemoApi) -> list[str]:
+def _samples(api: DemoApi) -> list[str]:
     return [line for line in api.metrics("node") if line.startswith(SHOWN)]
 
 
-def _samples(api: DemoApi) -> list[str] | None:
-    used = [line for line in _slice_samples(api) if line.startswith("vgpu_slice_memory_used_bytes{")]
-    return (
-        _slice_samples(api)
-        if len(used) == len(FITTING) and not any(u.endswith(" 0.0") for u in used)
-        else None
-    )
+def _samples_in_use(api: DemoApi) -> list[str] | None:
+    """All samples, once each slice uses memory."""
+    samples = _samples(api)
+    used = [line for line in samples if line.startswith(USED) and not line.endswith(" 0.0")]
+    return samples if len(used) == len(FITTING) else None

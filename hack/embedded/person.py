@@ -1,40 +1,45 @@
-"""Calls that a person makes with kubectl: create pods, read them, delete them. Used by the demo and the trials."""
+"""What a person does with kubectl and curl: create pods, read and delete them, and read what the services say."""
 
-import json
-from typing import Any
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any, TypeVar
 
-import urllib3
-
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.connections import Connections
+from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.errors import VgpuError
+from device_plugin.kube.api import EVENTS, PODS, Ref, Where
+from device_plugin.kube.errors import GoneError
 
 NAMESPACE = "default"
+SECONDS, LOOK_SECONDS = 10.0, 0.05
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
-class ApiServerError(VgpuError):
-    """The API server said no; the text is its own, `status` the HTTP status."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
+class NotInTimeError(VgpuError):
+    """What was waited for did not come; the text has the pods that do not run."""
 
 
 class Person:
-    """An ordinary user of an API server, in the namespace `default`."""
+    """An ordinary user of an API server, in the namespace `default`. Each call may raise an ApiError. `close` it."""
 
     def __init__(self, url: str, user: str = "demo-user") -> None:
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {user}", "Content-Type": "application/json"}
-        self._http = urllib3.PoolManager(timeout=10.0, retries=False, maxsize=16)
+        self.api = KubeClient(Endpoint(url, lambda: f"Bearer {user}"), "vgpu-person", timeout=SECONDS)
+
+    def close(self) -> None:
+        """Close the kept connections."""
+        self.api.close()
 
     def create(self, manifest: Object) -> Object:
         """Create a pod from a manifest."""
-        return self.call("POST", _pods(), manifest)
+        return self.api.create(PODS.json, manifest, NAMESPACE)
 
     def pods(self) -> list[Object]:
         """All pods, oldest first."""
-        items: list[Object] = self.call("GET", _pods())["items"]
-        return sorted(items, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        listed = self.api.list(PODS.json, Where(NAMESPACE))
+        return sorted(listed.items, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
     def pod(self, name: str) -> Object | None:
         """The pod, or None if there is none of that name."""
@@ -42,35 +47,37 @@ class Person:
 
     def delete(self, name: str, grace: int | None = None) -> None:
         """Delete a pod; `grace` 0 is `kubectl delete --force`."""
-        self.call("DELETE", f"{_pods()}/{name}", None if grace is None else {"gracePeriodSeconds": grace})
+        self.api.delete(PODS, Ref(name, NAMESPACE), grace_seconds=grace)
 
     def remove(self, name: str, grace: int | None = None) -> None:
         """Delete a pod, without an error if it is gone already."""
-        try:
+        with suppress(GoneError):
             self.delete(name, grace)
-        except ApiServerError as error:
-            if error.status != 404:
-                raise
 
     def events(self, pod: str) -> list[str]:
         """The events of a pod as `Reason: message`, oldest first."""
-        items: list[Object] = self.call("GET", f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
+        items = self.api.list(EVENTS, Where(NAMESPACE)).items
         return [f"{e['reason']}: {e['message']}" for e in items if e["involvedObject"]["name"] == pod]
 
-    def call(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Send one request; returns the answer. Raises ApiServerError with the server's message."""
-        content = None if body is None else json.dumps(body).encode()
-        response = self._http.request(method, self._url + path, body=content, headers=self._headers)
-        return decoded(response)
+    def until(self, what: str, look: Callable[[], T | None], seconds: float = 25.0) -> T:
+        """The first true result of `look`. Raises NotInTimeError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            if time.monotonic() > deadline:
+                hanging = [pod for pod in self.pods() if phase(pod) != "Running"][:5]
+                shown = "".join(f"\n{pod['metadata']['name']}: {pod['status']}" for pod in hanging)
+                raise NotInTimeError(f"waited {seconds:.0f} s for {what}{shown}")
+            time.sleep(LOOK_SECONDS)
+        return found
 
 
-def decoded(response: urllib3.BaseHTTPResponse) -> Object:
-    """The JSON of an answer. Raises ApiServerError for an answer that says no."""
-    value: Object = json.loads(response.data)
-    if response.status >= 400:
-        raise ApiServerError(value.get("message", f"HTTP {response.status}"), response.status)
-    return value
+def phase(pod: Object) -> str:
+    """The phase in the pod's status."""
+    return str(pod["status"].get("phase", "Pending"))
 
 
-def _pods() -> str:
-    return f"/api/v1/namespaces/{NAMESPACE}/pods"
+def read(server: str, target: str, accept: str = "*/*") -> str:
+    """The body of the answer to a GET, whatever its status; `server` is a URL without a path."""
+    with closing(Connections(Endpoint(server, lambda: None), SECONDS)) as connections:
+        _, answer = connections.request("GET", target, {"Accept": accept}, None)
+    return answer.decode()

@@ -12,12 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from hack.embedded.cluster import EmbeddedCluster, Options
-from hack.embedded.person import Object, Person
-from hack.trials.load import FLAGS, create_all, delete_all, phase, random_pod, until
+from hack.embedded.person import Object, Person, phase
+from hack.trials.load import FLAGS, create_all, delete_all, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
 
@@ -50,16 +51,17 @@ def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> TrialResult
     witness = Witness()
     cards = sim.parse(CARDS)
     result = TrialResult()
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(seed=seeds[0], on_start=witness, flags=FLAGS)
-        with EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster:
-            person = Person(cluster.api.url)
-            capacity = {f"GPU-{card.unique_id:016x}": card.memory_mib for card in cards}
-            for seed in seeds:
-                began = time.monotonic()
-                _round(person, witness, capacity, seed, pods, result)
-                if verbose:
-                    print(f"seed {seed}: {time.monotonic() - began:.1f} s; {result}", flush=True)
+    options = Options(seed=seeds[0], on_start=witness, flags=FLAGS)
+    with (
+        tempfile.TemporaryDirectory(prefix="vg-") as folder,
+        EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster,
+        closing(Person(cluster.api.url)) as person,
+    ):
+        for seed in seeds:
+            began = time.monotonic()
+            _round(person, witness, cards, seed, pods, result)
+            if verbose:
+                print(f"seed {seed}: {time.monotonic() - began:.1f} s; {result}", flush=True)
     result.mismatches = len(witness.wrong)
     result.containers = witness.started
     for fault in witness.wrong[:10]:
@@ -68,7 +70,7 @@ def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> TrialResult
 
 
 def _round(
-    person: Person, witness: Witness, capacity: dict[str, int], seed: int, pods: int, result: TrialResult
+    person: Person, witness: Witness, cards: Sequence[sim.SimCard], seed: int, pods: int, result: TrialResult
 ) -> None:
     rng = random.Random(seed)
     names = [f"s{seed}-p{i}" for i in range(pods)]
@@ -79,15 +81,15 @@ def _round(
         done = [pod for pod in shown if phase(pod) in ("Running", "Failed")]
         return shown if len(done) == pods else None
 
-    shown = until(f"{pods} pods of seed {seed} to run", settled, ROUND_SECONDS, person)
+    shown = person.until(f"{pods} pods of seed {seed} to run", settled, ROUND_SECONDS)
     running = {pod["metadata"]["uid"] for pod in shown if phase(pod) == "Running"}
     result.failed += pods - len(running)
-    overlaps = witness.overlaps(running, capacity)
+    overlaps = witness.overlaps(running, cards)
     result.overlaps += len(overlaps)
     for text in overlaps[:10]:
         print(text)
     delete_all(person, names)
-    until("all pods to be gone", lambda: True if not person.pods() else None, ROUND_SECONDS, person)
+    person.until("all pods to be gone", lambda: not person.pods(), ROUND_SECONDS)
     witness.forget()
     result.mismatches = len(witness.wrong)
 

@@ -9,6 +9,7 @@ only pods that may have failed are those that the kubelet admitted while an agen
 """
 
 import argparse
+import glob
 import json
 import random
 import sys
@@ -17,15 +18,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
-import urllib3
-
 from device_plugin.core.grants import Grant
+from device_plugin.kube.api import Ref
+from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN
-from hack.embedded.cluster import EmbeddedCluster, Options
-from hack.embedded.person import Object, Person, decoded
-from hack.trials.load import FLAGS, phase, random_pod, until
+from hack.embedded.cluster import EmbeddedCluster, Options, Replica
+from hack.embedded.person import NotInTimeError, Object, Person, phase, read
+from hack.trials.load import FLAGS, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
 
@@ -66,15 +68,16 @@ class PodLoad(threading.Thread):
                 self._person.remove(self._rng.choice(pods)["metadata"]["name"], grace)
 
 
-class Assassin:
+class ServiceKiller:
     """Kills one service at a time, or its leadership, and restores it."""
 
-    def __init__(self, cluster: EmbeddedCluster, rng: random.Random) -> None:
+    def __init__(self, cluster: EmbeddedCluster, person: Person, rng: random.Random) -> None:
         self._cluster = cluster
+        self._person = person
         self._rng = rng
         self.hits: Counter[str] = Counter()
 
-    def strike(self) -> None:
+    def kill_one(self) -> None:
         """Kill a random service and start it again, or change the leader."""
         kind = self._rng.choice(("agent", "agent", "cluster service", "leader change"))
         self.hits[kind] += 1
@@ -94,10 +97,7 @@ class Assassin:
 
     def _change_leader(self) -> None:
         """Stop the scheduler that holds the Lease, or pause it until the other has the Lease; then start it again."""
-        lease = Person(self._cluster.api.url).call(
-            "GET", "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases/vgpu-scheduler"
-        )
-        holder = lease["spec"].get("holderIdentity") or ""
+        holder = self._person.api.get(LEASES, Ref("vgpu-scheduler", "vgpu-system")).holder
         for replica in self._cluster.replicas:
             if holder.startswith(f"{replica.name}_"):
                 if self._rng.random() < 0.7:
@@ -114,8 +114,8 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
     """The broken invariants after the load has stopped, as texts."""
     pods = person.pods()
     live = {pod["metadata"]["uid"] for pod in pods}
-    found = list(witness.wrong) + witness.overlaps(live, _capacity(cluster))
-    found += _grants(pods)
+    cards = [card for cards in cluster.cards.values() for card in cards]
+    found = witness.wrong + witness.overlaps(live, cards) + _grants(pods)
     for node in NODES:
         known = {path.parent.name for path in _slices(cluster, node)}
         found += [f"node {node}: files of pod {uid} are left" for uid in sorted(known - live)]
@@ -123,23 +123,22 @@ def faults(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[s
         names = sum(len(_asked(pod)) for pod in pods if pod["spec"].get("nodeName") == node)
         if devices != names:
             found.append(f"node {node}: {devices} CDI devices for {names} resources of running containers")
-    ledgers = [_ledger(replica.service.addresses["extender"]) for replica in cluster.replicas]
-    held = {pod["metadata"]["uid"] for pod in pods}
-    for replica, ledger in zip(cluster.replicas, ledgers, strict=True):
-        if set(ledger) != held:
-            found.append(f"{replica.name} holds {len(ledger)} grants for {len(held)} pods")
-    if any(ledger != ledgers[0] for ledger in ledgers):
+    ledgers = {replica.name: _ledger(replica) for replica in cluster.replicas}
+    found += [
+        f"{name} holds {len(ledger)} grants for {len(pods)} pods"
+        for name, ledger in ledgers.items()
+        if set(ledger) != live
+    ]
+    first, *others = ledgers.values()
+    if any(ledger != first for ledger in others):
         found.append("the replicas' ledgers differ")
     return found
 
 
 def _slices(cluster: EmbeddedCluster, node: str) -> list[Path]:
     """The folders of all containers that the node's agent keeps files for."""
-    while True:
-        try:
-            return list(cluster.state(node).glob("slices/*/*"))
-        except FileNotFoundError:
-            continue  # a folder was removed while we looked: look again
+    # Path.glob of Python 3.11 fails where a folder is removed meanwhile.
+    return [Path(path) for path in glob.glob(f"{cluster.state(node)}/slices/*/*")]  # noqa: PTH207
 
 
 def _grants(pods: Sequence[Object]) -> list[str]:
@@ -149,8 +148,8 @@ def _grants(pods: Sequence[Object]) -> list[str]:
         text = pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
         if text is None:
             found.append(f"pod {pod['metadata']['name']} runs without a grant")
-            continue
-        masks.update((s.card, core) for s in Grant.decode(text).slices() for core in s.cores)
+        else:
+            masks.update((s.card, core) for s in Grant.decode(text).slices() for core in s.cores)
     return found + [
         f"core group {core} of {card} is granted {n} times" for (card, core), n in masks.items() if n > 1
     ]
@@ -168,22 +167,15 @@ def _asked(pod: Object) -> list[str]:
     return [name for container in containers for name in container["resources"]["limits"]]
 
 
-def _ledger(extender: str) -> dict[str, list[object]]:
-    answer = decoded(
-        urllib3.request("GET", f"http://{extender}/explain", headers={"Accept": "application/json"})
-    )
-    ledger: dict[str, list[object]] = {}
-    for node in answer["nodes"]:
+def _ledger(replica: Replica) -> dict[str, list[tuple[object, ...]]]:
+    """What each pod holds by /explain of a replica, by the pod's UID."""
+    address = replica.service.addresses["extender"]
+    ledger: dict[str, list[tuple[object, ...]]] = {}
+    for node in json.loads(read(f"http://{address}", "/explain", "application/json"))["nodes"]:
         for card in node["cards"]:
             for held in card["slices"]:
                 ledger.setdefault(held["uid"], []).append((card["uuid"], held["memMiB"], held["cores"]))
     return {uid: sorted(slices, key=repr) for uid, slices in ledger.items()}
-
-
-def _capacity(cluster: EmbeddedCluster) -> dict[str, int]:
-    return {
-        f"GPU-{card.unique_id:016x}": card.memory_mib for cards in cluster.cards.values() for card in cards
-    }
 
 
 def run(seed: int, seconds: float) -> bool:
@@ -192,19 +184,21 @@ def run(seed: int, seconds: float) -> bool:
     cards = {name: sim.parse(CARDS, machine=number) for number, name in enumerate(NODES)}
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
         options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
-        with EmbeddedCluster(Path(folder), cards, options) as cluster:
-            person = Person(cluster.api.url)
-            load, assassin = PodLoad(Person(cluster.api.url, ADMIN), seed), Assassin(cluster, rng)
+        with (
+            EmbeddedCluster(Path(folder), cards, options) as cluster,
+            closing(Person(cluster.api.url, ADMIN)) as person,
+        ):
+            load, killer = PodLoad(person, seed), ServiceKiller(cluster, person, rng)
             load.start()
             end = time.monotonic() + seconds
             while time.monotonic() < end and load.is_alive():
                 time.sleep(rng.uniform(0.2, 1.5))
-                assassin.strike()
+                killer.kill_one()
             load.ended.set()
             load.join()
             left = _reckon(cluster, person, witness)
             _empty(cluster, person)
-    killed = ", ".join(f"{kind} {count}" for kind, count in sorted(assassin.hits.items()))
+    killed = ", ".join(f"{kind} {count}" for kind, count in sorted(killer.hits.items()))
     print(f"seed {seed}: {load.created} pods, {witness.started} containers; hits: {killed}")
     allowed = load.failed.pop(ADMITTED_WITHOUT_AGENT, 0)
     print(
@@ -219,17 +213,17 @@ def run(seed: int, seconds: float) -> bool:
 def _reckon(cluster: EmbeddedCluster, person: Person, witness: Witness) -> list[str]:
     """Wait until the system has settled; returns the faults that remain."""
 
-    def settled() -> bool | None:
+    def settled() -> bool:
         pods = person.pods()
         for pod in pods:
             if phase(pod) == "Failed":
                 person.remove(pod["metadata"]["name"])
         quiet = all(phase(pod) == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in pods)
-        return True if quiet and not faults(cluster, person, witness) else None
+        return quiet and not faults(cluster, person, witness)
 
     try:
-        until("the system to be right again", settled, SETTLE_SECONDS, person)
-    except TimeoutError:
+        person.until("the system to be right again", settled, SETTLE_SECONDS)
+    except NotInTimeError:
         return faults(cluster, person, witness) or ["pods hang"]
     return []
 
@@ -239,12 +233,12 @@ def _empty(cluster: EmbeddedCluster, person: Person) -> None:
     for pod in person.pods():
         person.remove(pod["metadata"]["name"])
 
-    def gone() -> bool | None:
+    def gone() -> bool:
         left = [path for node in NODES for path in _slices(cluster, node)]
         specs = [path for node in NODES for path in cluster.kubelets[node].cdi_dir.glob("vgpu-*")]
-        return None if person.pods() or left or specs else True
+        return not (person.pods() or left or specs)
 
-    until("every file to be gone", gone, SETTLE_SECONDS, person)
+    person.until("every file to be gone", gone, SETTLE_SECONDS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,22 +1,14 @@
-"""Random pods for the trials, and waiting for their states."""
+"""Random pods for the trials."""
 
 import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from hack.embedded.person import Object, Person
 
 FAMILY = "hygon.com/dcu"
 # The trials' cards are AMD's, each with up to sixteen slices, offered as the default family.
 FLAGS = ("--prefixes", f'{{"1002": {FAMILY}}}')
-LOOK_SECONDS = 0.05
-T = TypeVar("T")
-
-
-class TrialError(TimeoutError):
-    """The system did not reach the expected state in time; the text has the observed one."""
 
 
 def random_pod(rng: random.Random, name: str) -> Object:
@@ -48,21 +40,3 @@ def delete_all(person: Person, names: Sequence[str]) -> None:
     """Delete pods at once, from several threads."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(person.remove, names))
-
-
-def until(what: str, look: Callable[[], T | None], seconds: float, person: Person) -> T:
-    """The first result of `look` that is not None. Raises TrialError after `seconds`, with the pods that hang."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found is not None:
-            return found
-        time.sleep(LOOK_SECONDS)
-    hanging = [pod for pod in person.pods() if phase(pod) != "Running"][:5]
-    shown = "".join(f"\n{pod['metadata']['name']}: {pod['status']}" for pod in hanging)
-    raise TrialError(f"waited {seconds:.0f} s for {what}{shown}")
-
-
-def phase(pod: Object) -> str:
-    """The phase in the pod's status."""
-    return str(pod["status"].get("phase", "Pending"))

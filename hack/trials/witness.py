@@ -1,12 +1,13 @@
 """A witness in every container: it sees the files that the container got, and holds them against the pod's grant."""
 
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.masks import unit_mask
-from vgpu_runtime import paths, rocm
+from vgpu_runtime import paths, rocm, sim
 from vgpu_runtime.config import SliceConfig
 from vgpu_runtime.rocm import RocmLimit
 
@@ -18,8 +19,7 @@ Key = tuple[str, str]
 class Witness:
     """Called by the runtime for each container that starts. `wrong` says in words what was not as granted."""
 
-    def __init__(self, group_units: int = 1) -> None:
-        self._group_units = group_units
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[Key, SliceConfig[RocmLimit]] = {}
         self.started = 0
@@ -31,7 +31,6 @@ class Witness:
         """See one container start; it then runs until it is deleted."""
         del env
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        fault = ""
         try:
             seen = rocm.parse(files[paths.CONTAINER_CONFIG].decode())
             fault = self._difference(pod, container, seen)
@@ -44,18 +43,19 @@ class Witness:
             else:
                 self._seen[(uid, container)] = seen
 
-    def overlaps(self, live: set[str], capacity: Mapping[str, int]) -> list[str]:
-        """Texts on core groups and memory that `live` pods hold twice by their config files. `capacity` is in MiB."""
+    def overlaps(self, live: set[str], cards: Iterable[sim.SimCard]) -> list[str]:
+        """Texts on core groups and memory of `cards` that `live` pods hold twice by their config files."""
         with self._lock:
             held = [(key, card) for key, seen in self._seen.items() if key[0] in live for card in seen.cards]
         found = []
-        masks: dict[str, int] = {}
-        memory: dict[str, int] = {}
+        masks: Counter[str] = Counter()
+        memory: Counter[str] = Counter()
         for key, card in held:
-            if masks.get(card.uuid, 0) & card.family.mask:
+            if masks[card.uuid] & card.family.mask:
                 found.append(f"a core group of {card.uuid} is held twice, once by {key}")
-            masks[card.uuid] = masks.get(card.uuid, 0) | card.family.mask
-            memory[card.uuid] = memory.get(card.uuid, 0) + card.mem_bytes // MIB
+            masks[card.uuid] |= card.family.mask
+            memory[card.uuid] += card.mem_bytes // MIB
+        capacity = {f"GPU-{card.unique_id:016x}": card.memory_mib for card in cards}
         found += [f"{uuid} holds {mib} MiB" for uuid, mib in memory.items() if mib > capacity[uuid]]
         return found
 
@@ -66,10 +66,7 @@ class Witness:
 
     def _difference(self, pod: Mapping[str, Any], container: str, seen: SliceConfig[RocmLimit]) -> str:
         grant = Grant.decode(pod["metadata"]["annotations"]["vgpu.io/grant"])
-        wanted = sorted(
-            (s.card, s.mem_mib * MIB, unit_mask(s.cores, self._group_units))
-            for s in grant.containers[container]
-        )
+        wanted = sorted((s.card, s.mem_mib * MIB, unit_mask(s.cores, 1)) for s in grant.containers[container])
         got = sorted((card.uuid, card.mem_bytes, card.family.mask) for card in seen.cards)
         if (seen.pod, seen.container) != (pod["metadata"]["uid"], container):
             return f"it got the config of pod {seen.pod} container {seen.container}"

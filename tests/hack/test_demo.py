@@ -95,9 +95,11 @@ def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
 ) -> None:
     class Echo(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            body = self.path.encode()
             self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(self.path.encode())
+            self.wfile.write(body)
 
     with HTTPServer(("127.0.0.1", 0), Echo) as service:
         started = session.process_start(os.getpid()) or 0

@@ -2,13 +2,14 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hack.embedded.cluster import EmbeddedCluster, Options
-from hack.embedded.person import Object, Person
-from hack.trials.load import FAMILY, FLAGS, create_all, delete_all, phase
+from hack.embedded.person import Object, Person, phase
+from hack.trials.load import FAMILY, FLAGS, create_all, delete_all
 from hack.trials.witness import Witness
 from tests.deadline import eventually
 from vgpu_runtime import sim
@@ -24,8 +25,11 @@ def person() -> Iterator[Person]:
     """A person at a cluster of one node with two cards."""
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
         nodes = {"n": sim.parse(CARDS)}
-        with EmbeddedCluster(Path(folder), nodes, Options(on_start=Witness(), flags=FLAGS)) as cluster:
-            yield Person(cluster.api.url)
+        with (
+            EmbeddedCluster(Path(folder), nodes, Options(on_start=Witness(), flags=FLAGS)) as cluster,
+            closing(Person(cluster.api.url)) as person,
+        ):
+            yield person
 
 
 def gang(group: str, size: int) -> list[Object]:

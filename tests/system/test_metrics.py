@@ -3,6 +3,7 @@
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,7 @@ from prometheus_client import Metric as Family
 
 from device_plugin.core.metrics import Exporter
 from hack.embedded.cluster import EmbeddedCluster, Options
-from hack.embedded.person import Person
-from hack.trials.load import phase
+from hack.embedded.person import Person, phase
 from hack.trials.witness import Witness
 from tests.deadline import eventually
 from tests.exposed import exporters, facts, families
@@ -27,8 +27,10 @@ def cluster() -> Iterator[EmbeddedCluster]:
     """One node with two cards and a container on them, and two replicas of the cluster service."""
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
         options = Options(replicas=2, on_start=Witness())
-        with EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as running:
-            person = Person(running.api.url)
+        with (
+            EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as running,
+            closing(Person(running.api.url)) as person,
+        ):
             container = {"name": "main", "image": "none", "resources": {"limits": {"hygon.com/dcu-mem": "4"}}}
             person.create(
                 {

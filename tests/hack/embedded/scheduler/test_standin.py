@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from device_plugin.adapters.http import server as http
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.kube.api import EVENTS, NODES, PODS, Ref
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.person import Person
 from hack.embedded.scheduler import SchedulerStandIn, SchedulerTiming
 from tests.deadline import eventually
 
@@ -26,7 +28,7 @@ TIMING = SchedulerTiming(
 class FakeExtender:
     """Chooses the first node and binds; `on_filter` and `on_bind` may answer in its place."""
 
-    def __init__(self, api: Person) -> None:
+    def __init__(self, api: KubeClient) -> None:
         self.api = api
         self.calls: list[tuple[str, Any]] = []
         self.running: list[str] = []
@@ -59,9 +61,7 @@ class FakeExtender:
         return {"Error": ""}
 
     def bind(self, body: Any) -> None:
-        path = f"/api/v1/namespaces/{body['PodNamespace']}/pods/{body['PodName']}/binding"
-        target = {"kind": "Node", "name": body["Node"]}
-        self.api.call("POST", path, {"metadata": {"name": body["PodName"]}, "target": target})
+        self.api.bind(Ref(body["PodName"], body["PodNamespace"], body["PodUID"]), body["Node"], {}, {})
 
     def told(self, verb: str) -> list[Any]:
         return [body for called, body in self.calls if called == verb]
@@ -71,7 +71,7 @@ class World:
     def __init__(self) -> None:
         self.server = EmbeddedApiServer()
         self.server.start()
-        self.api = Person(self.server.url, "system:admin")
+        self.api = KubeClient(Endpoint(self.server.url, lambda: "Bearer system:admin"), "test")
         self.extender = FakeExtender(self.api)
         url = f"http://127.0.0.1:{self.extender.server.port}"
         self.scheduler = SchedulerStandIn(
@@ -81,22 +81,23 @@ class World:
     def close(self) -> None:
         self.scheduler.stop()
         self.extender.server.close()
+        self.api.close()
         self.server.stop()
 
     def node(self, name: str, mem: int = 16) -> None:
         status = {"allocatable": {MEM: str(mem)}}
-        self.api.call("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+        self.api.create(NODES.json, {"metadata": {"name": name}, "status": status})
 
     def pod(self, name: str, mem: int = 0, **spec: Any) -> str:
         limits = {MEM: str(mem)} if mem else {}
         container = {"name": "main", "image": "i", "resources": {"limits": limits}}
         body = {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
         body["spec"].setdefault("schedulerName", "vgpu-scheduler")
-        uid: str = self.api.call("POST", "/api/v1/namespaces/default/pods", body)["metadata"]["uid"]
+        uid: str = self.api.create(PODS.json, body, "default")["metadata"]["uid"]
         return uid
 
     def get(self, name: str) -> Any:
-        return self.api.call("GET", f"/api/v1/namespaces/default/pods/{name}")
+        return self.api.get(PODS.json, Ref(name, "default"))
 
     def where(self, name: str) -> str:
         return str(self.get(name)["spec"].get("nodeName", ""))
@@ -107,7 +108,7 @@ class World:
         return next((str(c.get("message")) for c in conditions if c["status"] == "False"), "")
 
     def events(self, reason: str) -> list[str]:
-        events = self.api.call("GET", "/api/v1/events")["items"]
+        events = self.api.list(EVENTS).items
         return [event["message"] for event in events if event["reason"] == reason]
 
 
@@ -170,9 +171,7 @@ def test_an_unschedulable_pod_is_tried_again_when_room_appears(world: World) -> 
     assert eventually(lambda: world.where("first"), SECONDS)
     world.pod("second", 4)
     assert eventually(lambda: world.why("second"), SECONDS)
-    world.api.call(
-        "DELETE", "/api/v1/namespaces/default/pods/first", {"kind": "DeleteOptions", "gracePeriodSeconds": 0}
-    )
+    world.api.delete(PODS, Ref("first", "default"), grace_seconds=0)
     assert eventually(lambda: world.where("second") == "n1", SECONDS)
 
 

@@ -1,0 +1,133 @@
+"""`vgpu demo`: a cluster on this machine with simulated cards, and the story that `make demo` tells on it.
+
+    vgpu demo run [--keep]     the story; with --keep the cluster stays
+    vgpu demo submit FILE      create the pods of a YAML file
+    vgpu demo status           cards and pods
+    vgpu demo logs POD         what a pod's containers printed
+    vgpu demo delete POD       end a pod
+    vgpu demo explain [POD]    why pods wait, and who holds what: /explain of the cluster service
+    vgpu demo kubeconfig       a file for `vgpu cordon`, `drain` and `defrag`
+    vgpu demo end              end the cluster
+
+All but `run` talk to the cluster that `run --keep` left running.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+from hack.demo import session
+from hack.demo.api import DemoApi, manifests
+from hack.demo.session import DemoError
+from hack.demo.show import Page
+from hack.demo.story import BrokenPromiseError, tell
+from hack.embedded.person import NotInTimeError
+from vgpu_runtime.sim import hip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu demo`."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    def add(name: str, text: str, action: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        added = actions.add_parser(name, help=text)
+        added.set_defaults(action=action)
+        return added
+
+    run_ = add("run", "start the cluster, tell the story, end it", run_story)
+    run_.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
+    add("submit", "create the pods of a YAML file", submit).add_argument("file", type=Path, metavar="FILE")
+    add("status", "show cards and pods", status)
+    add("logs", "show what a pod's containers printed", logs).add_argument("pod", metavar="POD")
+    add("delete", "delete a pod", delete).add_argument("pod", metavar="POD")
+    explained = add("explain", "show /explain of the cluster service", explain)
+    explained.add_argument("pod", metavar="POD", nargs="?", help="only what concerns it")
+    add("kubeconfig", "print a kubeconfig for `vgpu cordon`, `drain` and `defrag`", kubeconfig)
+    add("end", "end the cluster", end)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the chosen action. Raises VgpuError for what cannot be done."""
+    args.action(args)
+    return 0
+
+
+def run_story(args: argparse.Namespace) -> None:
+    """Tell the story on a new cluster; exits with 1 if a promise was broken. Raises DemoError if one runs already."""
+    session.forbid()
+    page = Page(Console())
+    page.runtime(_runtime())
+    started = time.monotonic()
+    current = session.start()
+    try:
+        tell(DemoApi(current), page)
+    except (BrokenPromiseError, NotInTimeError) as error:
+        page.broken(str(error))
+        sys.exit(1)
+    finally:
+        if not args.keep:
+            session.end()
+    page.end(time.monotonic() - started, keep=args.keep)
+
+
+def submit(args: argparse.Namespace) -> None:
+    """Create the pods of a file."""
+    api = DemoApi(session.require())
+    for manifest in manifests(args.file):
+        pod = api.create(manifest)
+        print(f"pod/{pod['metadata']['name']} created")
+
+
+def status(_: argparse.Namespace) -> None:
+    """Show the cards with their holders, and the pods."""
+    api = DemoApi(session.require())
+    page = Page(Console())
+    page.cards(api.cards())
+    page.pods(api.pods(), api)
+
+
+def logs(args: argparse.Namespace) -> None:
+    """Print the output of a pod's containers."""
+    api = DemoApi(session.require())
+    printed = api.logs(args.pod)
+    if not printed and api.pod(args.pod) is None:
+        names = ", ".join(pod["metadata"]["name"] for pod in api.pods()) or "none"
+        raise DemoError(f"no pod {args.pod}; there are: {names}")
+    sys.stdout.write(printed)
+
+
+def delete(args: argparse.Namespace) -> None:
+    """Delete the named pod."""
+    DemoApi(session.require()).delete(args.pod)
+    print(f"pod/{args.pod} deleted")
+
+
+def explain(args: argparse.Namespace) -> None:
+    """Print the answer of /explain about everything, or one pod."""
+    sys.stdout.write(DemoApi(session.require()).explanation(args.pod))
+
+
+def kubeconfig(_: argparse.Namespace) -> None:
+    """Print a kubeconfig of the cluster."""
+    named = {"name": "demo", "cluster": {"server": session.require().api}}
+    context = {"name": "demo", "context": {"cluster": "demo", "user": ""}}
+    config = {"apiVersion": "v1", "kind": "Config", "clusters": [named], "contexts": [context]}
+    print(yaml.safe_dump({**config, "current-context": "demo"}), end="")
+
+
+def end(_: argparse.Namespace) -> None:
+    """End the cluster, if one runs."""
+    print("the demo cluster has ended" if session.end() else "no demo cluster is running")
+
+
+def _runtime() -> str:
+    try:
+        hip.ensure(hip.default_cache())
+    except hip.HipUnavailableError as error:
+        return f"no HIP runtime ({error}): the pods use a small program that asks the driver itself"
+    return f"HIP {hip.VERSION} and ROCr from Debian's packages, over a simulated kernel driver"
