@@ -5,7 +5,7 @@ stand or fall together. From then on each stays until its pod is bound or gone.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from device_plugin.core.annotations import GROUP_SIZE
@@ -142,15 +142,22 @@ class Asked:
     offered: Mapping[Shape, Nodes]
     freed: int
 
+    @classmethod
+    def of(
+        cls, pods: Collection[GangPod], offered: Mapping[Shape, Nodes], elsewhere: Nodes, freed: int
+    ) -> "Asked":
+        """The question for `pods`; shapes for which no nodes were offered get the nodes `elsewhere`."""
+        nodes = {each.shape: offered.get(each.shape, elsewhere) for each in pods}
+        return cls(frozenset(each.pod.uid for each in pods), nodes, freed)
+
 
 @dataclass(slots=True)
 class GangState:
-    """The mutable state of one gang: the nodes offered for its pods, the last refusal, and a deadline.
+    """The mutable state of one gang: the last refusal, and a deadline.
 
     The methods take events. Where they return UIDs, the reservations of these pods end.
     """
 
-    offered: dict[Shape, Nodes] = field(default_factory=dict)
     refused: tuple[Asked, Refusal] | None = None
     deadline: float | None = None
 
@@ -162,21 +169,10 @@ class GangState:
             return Phase.RESERVED
         return Phase.REFUSED if self.refused and view.waiting and not view.unready else Phase.WAITING
 
-    def offer(self, shape: Shape, nodes: Nodes, wanted: Collection[Shape]) -> None:
-        """Remember the nodes that pods of `shape` were offered; drop those of shapes that are no longer `wanted`."""
-        self.offered[shape] = nodes
-        if len(self.offered) > len(wanted):
-            self.offered = {shape: nodes for shape, nodes in self.offered.items() if shape in wanted}
-
     def lacking(self, view: GangView, first: GangPod) -> tuple[GangPod, ...]:
         """`first` and the other waiting pods that must be placed together with it, the oldest first."""
         others = [each for each in view.waiting if each.pod.uid != first.pod.uid]
         return first, *others[: max(0, view.size - view.placed - 1)]
-
-    def asked(self, pods: Collection[GangPod], elsewhere: Nodes, freed: int) -> Asked:
-        """The question for `pods`; shapes for which no nodes were offered get the nodes `elsewhere`."""
-        offered = {each.shape: self.offered.get(each.shape, elsewhere) for each in pods}
-        return Asked(frozenset(each.pod.uid for each in pods), offered, freed)
 
     def known(self, asked: Asked) -> Refusal | None:
         """The last refusal, if it answered an equal question; else None."""
@@ -206,7 +202,6 @@ class GangState:
     def bind(self, now: float) -> None:
         """Record that a pod was bound: the other reservations last BINDING_SECONDS more."""
         self.deadline = now + BINDING_SECONDS
-        self.offered.clear()
 
     def lose(self, view: GangView) -> tuple[str, ...]:
         """The UIDs whose reservations end after a pod or its reservation is gone: all, if too few are left to bind."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from device_plugin.cluster.gangs import offered
 from device_plugin.cluster.place import learning
 from device_plugin.cluster.refused import preemption_queue, refusals
 from device_plugin.cluster.show.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
@@ -14,7 +15,7 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_WORDS, parse_quantity, pod_request
-from tests.cluster.gang_pods import more_nodes
+from tests.cluster.gang_pods import member, more_nodes
 from tests.cluster.world import Replica, World, pod
 
 MIB = 2**20
@@ -95,6 +96,23 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     for number in range(6):
         one.view.forget_pod(f"uid-p{number}")
     assert (len(one.reservations.preemption_queue), len(one.reservations.waiting)) == (1, 1)
+
+
+def test_lists_of_nodes_for_gangs_are_bounded_for_each_namespace(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offered, "MOST_OF_NAMESPACE", 3)
+    monkeypatch.setattr(offered, "MOST", 4)
+    lists = one.reservations.gangs.offered
+    for number in range(6):
+        one.ask(world.api.put(member(f"p{number}", 1, f"g{number}", mem=17)))
+    assert (len(lists), lists.left_out) == (3, 3)
+    for namespace in ("other", "third"):
+        one.ask(world.api.put(replace(member("p", 1, mem=17), namespace=namespace, uid=namespace)))
+    assert (len(lists), lists.left_out) == (4, 4)
+    for number in range(6):
+        one.view.forget_pod(f"uid-p{number}")
+    assert len(lists) == 1
 
 
 @pytest.mark.parametrize("labels", [{}, {"vgpu.io/group-size": "1"}], ids=["alone", "gangs"])

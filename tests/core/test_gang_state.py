@@ -34,7 +34,7 @@ def view(waiting: str = "", held: str = "", sent: str = "", bound: int = 0, fini
 
 def refused() -> GangState:
     state = GangState()
-    state.refuse(state.asked([member("a")], None, 0), NO_ROOM)
+    state.refuse(Asked.of([member("a")], {}, None, 0), NO_ROOM)
     return state
 
 
@@ -93,7 +93,7 @@ def test_reservations_end_together_until_a_binding_was_sent(now: GangView, lost:
         (lambda state: state.keep(15.0), 15.0),
         (lambda state: state.bind(2.0), 2.0 + BINDING_SECONDS),
         (lambda state: state.reserve(20.0), 20.0),
-        (lambda state: state.refuse(state.asked((), None, 0), NO_ROOM), 10.0),
+        (lambda state: state.refuse(Asked.of((), {}, None, 0), NO_ROOM), 10.0),
     ],
 )
 def test_a_deadline_is_put_off_and_never_comes_nearer(
@@ -116,15 +116,15 @@ def test_as_many_are_placed_with_the_first_as_the_gang_lacks() -> None:
 
 def test_a_refusal_holds_for_the_same_pods_and_nodes_until_something_becomes_free() -> None:
     state, pods = GangState(), [member("a"), member("b")]
-    asked = state.asked(pods, ("n1",), 7)
+    asked = Asked.of(pods, {}, ("n1",), 7)
     assert asked == Asked(frozenset({"a", "b"}), {pods[0].shape: ("n1",)}, 7)
     assert state.known(asked) is None
     state.refuse(asked, NO_ROOM)
-    assert state.known(state.asked(pods[::-1], ("n1",), 7)) is NO_ROOM
+    assert state.known(Asked.of(pods[::-1], {}, ("n1",), 7)) is NO_ROOM
     for other in (
-        state.asked(pods[:1], ("n1",), 7),
-        state.asked(pods, ("n2",), 7),
-        state.asked(pods, ("n1",), 8),
+        Asked.of(pods[:1], {}, ("n1",), 7),
+        Asked.of(pods, {}, ("n2",), 7),
+        Asked.of(pods, {}, ("n1",), 8),
     ):
         assert state.known(other) is None
     assert not state.may_fit(view("abc"), 7)
@@ -136,15 +136,10 @@ def test_a_refusal_holds_for_the_same_pods_and_nodes_until_something_becomes_fre
     assert state.known(asked) is None
 
 
-def test_nodes_are_remembered_by_what_is_asked_for_as_long_as_a_pod_asks_for_it() -> None:
-    state, (first, other) = GangState(), [member("a"), member("b", size=4)]
-    state.offer(first.shape, ("n1",), [first.shape, other.shape])
-    state.offer(other.shape, ("n2",), [first.shape, other.shape])
-    assert state.asked([first, other], None, 0).offered == {first.shape: ("n1",), other.shape: ("n2",)}
-    state.offer(first.shape, ("n3",), [first.shape])
-    assert state.offered == {first.shape: ("n3",)}
-    state.bind(0.0)
-    assert state.asked([first], ("else",), 0).offered == {first.shape: ("else",)}
+def test_pods_for_which_no_nodes_were_offered_get_those_of_the_others() -> None:
+    first, other = member("a"), member("b", size=4)
+    asked = Asked.of([first, other], {other.shape: ("n2",)}, ("n1",), 0)
+    assert asked.offered == {first.shape: ("n1",), other.shape: ("n2",)}
 
 
 @pytest.mark.parametrize(

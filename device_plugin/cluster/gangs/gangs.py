@@ -5,18 +5,18 @@ completes the gang decides for all, and the others find their reservations when 
 gang is decided in `core/gang_state.py`; here it is done: to the ledger, within the time that refusals may take.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from device_plugin.cluster.gangs.gang_members import GangMembers, Name
-from device_plugin.cluster.gangs.groups import Groups
+from device_plugin.cluster.gangs.groups import GroupName, Groups
+from device_plugin.cluster.gangs.offered import OfferedNodes
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.cluster.refused.refusal_budget import LaterError, RefusalBudget
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import Member, Nodes, place_all
-from device_plugin.core.gang_state import BINDING_SECONDS, GangPod, GangState, GangView, refusal
+from device_plugin.core.gang_state import BINDING_SECONDS, Asked, GangPod, GangView, refusal
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger, Reservation, Stage
 from device_plugin.core.placement import Placer, Refusal
@@ -45,7 +45,7 @@ class GangStatus:
 
 
 class Gangs:
-    """All gangs. Callers hold the view's lock. Times are of its clock, in seconds."""
+    """The gangs among `groups`, and their reservations. Callers hold the view's lock."""
 
     def __init__(
         self, ledger: Ledger, placer: Placer, groups: Groups, seconds: float,
@@ -60,127 +60,138 @@ class Gangs:
         self._node_lists = node_lists
         self._budget = budget
         self._clock = clock
-        self._members = GangMembers(groups, ledger)
-        self._states: dict[Name, GangState] = {}
-        self.news = 0
-        """Grows with every change of a gang's pods."""
+        self.offered = OfferedNodes()
+        # No reservations of a gang end by time before this.
+        self._first_deadline = inf
 
-    def see(self, pod: Pod, now: float) -> Name | None:
+    def see(self, pod: Pod) -> GroupName | None:
         """Take news of a pod; returns the name of the gang that it has left: that may lose its places."""
-        try:
-            request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
-        except RequestError:
-            request = None
-        before, member = self._members.get(pod.uid), self._members.see(pod, request)
-        if member is not None or before is not None:
-            self.news += 1
-        if member is not None and pod.node and before is not None and not before.pod.node:
-            self._state(member.name).bind(now)
-        if before is not None and (member is None or member.name != before.name):
-            self._tidy(before.name)
-            return before.name
-        return None
-
-    def forget(self, uid: str) -> Name | None:
-        """The pod is gone; returns the name of its gang."""
-        member = self._members.forget(uid)
-        if member is None:
+        before, now = self._groups.gang_pod(pod.uid), self._gang_pod(pod)
+        self._groups.see(pod, now)
+        if now is not None and pod.node and before is not None and not before.pod.node:
+            self._groups.group(now.name).state.bind(self._clock())
+            self._end_later(BINDING_SECONDS)
+            self.offered.drop(now.name)
+        if before is None or (now is not None and now.name == before.name):
             return None
-        self.news += 1
-        self._tidy(member.name)
-        return member.name
+        return self._left(before)
 
-    def name(self, uid: str) -> Name | None:
+    def forget(self, uid: str) -> GroupName | None:
+        """The pod is gone; returns the name of its gang."""
+        before = self._groups.gang_pod(uid)
+        self._groups.forget(uid)
+        return self._left(before) if before is not None else None
+
+    def name(self, uid: str) -> GroupName | None:
         """The name of the pod's gang."""
-        member = self._members.get(uid)
+        member = self._groups.gang_pod(uid)
         return member.name if member is not None else None
 
-    def name_unless_bound(self, uid: str) -> Name | None:
+    def name_unless_bound(self, uid: str) -> GroupName | None:
         """The name of the pod's gang that may lose its places by news of the pod: by a bound one it loses nothing."""
-        member = self._members.get(uid)
+        member = self._groups.gang_pod(uid)
         return member.name if member is not None and not member.bound else None
 
     def under_way(self, uid: str) -> bool:
         """True if a Binding of the pod's gang was sent: from then on its reservations no longer end together."""
-        member = self._members.get(uid)
-        return member is not None and self._members.view(member.name).under_way
+        name = self.name(uid)
+        return name is not None and self._groups.gang_view(name).under_way
 
     def reserve(
-        self, pod: Pod, request: PodRequest, nodes: Sequence[str], now: float, *, named: bool
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
     ) -> Reservation | Refusal:
         """The pod's reservation on one of `nodes`, made for all of its gang if it was not made yet.
 
         `nodes` are also those of pods that ask alike, unless one was `named` for this pod alone.
         """
-        member = self._members.get(pod.uid)
+        member = self._groups.gang_pod(pod.uid)
         if member is None or member.gang != request.gang:
             return refusal(Reason.GANG, "the labels of the pod were changed just now")
         if not member.live:
             return refusal(Reason.GANG, "the pod is being deleted, or has ended")
-        name = member.name
+        group = self._groups.group(member.name)
         held = self._ledger.reservation(pod.uid)
         if held is not None and held.grant.node in nodes:
-            self._state(name).keep(now + self._seconds)
+            group.state.keep(self._end_later(self._seconds))
             return held
-        view = self._members.view(name)
+        view = self._groups.gang_view(member.name)
         if held is not None:
-            answer = self._moved(held, nodes)
+            answer = self._moved(member, held, nodes)
             if isinstance(answer, Reservation) or view.under_way:
                 return answer
             for reservation in view.reserved:
                 self._ledger.release(reservation.pod.uid)
-            view = self._members.view(name)
+            view = self._groups.gang_view(member.name)
         offered = self._node_lists.of(nodes)
         if not named:
-            self._state(name).offer(member.shape, offered, self._members.shapes(name))
-        return self._decided(name, view, member, offered, now, named=named)
+            self.offered.put(member.name, member.shape, offered, group.shapes.keys())
+        return self._decided(view, member, offered, named=named)
 
-    def complete(self, now: float) -> None:
+    def complete(self) -> None:
         """Reserve what half-bound gangs lack: the leader before had it reserved, and nobody else has it yet."""
-        for name in self._members.names():
-            view = self._members.view(name)
+        for name in self._groups.gangs():
+            view = self._groups.gang_view(name)
             if view.bound and view.waiting:
-                self._decided(name, view, view.waiting[0], None, now, named=True)
+                self._decided(view, view.waiting[0], None, named=True)
 
-    def release_incomplete(self, name: Name) -> Sequence[str]:
+    def release_incomplete(self, name: GroupName) -> Sequence[str]:
         """Uids of the pods that lose their reservations because the gang has no longer a place for all."""
-        state = self._states.get(name)
-        if state is None or state.deadline is None or self._groups.crowded(name):
+        group = self._groups.group(name)
+        if group.state.deadline is None or group.crowded():
             return ()
-        return state.lose(self._members.view(name))
+        return group.state.lose(self._groups.gang_view(name))
 
-    def put_back(self, reservation: Reservation, now: float) -> bool:
+    def put_back(self, reservation: Reservation) -> bool:
         """The Binding did not happen: the slice waits for the next; false if the pod is not in that gang any more."""
-        member = self._members.get(reservation.pod.uid)
+        member = self._groups.gang_pod(reservation.pod.uid)
         if member is None or member.gang != reservation.request.gang or not member.live:
             return False
         self._ledger.put(replace(reservation, stage=Stage.WAITING))
-        self._state(member.name).keep(now + self._seconds)
+        self._groups.group(member.name).state.keep(self._end_later(self._seconds))
         return True
 
     def worth_asking(self, pod: Pod) -> bool:
         """True if all of the pod's gang exist, and it was not refused since something became free."""
-        member = self._members.get(pod.uid)
+        member = self._groups.gang_pod(pod.uid)
         if member is None or not member.unbound:
             return False
-        return self._known(member.name).may_fit(self._members.view(member.name), self._ledger.freed)
+        state, view = self._groups.group(member.name).state, self._groups.gang_view(member.name)
+        return state.may_fit(view, self._ledger.freed)
+
+    def find(self, pod: Pod, nodes: Nodes) -> Sequence[Grant]:
+        """The grants for the gang if kube-scheduler asked for this pod now; empty if there is no room for all.
+
+        The pod is tried on `nodes` (None: all). Callers open a transaction, and roll it back. Raises LaterError.
+        """
+        first = self._groups.gang_pod(pod.uid)
+        if first is None:
+            return ()
+        pods, asked = self._asked(self._groups.gang_view(first.name), first, nodes)
+        answer = self._placed(pods, asked, nodes, charged=True)
+        return () if isinstance(answer, Refusal) else [reservation.grant for reservation in answer]
 
     def expired(self, now: float) -> list[str]:
-        """Uids of pods whose gang nobody came to bind in time."""
-        due = [
-            name
-            for name, state in self._states.items()
-            if state.deadline is not None and state.deadline <= now
-        ]
-        return [uid for name in due for uid in self._states[name].expire(self._members.view(name), now)]
+        """Uids of pods whose gang's reservations ended, because /bind was not called in time."""
+        # Every decision calls this, and nearly always nothing has expired.
+        if now < self._first_deadline:
+            return []
+        self._first_deadline = inf
+        expired: list[str] = []
+        for name in self._groups.gangs():
+            state = self._groups.group(name).state
+            if state.deadline is not None and state.deadline <= now:
+                expired += state.expire(self._groups.gang_view(name), now)
+            elif state.deadline is not None:
+                self._first_deadline = min(self._first_deadline, state.deadline)
+        return expired
 
     def statuses(self) -> Iterator[GangStatus]:
         """All gangs of which pods count, by name: the last of the others are ending, or have ended well."""
-        for name in self._members.names():
-            view = self._members.view(name)
+        for name in self._groups.gangs():
+            view = self._groups.gang_view(name)
             if not view.pods:
                 continue
-            why = self._known(name).why(view)
+            why = self._groups.group(name).state.why(view)
             yield GangStatus(
                 *name, sorted(view.sizes), sorted(view.pods), len(view.reserved), view.bound, view.finished,
                 why.text if why else "",
@@ -189,85 +200,96 @@ class Gangs:
     def refusal(self, pod: Pod, request: PodRequest) -> Refusal | None:
         """Why the pod has no place, as far as that was decided already."""
         name = pod.namespace, request.gang.group if request.gang else ""
-        return self._known(name).why(self._members.view(name))
+        return self._groups.group(name).state.why(self._groups.gang_view(name))
 
-    def _decided(
-        self, name: Name, view: GangView, first: GangPod, nodes: Nodes, now: float, *, named: bool
-    ) -> Reservation | Refusal:
-        """Place `first` on one of `nodes`, together with those that wait and that the gang lacks."""
+    def _gang_pod(self, pod: Pod) -> GangPod | None:
+        """The pod as a pod of its gang; None if its labels, or a malformed request, make it none."""
+        try:
+            request = self._request_of(pod) if pod.label(GROUP_SIZE) else None
+        except RequestError:
+            return None
+        return GangPod.of(pod, request, request.gang) if request is not None and request.gang else None
+
+    def _left(self, member: GangPod) -> GroupName:
+        """The name of the gang that the pod was in; nothing is remembered of a gang that is no more."""
+        if not self._groups.group(member.name).gang:
+            self.offered.drop(member.name)
+        return member.name
+
+    def _end_later(self, seconds: float) -> float:
+        """The time in `seconds`, at which reservations of a gang will end."""
+        until = self._clock() + seconds
+        self._first_deadline = min(self._first_deadline, until)
+        return until
+
+    def _asked(self, view: GangView, first: GangPod, nodes: Nodes) -> tuple[Sequence[GangPod], Asked]:
+        """`first` and the pods that must be placed with it, and the nodes for each: `nodes` where none are known."""
+        pods = self._groups.group(first.name).state.lacking(view, first)
+        return pods, Asked.of(pods, self.offered.of(first.name), nodes, self._ledger.freed)
+
+    def _decided(self, view: GangView, first: GangPod, nodes: Nodes, *, named: bool) -> Reservation | Refusal:
+        """The reservation of `first` on one of `nodes`, after one was made for each pod that must be placed with it."""
         if (unready := view.unready) is not None:
             return unready
-        state = self._state(name)
-        pods = state.lacking(view, first)
-        asked = state.asked(pods, None if named else nodes, self._ledger.freed)
-        if not named:
-            if (known := state.known(asked)) is not None:
-                return known
-            # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
-            if not self._budget.allows(*name, now):
-                raise LaterError(
-                    f"group {name[1]} waits for its turn to be tried; kube-scheduler tries again by itself"
-                )
-        started = self._clock()
-        requests = self._in_group(pods)
+        state = self._groups.group(first.name).state
+        pods, asked = self._asked(view, first, None if named else nodes)
+        if not named and (known := state.known(asked)) is not None:
+            return known
+        answer = self._placed(pods, asked, nodes, charged=not named)
+        if isinstance(answer, Refusal):
+            if not named:
+                state.refuse(asked, answer)
+            return answer
+        for reservation in answer:
+            self._ledger.put(reservation)
+        state.reserve(self._end_later(BINDING_SECONDS if view.bound else self._seconds))
+        return next(reservation for reservation in answer if reservation.pod.uid == first.pod.uid)
+
+    def _placed(
+        self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes, *, charged: bool
+    ) -> Sequence[Reservation] | Refusal:
+        """Place all `pods`, the first on `nodes`: reservations whose grants the ledger holds already, or a refusal.
+
+        A refusal is `charged` to the budget of its namespace.
+        """
+        name, started = pods[0].name, self._clock()
+        # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
+        if charged and not self._budget.allows(*name, started):
+            raise LaterError(
+                f"group {name[1]} waits for its turn to be tried; kube-scheduler tries again by itself"
+            )
+        by_uid = {each.pod.uid: each.pod for each in pods}
+        scored = [each.pod for each in pods if each.request.policy == NODE_SCORE]
+        ranks = self._groups.ranks(scored) if scored else {}
         members = {
             each.pod.uid: Member(
-                requests[each.pod.uid], nodes if each is first else asked.offered[each.shape]
+                replace(each.request, rank=ranks.get(each.pod.uid, ALONE)),
+                nodes if each is pods[0] else asked.offered[each.shape],
             )
             for each in pods
         }
         answer = place_all(members.values(), self._placer, self._ledger)
         if isinstance(answer, Refusal):
+            if charged:
+                self._budget.spend(*name, started, self._clock())
             # What is known of every node is not kept for every gang.
-            answer = refusal(
+            return refusal(
                 answer.main, f"group {name[1]}: {answer.text}", f"group {name[1]}: {answer.summary}"
             )
-            if not named:
-                self._budget.spend(*name, started, self._clock())
-                state.refuse(asked, answer)
-            return answer
-        for grant in answer:
-            self._put(grant, members[grant.pod].request)
-        state.reserve(now + (BINDING_SECONDS if view.bound else self._seconds))
-        made = self._ledger.reservation(first.pod.uid)
-        if made is None:
-            raise AssertionError(f"the reservation of {first.pod.uid} was just made")
-        return made
+        # The reservations of a gang end together, by the deadline in its state.
+        return [
+            Reservation.for_pod(by_uid[grant.pod], members[grant.pod].request, grant, inf) for grant in answer
+        ]
 
-    def _moved(self, held: Reservation, nodes: Sequence[str]) -> Reservation | Refusal:
+    def _moved(self, member: GangPod, held: Reservation, nodes: Sequence[str]) -> Reservation | Refusal:
         """The reservation, moved to one of `nodes`; it stays where it is if none of them will do."""
         with self._ledger.transaction() as change:
             self._ledger.release(held.pod.uid)
             answer = self._placer.place(held.request, nodes, vetted=True)
             if isinstance(answer, Grant):
+                moved = Reservation.for_pod(member.pod, held.request, answer, inf)
+                self._ledger.put(moved)
                 change.commit()
-                return self._put(answer, held.request)
+                return moved
         said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
         return refusal(answer.main, said + answer.text, said + answer.summary)
-
-    def _in_group(self, pods: Sequence[GangPod]) -> Mapping[str, PodRequest]:
-        """Their requests, by uid, with their ranks where the policy looks at them."""
-        scored = [each.pod for each in pods if each.request.policy == NODE_SCORE]
-        ranks = self._groups.ranks(scored) if scored else {}
-        return {each.pod.uid: replace(each.request, rank=ranks.get(each.pod.uid, ALONE)) for each in pods}
-
-    def _put(self, grant: Grant, request: PodRequest) -> Reservation:
-        # The reservations of a gang have a deadline in common, kept here.
-        member = self._members.get(grant.pod)
-        if member is None:
-            raise AssertionError(f"{grant.pod} was in a gang a moment ago")
-        made = Reservation.for_pod(member.pod, request, grant, inf)
-        self._ledger.put(made)
-        return made
-
-    def _state(self, name: Name) -> GangState:
-        return self._states.setdefault(name, GangState())
-
-    def _known(self, name: Name) -> GangState:
-        """The state to look at; nothing is remembered of a gang for that."""
-        return self._states.get(name) or GangState()
-
-    def _tidy(self, name: Name) -> None:
-        """Remember nothing of a gang that is no more, whatever other pods have its label."""
-        if not self._members.exist(name):
-            self._states.pop(name, None)

@@ -1,84 +1,162 @@
-"""Groups: pods with one `vgpu.io/group` label, in one namespace."""
+"""Groups: pods with one `vgpu.io/group` label, in one namespace. A group is a gang if labels give its size.
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+A group is what the labels of its namespace's pods say it is.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from device_plugin.core import annotations
+from device_plugin.core.gang_state import GangPod, GangState, GangView, Shape
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import MAX_GANG
 from device_plugin.core.roles import ALONE, Held, Rank, Ranking, order_of, rank_of
 
-Key = tuple[str, str]
+GroupName = tuple[str, str]
 """Namespace and label."""
 # Most existing pods of one group, and so of a gang: each decision for one of them reads all of them.
 MOST = 2 * MAX_GANG
 
+Key = TypeVar("Key", bound=Hashable)
 
-class Groups:
-    """The members of every group, as they were last seen. Callers hold the view's lock."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._members: dict[Key, dict[str, Pod]] = defaultdict(dict)
-        self._of: dict[str, Key] = {}
-        # Rankings of the groups that have members with `node-score`.
-        self._rankings: dict[Key, Ranking] = {}
-        # By group: the number of live members that give each order of roles, as text.
-        self._orders: dict[Key, Counter[str]] = defaultdict(Counter)
-        self.news = 0
-        """Grows whenever the pods of a group may be placed again, because its last problem is gone."""
+@dataclass(slots=True)
+class Group:
+    """The existing pods of one group by UID, ended ones included, and what decisions need to know of them."""
 
-    def see(self, pod: Pod) -> None:
-        """Record the present state of a pod; its label may have changed."""
-        name = pod.label(annotations.GROUP)
-        key = (pod.namespace, name) if name else None
-        if self._of.get(pod.uid) != key:
-            self.forget(pod.uid)
-        if key is not None:
-            wrong = self.problem(key)
-            self._of[pod.uid] = key
-            self._count(key, self._members[key].get(pod.uid), pod)
-            self._members[key][pod.uid] = pod
-            self._see_rank(key, pod)
-            self._note(key, wrong)
+    name: GroupName
+    members: dict[str, Pod] = field(default_factory=dict)
+    # The number of live members that give each order of roles, as text.
+    orders: Counter[str] = field(default_factory=Counter)
+    # The members with `node-score`.
+    ranking: Ranking = field(default_factory=Ranking)
+    # The members of the gang, and the number of those that want a node by shape, because comparing requests takes time.
+    gang: dict[str, GangPod] = field(default_factory=dict)
+    shapes: Counter[Shape] = field(default_factory=Counter)
+    state: GangState = field(default_factory=GangState)
 
-    def forget(self, uid: str) -> None:
-        """Remove a pod that is gone, or no longer in a group."""
-        key = self._of.pop(uid, None)
-        if key is not None:
-            wrong = self.problem(key)
-            self._count(key, self._members[key].pop(uid), None)
-            self._forget_rank(key, uid)
-            if not self._members[key]:
-                del self._members[key], self._orders[key]
-            self._note(key, wrong)
+    def put(self, pod: Pod, gang_pod: GangPod | None) -> None:
+        """Record the present state of a member; `gang_pod` is None if its labels give no size of a gang."""
+        self.remove(pod.uid)
+        self.members[pod.uid] = pod
+        if not pod.ended:
+            self.orders[_order(pod)] += 1
+        if pod.annotation(annotations.POLICY) == NODE_SCORE:
+            self.ranking.see(pod)
+        if gang_pod is not None:
+            self.gang[pod.uid] = gang_pod
+            if gang_pod.unbound:
+                self.shapes[gang_pod.shape] += 1
 
-    def members(self, key: Key) -> Iterator[Pod]:
-        """All members of a group, ended ones included as long as they exist."""
-        return iter(self._members.get(key, {}).values())
+    def remove(self, uid: str) -> None:
+        """Remove a pod that is gone, or no longer in the group."""
+        pod, gang_pod = self.members.pop(uid, None), self.gang.pop(uid, None)
+        if pod is not None and not pod.ended:
+            _subtract(self.orders, _order(pod))
+        self.ranking.forget(uid)
+        if gang_pod is not None and gang_pod.unbound:
+            _subtract(self.shapes, gang_pod.shape)
 
-    def problem(self, key: Key) -> str:
-        """The problem that keeps all pods of a group from being placed, as text; empty if there is none."""
-        return self.crowded(key) or self._discord(key)
-
-    def crowded(self, key: Key) -> str:
-        """An error text if a group has too many members, else empty."""
-        if len(self._members.get(key, ())) <= MOST:
+    def crowded(self) -> str:
+        """An error text if the group has too many members, else empty."""
+        if len(self.members) <= MOST:
             return ""
         return (
-            f"group {key[1]} has more than {MOST} pods, ended ones included: delete ended pods, or use another"
+            f"group {self.name[1]} has more than {MOST} pods, ended ones included: delete ended pods, or use another"
             f" {annotations.GROUP}"
         )
 
-    def _discord(self, key: Key) -> str:
-        """An error text if members give different role orders; empty if they agree."""
-        if len(self._orders.get(key, ())) <= 1:
-            return ""
-        return (
-            f"the pods of group {key[1]} have different annotations {annotations.ROLE_ORDER}: write one order on all of"
-            " them"
+    def problem(self) -> str:
+        """The problem that keeps all pods of the group from being placed, as text; empty if there is none."""
+        if len(self.orders) > 1:
+            discord = (
+                f"the pods of group {self.name[1]} have different annotations {annotations.ROLE_ORDER}: write one order"
+                " on all of them"
+            )
+            return self.crowded() or discord
+        return self.crowded()
+
+
+class Groups:
+    """All groups, as their pods were last seen. Callers hold the view's lock."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._groups: dict[GroupName, Group] = {}
+        self._of: dict[str, GroupName] = {}
+        self.news = 0
+        """Grows whenever refused pods of a group may be placed: its gang changed, or its last problem is gone."""
+
+    def see(self, pod: Pod, gang_pod: GangPod | None = None) -> None:
+        """Record the present state of a pod; its labels may have changed."""
+        label = pod.label(annotations.GROUP)
+        name = (pod.namespace, label) if label else None
+        if self._of.get(pod.uid) != name:
+            self.forget(pod.uid)
+        if name is not None:
+            self._of[pod.uid] = name
+            group = self._groups.setdefault(name, self.group(name))
+            wrong = group.problem()
+            self.news += gang_pod is not None or pod.uid in group.gang
+            group.put(pod, gang_pod)
+            self._note(group, wrong)
+
+    def forget(self, uid: str) -> None:
+        """Remove a pod that is gone, or no longer in a group."""
+        name = self._of.pop(uid, None)
+        if name is not None:
+            group = self._groups[name]
+            wrong = group.problem()
+            self.news += uid in group.gang
+            group.remove(uid)
+            if not group.members:
+                del self._groups[name]
+            self._note(group, wrong)
+
+    def group(self, name: GroupName) -> Group:
+        """The group of this name; an empty one if it has no pods."""
+        return self._groups.get(name) or Group(name)
+
+    def problem(self, name: GroupName) -> str:
+        """The problem that keeps all pods of a group from being placed, as text; empty if there is none."""
+        group = self._groups.get(name)
+        return group.problem() if group is not None else ""
+
+    def gangs(self) -> Sequence[GroupName]:
+        """The names of all gangs, in order."""
+        return sorted(name for name, group in self._groups.items() if group.gang)
+
+    def gang_pod(self, uid: str) -> GangPod | None:
+        """The pod with this UID as a pod of its gang; None if it is in no gang."""
+        name = self._of.get(uid)
+        return self._groups[name].gang.get(uid) if name is not None else None
+
+    def gang_view(self, name: GroupName) -> GangView:
+        """The pods of a gang as they are now."""
+        group = self.group(name)
+        live = [member for member in group.gang.values() if member.live]
+        owners = {member.pod.owner_uid for member in live}
+        finished = [
+            member
+            for member in group.gang.values()
+            if member.pod.phase == "Succeeded" and member.pod.owner_uid in owners
+        ]
+        unbound = [member for member in live if member.unbound]
+        reserved = {member.pod.uid: self._ledger.reservation(member.pod.uid) for member in unbound}
+        waiting = [member for member in unbound if reserved[member.pod.uid] is None]
+        return GangView(
+            name[1],
+            tuple(member.pod.name for member in (*live, *finished)),
+            tuple(sorted(waiting, key=lambda member: (member.pod.created, member.pod.name))),
+            tuple(reservation for reservation in reserved.values() if reservation is not None),
+            bound=len(live) - len(unbound),
+            finished=len(finished),
+            sizes=frozenset({member.gang.size for member in (*live, *finished)}),
+            shapes=len(group.shapes),
         )
 
     def rank(self, pod: Pod) -> Rank:
@@ -87,43 +165,29 @@ class Groups:
 
     def ranks(self, pods: Sequence[Pod]) -> Mapping[str, Rank]:
         """The ranks of several pods of one group, by uid, which get their nodes together."""
-        key = (pods[0].namespace, pods[0].label(annotations.GROUP))
-        ranking = self._rankings.get(key) or Ranking()
+        group = self.group((pods[0].namespace, pods[0].label(annotations.GROUP)))
         # Only the group's unbound pods, of which there are few, are looked up among all holdings.
-        held = self._ledger.holdings().keys() & ranking.unbound
-        return ranking.ranks(pods, {uid: self._held(uid) for uid in held})
+        held = self._ledger.holdings().keys() & group.ranking.unbound
+        return group.ranking.ranks(pods, {uid: self._held(group.members[uid]) for uid in held})
 
-    def _held(self, uid: str) -> Held:
+    def _held(self, pod: Pod) -> Held:
         """The node and the rank of an unbound pod's reservation. In a transaction it may have a grant without one."""
-        pod, reservation = self._members[self._of[uid]][uid], self._ledger.reservation(uid)
+        reservation = self._ledger.reservation(pod.uid)
         rank = reservation.request.rank.number if reservation is not None else rank_of(pod)
-        return Held(self._ledger.holdings()[uid].node, rank)
+        return Held(self._ledger.holdings()[pod.uid].node, rank)
 
-    def _note(self, key: Key, wrong: str) -> None:
-        """Count a change that ended the problem of a group."""
-        if wrong and not self.problem(key):
-            self.news += 1
+    def _note(self, group: Group, wrong: str) -> None:
+        """Count a change that ended the problem of a group; remember nothing of a gang that is no more."""
+        self.news += bool(wrong) and not group.problem()
+        if not group.gang:
+            group.state = GangState()
 
-    def _see_rank(self, key: Key, pod: Pod) -> None:
-        if pod.annotation(annotations.POLICY) == NODE_SCORE:
-            self._rankings.setdefault(key, Ranking()).see(pod)
-        else:
-            self._forget_rank(key, pod.uid)
 
-    def _forget_rank(self, key: Key, uid: str) -> None:
-        ranking = self._rankings.get(key)
-        if ranking is not None:
-            ranking.forget(uid)
-            if not ranking:
-                del self._rankings[key]
+def _order(pod: Pod) -> str:
+    return ",".join(order_of(pod))
 
-    def _count(self, key: Key, before: Pod | None, now: Pod | None) -> None:
-        """Keep the counts of role orders up to date; members that have ended do not count."""
-        orders = self._orders[key]
-        for pod, more in ((before, -1), (now, 1)):
-            if pod is None or pod.ended:
-                continue
-            order = ",".join(order_of(pod))
-            orders[order] += more
-            if not orders[order]:
-                del orders[order]
+
+def _subtract(counts: Counter[Key], key: Key) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

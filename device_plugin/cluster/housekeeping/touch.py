@@ -12,6 +12,7 @@ pod, its room is soon offered to other namespaces, before further pods of its ow
 import logging
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -23,7 +24,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Reservation, Stage
+from device_plugin.core.ledger import Stage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from device_plugin.kube.api import PODS, Api
@@ -50,10 +51,10 @@ INHERITED_AFTER_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """The grant for a pod that was touched at `since`, and that kube-scheduler is expected to ask for."""
+    """The grants for a pod, or for its gang, that was touched at `since`: kube-scheduler is expected to ask for it."""
 
     waiting: Waiting
-    grant: Grant
+    grants: Sequence[Grant]
     since: float
 
 
@@ -190,9 +191,7 @@ class Touch:
             for number, waiting in enumerate(batch):
                 if waiting.alike in self._hopeless:
                     continue
-                awaited = len(self._awaited(waiting))
-                # A gang is reserved here, so it waits until no touched pod is expected any more.
-                if awaited >= TOUCHES or (waiting.gang and awaited):
+                if len(self._awaited(waiting)) >= TOUCHES:
                     self._queue.put_back(batch[number:])
                     return found
                 looks -= 1
@@ -220,13 +219,18 @@ class Touch:
                     batch.append(waiting)
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
-    def _awaited(self, waiting: Waiting) -> list[_Expected]:
-        """The touched pods whose room this pod may not take; for a pod of a late namespace also those that are late."""
+    def _awaited(self, waiting: Waiting) -> list[Grant]:
+        """The grants for touched pods that this pod may not take: not those of late namespaces, unless its own is late."""
         late = self._late if waiting.pod.namespace not in self._late else ()
-        return [each for each in self._expected.values() if each.waiting.pod.namespace not in late]
+        return [
+            grant
+            for each in self._expected.values()
+            if each.waiting.pod.namespace not in late
+            for grant in each.grants
+        ]
 
     def _fits(self, waiting: Waiting, now: float) -> bool:
-        """True if the pod would be placed now; a gang is then reserved already. Callers hold the lock."""
+        """True if the pod, with all of its gang, would be placed now. Callers hold the lock."""
         uid = waiting.pod.uid
         known = self._view.pod(uid)
         if known is None or known.node or known.deleting or known.ended:
@@ -241,36 +245,31 @@ class Touch:
             return False
         if request is None or self._reservations.groups.problem((known.namespace, known.label(GROUP))):
             return False
-        if request.gang is not None:
-            return self._gang_fits(known, request, waiting)
-        grant = self._grant(known, request, waiting)
-        if grant is not None:
-            self._expected[uid] = _Expected(waiting, grant, now)
-        return grant is not None
+        if waiting.gang and any(each.waiting.alike == waiting.alike for each in self._expected.values()):
+            return True
+        grants = self._grants(known, request, waiting)
+        if grants:
+            self._expected[uid] = _Expected(waiting, grants, now)
+        return bool(grants)
 
-    def _gang_fits(self, pod: Pod, request: PodRequest, waiting: Waiting) -> bool:
-        """Place the whole gang, as if kube-scheduler had asked for this pod; true if all of it is reserved."""
-        if waiting.nodes is None or not self._reservations.gangs.worth_asking(pod):
-            return False
-        try:
-            placed = isinstance(self._reservations.reserve(pod, request, waiting.nodes), Reservation)
-        except LaterError:
-            return False
-        if placed:
-            # The pod still waits, because kube-scheduler has not asked for it.
-            self._reservations.waiting.keep(waiting)
-        return placed
-
-    def _grant(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Grant | None:
-        """The grant that the pod would get beside those of the expected pods; None if it does not fit."""
-        with self._view.ledger.transaction():
-            self._view.ledger.release(pod.uid)
-            for expected in self._awaited(waiting):
-                self._view.ledger.hold(expected.grant)
+    def _grants(self, pod: Pod, request: PodRequest, waiting: Waiting) -> Sequence[Grant]:
+        """The grants for the pod, or all of its gang, beside those of the expected pods; empty if it does not fit."""
+        gangs, ledger = self._reservations.gangs, self._view.ledger
+        if request.gang is not None and not gangs.worth_asking(pod):
+            return ()
+        with ledger.transaction():
+            ledger.release(pod.uid)
+            for grant in self._awaited(waiting):
+                ledger.hold(grant)
+            if request.gang is not None:
+                with suppress(LaterError):
+                    return gangs.find(pod, waiting.nodes)
+                return ()
             # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
             vetted = waiting.nodes is not None
             request = self._reservations.in_group(pod, request)
-            return self._reservations.placer.find(request, waiting.nodes, vetted=vetted)
+            found = self._reservations.placer.find(request, waiting.nodes, vetted=vetted)
+            return (found,) if found is not None else ()
 
     def _touch(self, waiting: Waiting) -> None:
         pod = waiting.pod

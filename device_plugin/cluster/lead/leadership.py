@@ -84,7 +84,7 @@ class Leadership:
         with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return
-            self._reservations.gangs.complete(self._clock())
+            self._reservations.gangs.complete()
             self._leader.begin()
         log.info("leading pods=%d nodes=%d", pods, nodes)
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
-from device_plugin.cluster.gangs.gang_members import Name
 from device_plugin.cluster.gangs.gangs import Gangs
-from device_plugin.cluster.gangs.groups import Groups
+from device_plugin.cluster.gangs.groups import GroupName, Groups
 from device_plugin.cluster.place.learning import Learning
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.cluster.refused.preemption_queue import Pending, PreemptionQueue
@@ -84,8 +83,8 @@ class Reservations:
             self.expire()
             if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
                 refused = Refused(partial(Refusal, {}, {Reason.MALFORMED: 1}, said=wrong))
-                known = self._view.pod(pod.uid) or pod
-                self.waiting.note(known, nodes, refused, gang=request.gang is not None, by_cards=False)
+                gang = request.gang is not None
+                self.waiting.note(self._view.known(pod), nodes, refused, gang=gang, by_cards=False)
                 return refused
             if request.gang is not None:
                 return self._reserve_gang(pod, request, nodes, named=named)
@@ -93,8 +92,7 @@ class Reservations:
             self.release(pod.uid)
             request, answer = self._decided(pod, request, nodes)
             if isinstance(answer, Refused):
-                # What is kept for long is the pod that is known anyway.
-                pod = self._view.pod(pod.uid) or pod
+                pod = self._view.known(pod)
                 self._queue_preemption(Pending(pod, request, nodes), before)
                 if not named:
                     self.waiting.note(pod, nodes, answer, gang=False)
@@ -114,7 +112,7 @@ class Reservations:
 
     def news(self) -> object:
         """A value that changes whenever a refused pod may fit again."""
-        return self._ledger.freed, self.gangs.news, self.groups.news
+        return self._ledger.freed, self.groups.news
 
     # What becomes of a reservation
 
@@ -170,7 +168,7 @@ class Reservations:
         """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
         with self._view.lock:
             found = self._ledger.reservation(uid)
-            if found is not None and not self.gangs.put_back(found, self._clock()):
+            if found is not None and not self.gangs.put_back(found):
                 self._view.free(uid)
 
     def give_back(self, uid: str) -> None:
@@ -203,11 +201,9 @@ class Reservations:
 
     def see(self, pod: Pod, before: Pod | None) -> None:
         """Note what the pod is to its group and gang, and once what it asks for."""
-        now = self._clock()
         if before is None:
-            self.learning.arrived(pod, now if self._view.pods_listed else -inf)
-        self.groups.see(pod)
-        self._release_incomplete(self.gangs.see(pod, now))
+            self.learning.arrived(pod, self._clock() if self._view.pods_listed else -inf)
+        self._release_incomplete(self.gangs.see(pod))
 
     def account(self, pod: Pod, before: Pod | None, *, changed: bool) -> None:
         """End the reservation of a pod that is deleted, changed or taken back, and those of a gang that lost a pod."""
@@ -223,7 +219,6 @@ class Reservations:
         self.preemption_queue.drop(uid)
         self.waiting.drop(uid)
         self.learning.forget(uid)
-        self.groups.forget(uid)
         self._release_incomplete(self.gangs.forget(uid))
 
     def give_way(self, uid: str) -> None:
@@ -237,15 +232,13 @@ class Reservations:
     def _reserve_gang(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
     ) -> Reservation | Refused:
-        if self._view.pod(pod.uid) is None:
-            self._view.see_pod(pod, watched=False)
-        found = self.gangs.reserve(pod, request, nodes, self._clock(), named=named)
+        known = self._view.known(pod)
+        found = self.gangs.reserve(pod, request, nodes, named=named)
         if isinstance(found, Reservation):
             self.waiting.drop(pod.uid)
             return found
         refused = Refused(lambda: found)
         if not named:
-            known = self._view.pod(pod.uid) or pod
             self.waiting.note(known, nodes, refused, gang=True, by_cards=False)
         return refused
 
@@ -297,7 +290,7 @@ class Reservations:
             # Once somebody of a gang is bound the rest keep their places: a Binding that failed is tried again.
             self.give_back(pod.uid)
 
-    def _release_incomplete(self, gang: Name | None) -> None:
+    def _release_incomplete(self, gang: GroupName | None) -> None:
         """A gang that has not got a place for everybody gets none for anybody."""
         for uid in self.gangs.release_incomplete(gang) if gang is not None else ():
             self._view.free(uid)

@@ -247,10 +247,7 @@ class Advice:
             return candidates
         if self._leader.why_not() or request.gang is not None:
             return {}
-        if self._view.pod(pod.uid) is None:
-            # kube-scheduler may be ahead of our watch, and does not ask again before something changes.
-            self._view.see_pod(pod, watched=False)
-        held, pending = self._victims.held(), Pending(pod, request, tuple(candidates))
+        held, pending = self._victims.held(), Pending(self._view.known(pod), request, tuple(candidates))
         if not self._still_wanting(pod, self._victims.ending(held)):
             return {}
         plan = self._victims.nominate(pending, held)

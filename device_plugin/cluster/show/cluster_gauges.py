@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from device_plugin.cluster.gangs import offered
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place import learning
 from device_plugin.cluster.place.counts import Counts
@@ -57,7 +58,8 @@ UNPLACED = Metric(
 KEPT = Metric(
     "vgpu_kept_entries", Exporter.REPLICA,
     "What this replica keeps in memory of what pods ask for: refusals, refused (pods), preempting (pods that may),"
-    " scores (of asks), asks (to be expected) and arriving (pods not counted among those yet).", ("what",),
+    " scores (of asks), asks (to be expected), arriving (pods not counted among those yet) and offered (lists of nodes"
+    " for gangs).", ("what",),
 )  # fmt: skip
 KEPT_MOST = Metric(
     "vgpu_kept_entries_max", Exporter.REPLICA, "The most entries of each kind that this replica keeps.", ("what",)
@@ -156,6 +158,7 @@ def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Iterator
 def _bounds(made: Reservations) -> Mapping[str, Bound]:
     """All that grows with pods that wait, beside the pods themselves."""
     scores, learnt, queue = made.placer.scores, made.learning, made.preemption_queue
+    lists = made.gangs.offered
     return {
         "refusals": Bound(len(made.refusals), refusals.MOST, made.refusals.left_out),
         "refused": Bound(len(made.waiting), refusals.MOST_WAITING, made.waiting.left_out),
@@ -163,4 +166,5 @@ def _bounds(made: Reservations) -> Mapping[str, Bound]:
         "scores": Bound(len(scores), scores.most, scores.left_out),
         "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
         "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),
+        "offered": Bound(len(lists), offered.MOST, lists.left_out),
     }

@@ -128,6 +128,16 @@ class ClusterView:
             for follower in self._followers:
                 follower.account(now, before, changed=changed)
 
+    def known(self, pod: Pod) -> Pod:
+        """The pod as it is known here; one that the watch has not shown yet is recorded as `pod` shows it.
+
+        kube-scheduler may be ahead of our watch, and does not ask again before something changes.
+        """
+        with self.lock:
+            if self._known.get(pod.uid) is None:
+                self.see_pod(pod, watched=False)
+            return self._known.get(pod.uid) or pod
+
     def forget_pod(self, uid: str, *, ended: bool = False) -> None:
         """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
         with self.lock:

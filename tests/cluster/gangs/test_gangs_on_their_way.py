@@ -253,7 +253,8 @@ def test_of_gangs_that_are_no_more_nothing_is_remembered(world: World, one: Repl
     world.api.put(replace(moved, labels=None))
     world.api.end(left[0])
     world.api.end(alone)
-    assert one.reservations.gangs._states == {}
+    assert one.reservations.groups.gangs() == []
+    assert len(one.reservations.gangs.offered) == 0
 
 
 def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World, one: Replica) -> None:
@@ -264,8 +265,8 @@ def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World
         assert placed(one, [stays, passing]) == ["", ""]
         world.api.end(passing)
     assert placed(one, [stays]) == [""]
-    assert len(one.reservations.gangs._states["default", "train"].offered) == 1
-    assert len(one.reservations.gangs._members.shapes(("default", "train"))) == 1
+    assert len(one.reservations.gangs.offered) == 1
+    assert len(one.reservations.groups.group(("default", "train")).shapes) == 1
 
 
 def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(

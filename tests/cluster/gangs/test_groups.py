@@ -202,7 +202,8 @@ def test_a_group_of_too_many_pods_is_refused_before_they_are_looked_at(
         world.pod(f"p{n}", 1, None, annotations=notes, labels={"vgpu.io/group": "crowd", **labels})
         for n in range(4)
     ]
-    monkeypatch.setattr(Groups, "members", None)
+    monkeypatch.setattr(Groups, "ranks", None)
+    monkeypatch.setattr(Groups, "gang_view", None)
     words = "group crowd has more than 3 pods, ended ones included: delete ended pods, or use another vgpu.io/group"
     assert said(one, crowd[0]) == words
     assert {entry.text for entry in one.explainer.waiting()} == {words}

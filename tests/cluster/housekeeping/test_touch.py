@@ -161,6 +161,21 @@ def test_a_standby_touches_nobody_and_a_new_leader_those_that_the_old_one_refuse
     assert touched(world, two) == []
 
 
+def test_a_new_leader_touches_the_pods_of_a_gang_that_the_old_one_refused(world: World, one: Replica) -> None:
+    held = full(world)
+    for made in gang(world, 2):
+        assert one.ask(made) == ""
+        world.api.put(replace(made, refused=1))
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    two.lead()
+    two.wait(INHERITED_AFTER_SECONDS)
+    assert touched(world, two) == []
+    for gone in held[:2]:
+        world.api.end(gone)
+    assert touched(world, two) == ["train-0", "train-1"]
+
+
 def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
     held = full(world)
     names = [f"p{number:03}" for number in range(3 * TOUCHES)]
@@ -363,6 +378,22 @@ def test_a_gang_is_not_kept_waiting_by_touched_pods_that_nobody_asks_for(world: 
     for gone in held[:3]:
         world.api.end(gone)
     assert until_touched(world, one, "train-0") <= PROMPT_SECONDS
+
+
+def test_a_touched_gang_that_nobody_asks_for_leaves_its_room_to_others(world: World, one: Replica) -> None:
+    held = full(world)
+    ask_for(world, one, *(replace(each, namespace="tenant", priority=9) for each in gang_of("absent", 2)))
+    refused(world, one, "fits")
+    for gone in held[:2]:
+        world.api.end(gone)
+    assert until_touched(world, one, "absent-0") <= PROMPT_SECONDS
+    assert ("touch", "fits") not in world.api.written
+    assert until_touched(world, one, "fits") <= PROMPT_SECONDS
+    assert one.ask(world.api.by_name["default", "fits"]) == "n1"
+
+
+def gang_of(group: str, count: int) -> list[Pod]:
+    return [member(f"{group}-{number}", count, group, preempts=False) for number in range(count)]
 
 
 def relabelled(made: Pod, **labels: str) -> Pod:

@@ -288,6 +288,15 @@ def test_a_pod_that_our_watch_has_not_shown_yet_is_advised_too(world: World) -> 
     assert advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
 
 
+def test_a_pod_refused_before_our_watch_has_shown_it_preempts_too(world: World) -> None:
+    full(world)
+    world.api.watchers.remove(world.one)
+    vip = refused(world, "vip")
+    world.one.preemption.step()
+    assert evicted(world) == ["lower"]
+    assert world.one.view.ledger.reservation(vip.uid) is not None
+
+
 def test_while_victims_are_leaving_kube_scheduler_gets_no_more(world: World) -> None:
     full(world)
     vip = world.pod("vip", 16, None, priority=10)
