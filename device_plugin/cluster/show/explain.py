@@ -30,7 +30,7 @@ NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnplacedPod:
     """An unbound pod that asks for slices.
 
     `reason` is a Reason's value, FITS if there is room now, HELD if something beside cards keeps the pod from it, or
@@ -71,7 +71,7 @@ class Explainer:
         }  # fmt: skip
         return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[UnplacedPod]:
         """Unbound pods of our scheduler without a reservation, by namespace and name."""
         unplaced = self._unplaced()
         if not unplaced:
@@ -97,16 +97,18 @@ class Explainer:
 
     def _waiting(
         self, pod: Pod, planner: Planner, answers: dict[tuple[object, ...], Grant | Refusal | None]
-    ) -> Waiting:
+    ) -> UnplacedPod:
         try:
             request = self._view.request_of(pod)
         except RequestError as error:
             malformed = Reason.MALFORMED
-            return Waiting(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
+            return UnplacedPod(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
         if request is None:
-            return Waiting(pod.namespace, pod.name, "asks for no slice", "nothing to wait for", FITS)
+            return UnplacedPod(pod.namespace, pod.name, "asks for no slice", "nothing to wait for", FITS)
         if wrong := self._wrong_in_group(pod):
-            return Waiting(pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value)
+            return UnplacedPod(
+                pod.namespace, pod.name, wrong, Reason.MALFORMED.advice, Reason.MALFORMED.value
+            )
         nominated = planner.ledger.reservation(pod.uid)
         if nominated is not None:
             return self._nominated(pod, planner.ledger, nominated.grant)
@@ -118,13 +120,13 @@ class Explainer:
         if isinstance(answer, Refusal):
             gated = [f"held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
             text = "; ".join((answer.text, *self._outliving(answer), *gated))
-            return Waiting(pod.namespace, pod.name, text, answer.advice, answer.main.value)
+            return UnplacedPod(pod.namespace, pod.name, text, answer.advice, answer.main.value)
         if held := pod.obstacles.text:
             place = f"a card is free on {answer.node}" if answer else "all pods of its group exist"
             advice = "remove the gate" if pod.obstacles.gates else "change the pod, or add what it requires"
-            return Waiting(pod.namespace, pod.name, f"{place}; the pod is held by: {held}", advice, HELD)
+            return UnplacedPod(pod.namespace, pod.name, f"{place}; the pod is held by: {held}", advice, HELD)
         fits = f"fits on node {answer.node}" if answer else "all pods of its group exist"
-        return Waiting(
+        return UnplacedPod(
             pod.namespace, pod.name, f"{fits}; kube-scheduler has not tried it yet",
             "wait some minutes, then see the events of the pod and the log of kube-scheduler", FITS,
         )  # fmt: skip
@@ -150,7 +152,7 @@ class Explainer:
         with self._view.lock:
             return self._reservations.gangs.refusal(pod, request)
 
-    def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> Waiting:
+    def _nominated(self, pod: Pod, ledger: LedgerView, grant: Grant) -> UnplacedPod:
         """The entry of a nominated pod, with the pods that still hold some of its slices."""
         leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
@@ -159,7 +161,7 @@ class Explainer:
         if leaving:
             text += f" and still used by {', '.join(dict.fromkeys(leaving))}"
             advice = "wait until these pods have ended; if one does not end, see kubectl describe pod"
-        return Waiting(pod.namespace, pod.name, text, advice, PREEMPTING)
+        return UnplacedPod(pod.namespace, pod.name, text, advice, PREEMPTING)
 
     def _name(self, uid: str) -> str:
         pod = self._view.pod(uid)
