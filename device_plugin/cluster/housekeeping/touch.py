@@ -220,7 +220,7 @@ class Touch:
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
 
     def _awaited(self, waiting: Waiting) -> list[Grant]:
-        """The grants for touched pods that this pod may not take; those of late namespaces only if its own is late too."""
+        """The grants for touched pods that this pod may not take; a late namespace's only if its own is late too."""
         late = self._late if waiting.pod.namespace not in self._late else ()
         return [
             grant
