@@ -38,21 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Let the card get no new slices. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        write(client, args.card, cordoned=True)
+        write(client, found(client, args.card), cordoned=True)
     return 0
 
 
-def write(client: KubeClient, card: str, *, cordoned: bool) -> Target:
-    """Cordon or uncordon the card, on its own node only, and print the result.
+def found(client: KubeClient, card: str) -> Target:
+    """The card that the command names. Raises CardError, ApiError."""
+    return cards.find(client.list(NODES).items, card)
 
-    Raises CardError, CordonError, ApiError.
-    """
-    target = cards.find(client.list(NODES).items, card)
+
+def write(client: KubeClient, target: Target, *, cordoned: bool) -> None:
+    """Cordon or uncordon the card, on its own node only, and print the result. Raises CordonError, ApiError."""
     node = target.node
     for _ in range(TRIES):
         if (target.uuid in node.cordons()) == cordoned:
             print(f"{target.uuid} on {node.name} is {'cordoned' if cordoned else 'in service'}")
-            return target
+            return
         others = {each for each in card_list(node.cordoned) if unique(each, node.name) != target.uuid}
         after = others | {target.known_as} if cordoned else others
         value = ",".join(sorted(after)) or None

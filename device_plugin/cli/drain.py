@@ -4,8 +4,8 @@
     vgpu drain gpu-1/0000:19:00.0 --timeout 600
 
 Evictions respect PodDisruptionBudgets: the eviction of a protected pod is tried again until it succeeds or the time
-is up. Processes that outlive their pod (it was deleted by force) are waited for too. `vgpu uncordon` puts the card
-back.
+is up. Processes that outlive their pod (it was deleted by force) are waited for too, and so is the agent of the node,
+which reports them. `vgpu uncordon` puts the card back.
 """
 
 import argparse
@@ -49,11 +49,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.timeout >= 0:
         raise CordonError("write --timeout of 0 or more seconds")
     with caller.connected(args) as client:
-        target = cordon.write(client, args.card, cordoned=True)
+        target = cordon.found(client, args.card)
+        _check_owners(_holders(client, target), force=args.force)  # before anything is changed
+        cordon.write(client, target, cordoned=True)
         deadline = time.monotonic() + args.timeout
         # A pod that was placed before the cordon may be bound after it.
         for again in count():
-            holders = [pod for pod in client.list(PODS).items if _holds(pod, target)]
+            holders = _holders(client, target)
             if not holders:
                 break
             if again and time.monotonic() >= deadline:
@@ -75,6 +77,11 @@ def _check_owners(holders: Sequence[Pod], *, force: bool) -> None:
             f"{', '.join(alone)} {'has' if len(alone) == 1 else 'have'} no owner that creates a replacement: add"
             f" --force to evict {'it, or delete it' if len(alone) == 1 else 'them, or delete them'} yourself"
         )
+
+
+def _holders(client: KubeClient, target: Target) -> Sequence[Pod]:
+    """The pods that hold slices of the card."""
+    return [pod for pod in client.list(PODS).items if _holds(pod, target)]
 
 
 def _holds(pod: Pod, target: Target) -> bool:
@@ -111,32 +118,36 @@ def _await_processes(client: KubeClient, target: Target, deadline: float, *, set
     """Wait until no process of an ended pod holds a slice of the card; the agent has `settle` seconds to report one."""
     settled = time.monotonic() + settle
     told = ""
-    while (left := _outlived(client, target)) or time.monotonic() < settled:
-        names = ", ".join(left)
-        if names and names != told:
-            told = names
-            print(f"waiting for processes that outlive their pods: {names}", flush=True)
-        if names and time.monotonic() >= deadline:
-            raise CordonError(
-                f"processes outlive their pods and hold slices: {names}; the card stays cordoned: end them on node"
-                f" {target.node.name}, and drain it again"
-            )
+    while (left := _unsettled(client, target)) or time.monotonic() < settled:
+        if left and left != told:
+            told = left
+            print(f"waiting for {left}", flush=True)
+        if left and time.monotonic() >= deadline:
+            raise CordonError(f"waited in vain for {left}; the card stays cordoned, drain it again")
         time.sleep(LOOK_SECONDS)
 
 
-def _outlived(client: KubeClient, target: Target) -> list[str]:
-    """The ended pods with processes that hold slices of the card, as the agent of its node reports them."""
+def _unsettled(client: KubeClient, target: Target) -> str:
+    """The processes that hold slices of the card though their pods have ended, as text; empty if there are none.
+
+    The agent of its node reports them: while it does not serve, they are not known.
+    """
+    name = target.node.name
     try:
-        inventory = client.get(NODES, Ref(target.node.name)).shared()
+        inventory = client.get(NODES, Ref(name)).shared()
     except AnnotationError as error:
         raise CordonError(
-            f"whether processes outlive their pods cannot be read of node {target.node.name}: {error}"
+            f"whether processes outlive their pods cannot be read of node {name}: {error}"
         ) from error
-    reports = inventory.slices if inventory is not None else ()
-    return sorted(
-        {
-            f"{report.namespace}/{report.pod_name}"
-            for report in reports
-            if report.state is SliceState.OUTLIVING and any(s.card == target.uuid for s in report.slices)
-        }
-    )
+    if inventory is None:
+        return ""
+    pods = {
+        f"{report.namespace}/{report.pod_name}"
+        for report in inventory.slices
+        if report.state is SliceState.OUTLIVING and any(s.card == target.uuid for s in report.slices)
+    }
+    if pods:
+        return f"processes on node {name} that outlive their pods: {', '.join(sorted(pods))}"
+    if not inventory.serving:
+        return f"the agent of node {name}, which does not serve: it would report processes that outlive their pods"
+    return ""

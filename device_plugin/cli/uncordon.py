@@ -19,5 +19,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Let the card get slices again. Raises CardError, CordonError, ApiError, EndpointError."""
     with caller.connected(args) as client:
-        cordon.write(client, args.card, cordoned=False)
+        cordon.write(client, cordon.found(client, args.card), cordoned=False)
     return 0

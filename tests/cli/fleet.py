@@ -51,13 +51,14 @@ class Fleet:
         """The node's agent shows one card, under this name."""
         self._annotate(node, Inventory((card(uuid),)))
 
-    def outlived(self, node: str, *pods: str) -> None:
+    def outlived(self, node: str, *pods: str, serving: bool = True) -> None:
         """Processes of these pods, which are gone, hold a slice of the node's first card; with none, no more."""
         slices = (Slice(f"{node}-0", 1023, (0,)),)
         self._annotate(
             node,
             replace(
                 inventory(node),
+                serving=serving,
                 slices=tuple(
                     ReportedSlice(f"uid-{pod}", "default", pod, "main", SliceState.OUTLIVING, slices)
                     for pod in pods

@@ -141,6 +141,7 @@ def test_drain_leaves_a_pod_alone_that_nobody_would_make_again(
         in capsys.readouterr().err
     )
     assert set(fleet.pods()) == {"alone"}
+    assert fleet.cordoned("n1") == "", "it refuses before it changes anything"
     assert vgpu(fleet, "drain", "n1-0", "--force") == 0
     assert not fleet.pods()
 
@@ -173,18 +174,31 @@ def test_drain_waits_for_processes_that_outlive_their_pod(
     assert vgpu(fleet, "drain", "n1-1", "--timeout", "0") == 0, "they hold another card"
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
     assert (
-        "processes outlive their pods and hold slices: default/old, default/older; the card stays cordoned"
-        in capsys.readouterr().err
+        "waited in vain for processes on node n1 that outlive their pods: default/old, default/older; the card stays"
+        " cordoned, drain it again" in capsys.readouterr().err
     )
     looks = iter((["old"], ["old"], []))
     monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks)))
     assert vgpu(fleet, "drain", "n1-0") == 0
     assert capsys.readouterr().out.splitlines() == [
         "n1-0 on n1 is cordoned",
-        "waiting for processes that outlive their pods: default/old, default/older",
-        "waiting for processes that outlive their pods: default/old",
+        "waiting for processes on node n1 that outlive their pods: default/old, default/older",
+        "waiting for processes on node n1 that outlive their pods: default/old",
         "n1-0 is empty",
     ]
+
+
+def test_drain_waits_for_an_agent_that_does_not_serve(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.node("n1")
+    fleet.outlived("n1", serving=False)
+    absent = "the agent of node n1, which does not serve: it would report processes that outlive their pods"
+    assert vgpu(fleet, "drain", "n1-0", "--timeout", "0") == 2
+    assert f"waited in vain for {absent}; the card stays cordoned" in capsys.readouterr().err
+    monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1"))
+    assert vgpu(fleet, "drain", "n1-0") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [f"waiting for {absent}", "n1-0 is empty"]
 
 
 def test_drain_waits_for_the_report_of_a_pod_that_is_deleted_by_force_meanwhile(
@@ -198,7 +212,7 @@ def test_drain_waits_for_the_report_of_a_pod_that_is_deleted_by_force_meanwhile(
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
     monkeypatch.setattr(time, "sleep", lambda _: fleet.outlived("n1", *next(looks, [])))
     assert vgpu(fleet, "drain", "n1-0") == 0
-    assert "waiting for processes that outlive their pods: default/old" in capsys.readouterr().out
+    assert "waiting for processes on node n1 that outlive their pods: default/old" in capsys.readouterr().out
 
 
 def test_drain_ends_when_time_is_up_though_pods_keep_coming(
