@@ -37,8 +37,9 @@ class Metadata:
 class Kind(Generic[Read]):
     """A kind of Kubernetes object, and the Python type that its objects are decoded to.
 
-    `item` is a type that the adapter can decode (Pod, Node, Agent, Lease, Metadata), or `dict` for JSON; with `parse`,
-    which raises ValueError for an object that it cannot decode, it may be any type.
+    `item` is a type that the adapter can decode (Pod, Node, Metadata), or `dict` for JSON; with `parse` it may be any
+    type. What `parse` raises for JSON of another form (KeyError, TypeError, AttributeError, ValueError) makes the
+    object one that cannot be read.
     """
 
     group: str
@@ -64,9 +65,20 @@ class Kind(Generic[Read]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
+def _agent(pod: Object) -> Agent:
+    """The node agent in its pod; it can be asked at its port `http` while it runs."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    ports = [port for container in spec["containers"] for port in container.get("ports") or ()]
+    port = next((port["containerPort"] for port in ports if port.get("name") == "http"), 0)
+    host = status.get("podIP") if status.get("phase") == "Running" and port else None
+    if host and ":" in host:
+        host = f"[{host}]"
+    return Agent(pod["metadata"]["name"], spec.get("nodeName") or "", f"{host}:{port}" if host else "")
+
+
 PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
-AGENTS = Kind("", "v1", "pods", "Pod", Agent)
+AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 """Pods of the node agent, read as what can be asked for loads."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
 

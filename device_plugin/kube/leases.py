@@ -25,7 +25,20 @@ class Lease:
     version: str = field(default="", compare=False)
 
 
-LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+def _lease(found: Object) -> Lease:
+    """The Lease in an object of coordination.k8s.io/v1; what is absent is empty."""
+    spec = found.get("spec") or {}
+    return Lease(
+        spec.get("holderIdentity") or "",
+        spec.get("renewTime") or "",
+        spec.get("acquireTime") or "",
+        spec.get("leaseDurationSeconds") or 0,
+        spec.get("leaseTransitions") or 0,
+        found["metadata"].get("resourceVersion", ""),
+    )
+
+
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", Lease, _lease)
 
 
 class Election:

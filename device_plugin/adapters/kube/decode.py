@@ -1,6 +1,6 @@
 """Kubernetes' JSON into the types that kinds are read as. Structs name only the needed fields: the rest is skipped.
 
-Field names are those of k8s.io/api core/v1 and coordination/v1.
+Field names are those of k8s.io/api core/v1.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,10 @@ from device_plugin.adapters.kube import pod_requests
 from device_plugin.core import annotations
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
-from device_plugin.core.pods import Agent, Container, ContainerKind, Node, Pod
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
 from device_plugin.core.roles import MAX_ORDER
 from device_plugin.kube.api import Kind, Metadata
-from device_plugin.kube.leases import Lease
 
 Object = TypeVar("Object")
 Text = bytes | bytearray | msgspec.Raw
@@ -86,8 +85,8 @@ class _PodSpec(_Struct):
 
 
 class _Condition(_Struct):
-    type: str
-    status: str
+    type: str = ""
+    status: str = ""
     last_transition_time: str | None = None
     reason: str = ""
     message: str = ""
@@ -121,64 +120,25 @@ class _Node(_Struct):
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
-class _Port(_Struct):
-    container_port: int
-    name: str = ""
-
-
-class _AgentContainer(_Struct):
-    ports: list[_Port] | None = None
-
-
-class _AgentSpec(_Struct):
-    containers: list[_AgentContainer]
-    node_name: str | None = None
-
-
-class _AgentStatus(_Struct):
-    phase: str = ""
-    pod_ip: str | None = msgspec.field(default=None, name="podIP")
-
-
-class _AgentPod(_Struct):
-    metadata: _Meta
-    spec: _AgentSpec
-    status: _AgentStatus = msgspec.field(default_factory=_AgentStatus)
-
-
 class _Version(_Struct):
     resource_version: str = ""
-
-
-class _LeaseSpec(_Struct):
-    holder_identity: str | None = None
-    renew_time: str | None = None
-    acquire_time: str | None = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-
-
-class _Lease(_Struct):
-    metadata: _Version = msgspec.field(default_factory=_Version)
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
 class _Any(_Struct):
     metadata: _Meta
 
 
-class _List(_Struct):
+class _Versioned(_Struct):
     metadata: _Version
+
+
+class _List(_Versioned):
     items: list[msgspec.Raw] | None = None
 
 
 class _Event(_Struct):
     type: str
     object: msgspec.Raw
-
-
-class _Versioned(_Struct):
-    metadata: _Version
 
 
 class _Status(_Struct):
@@ -218,11 +178,10 @@ def _decoder(kind: type[Object]) -> Callable[[Text], Object]:
     return decode
 
 
-_read_pod, _read_node, _read_lease = _decoder(_Pod), _decoder(_Node), _decoder(_Lease)
-_read_agent, _read_any, _read_json = _decoder(_AgentPod), _decoder(_Any), _decoder(dict[str, Any])
+_read_pod, _read_node, _read_any = _decoder(_Pod), _decoder(_Node), _decoder(_Any)
 _read_list, _read_event, _read_status = _decoder(_List), _decoder(_Event), _decoder(_Status)
-_read_versioned = _decoder(_Versioned)
-_read_labels = _decoder(dict[str, str])
+_read_versioned, _read_labels = _decoder(_Versioned), _decoder(dict[str, str])
+_read_json = _decoder(dict[str, Any])
 
 
 def pod(text: Text) -> Pod:
@@ -234,6 +193,7 @@ def pod(text: Text) -> Pod:
     # A pod may have thousands of containers, and those without extended resources are never used.
     asking = tuple(container for container in containers if container.limits)
     owner = next((o for o in raw.metadata.owner_references or () if o.controller), _Owner())
+    scheduled = next((c for c in raw.status.conditions or () if c.type == "PodScheduled"), _Condition())
     return Pod(
         namespace=raw.metadata.namespace,
         name=raw.metadata.name,
@@ -243,7 +203,7 @@ def pod(text: Text) -> Pod:
         scheduler=raw.spec.scheduler_name or "",
         deleting=raw.metadata.deletion_timestamp is not None,
         created=raw.metadata.creation_timestamp or "",
-        bound=_scheduled(raw.status),
+        bound=(scheduled.last_transition_time or "") if scheduled.status == "True" else "",
         annotations=_ours(raw.metadata.annotations),
         labels=_ours(raw.metadata.labels),
         containers=asking,
@@ -254,8 +214,8 @@ def pod(text: Text) -> Pod:
         owner_uid=owner.uid[:_OWNER],
         constraints=_constraints(raw.spec),
         nominated=raw.status.nominated_node_name,
-        refused=_refused(raw.status),
-        obstacles=_obstacles(raw) if asking and not raw.spec.node_name else NONE,
+        refused=_refused(scheduled),
+        obstacles=_obstacles(raw.spec, scheduled) if asking and not raw.spec.node_name else NONE,
     )
 
 
@@ -276,31 +236,6 @@ def node(text: Text) -> Node:
     )
 
 
-def agent(text: Text) -> Agent:
-    """A v1 Pod of the node agent; it can be asked at its port `http` while it runs. Raises DecodeError."""
-    raw = _read_agent(text)
-    ports = [port for container in raw.spec.containers for port in container.ports or ()]
-    port = next((port.container_port for port in ports if port.name == "http"), 0)
-    address = raw.status.pod_ip if raw.status.phase == "Running" and port else None
-    if address and ":" in address:
-        address = f"[{address}]"
-    return Agent(raw.metadata.name, raw.spec.node_name or "", f"{address}:{port}" if address else "")
-
-
-def lease(text: Text) -> Lease:
-    """The Lease in the JSON text of a coordination/v1 Lease; absent texts are empty. Raises DecodeError."""
-    raw = _read_lease(text)
-    spec = raw.spec
-    return Lease(
-        spec.holder_identity or "",
-        spec.renew_time or "",
-        spec.acquire_time or "",
-        spec.lease_duration_seconds or 0,
-        spec.lease_transitions or 0,
-        raw.metadata.resource_version,
-    )
-
-
 def metadata(text: Text) -> Metadata:
     """The metadata of an object of any kind, which may be all that the text has. Raises DecodeError."""
     raw = _read_any(text).metadata
@@ -311,8 +246,11 @@ def metadata(text: Text) -> Metadata:
 
 
 _READERS: Mapping[type[Any], Callable[[Text], Any]] = {
-    Pod: pod, Node: node, Agent: agent, Lease: lease, Metadata: metadata, dict: _read_json,
-}  # fmt: skip
+    Pod: pod,
+    Node: node,
+    Metadata: metadata,
+    dict: _read_json,
+}
 
 
 def read(kind: Kind[Object], text: Text) -> Object:
@@ -322,8 +260,8 @@ def read(kind: Kind[Object], text: Text) -> Object:
         return found
     try:
         return kind.parse(_read_json(text))
-    except ValueError as error:
-        raise DecodeError(str(error)) from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # JSON of another form
+        raise DecodeError(f"no {kind.name}: {type(error).__name__}: {error}") from error
 
 
 def listed(text: Text) -> tuple[list[msgspec.Raw], str]:
@@ -388,27 +326,20 @@ def _asked(raw: _Resources | None) -> Mapping[str, str | int]:
     return (raw.requests if raw else None) or {}
 
 
-def _refused(raw: _PodStatus) -> int:
+def _refused(scheduled: _Condition) -> int:
     """A fingerprint of why kube-scheduler last took the pod back; 0 if it never did."""
-    return next(
-        (
-            hash((c.reason, c.message)) or 1
-            for c in raw.conditions or ()
-            if (c.type, c.status) == ("PodScheduled", "False") and c.reason != "SchedulingGated"
-        ),
-        0,
-    )
+    if scheduled.status != "False" or scheduled.reason == "SchedulingGated":
+        return 0
+    return hash((scheduled.reason, scheduled.message)) or 1
 
 
-def _obstacles(raw: _Pod) -> Obstacles:
-    spec = raw.spec
+def _obstacles(spec: _PodSpec, scheduled: _Condition) -> Obstacles:
     claims = (volume.persistent_volume_claim for volume in spec.volumes or ())
-    said = (c.message for c in raw.status.conditions or () if (c.type, c.status) == ("PodScheduled", "False"))
     found = Obstacles(
         _few(gate.name for gate in spec.scheduling_gates or ()),
         _selector(spec),
         _few(claim.claim_name for claim in claims if claim is not None),
-        next(said, "")[:_SAID],
+        scheduled.message[:_SAID] if scheduled.status == "False" else "",
     )
     return NONE if found == NONE else found
 
@@ -425,14 +356,3 @@ def _selector(spec: _PodSpec) -> str:
 
 def _few(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(text[:_SHOWN] for text in islice(texts, _FEW))
-
-
-def _scheduled(raw: _PodStatus) -> str:
-    return next(
-        (
-            c.last_transition_time or ""
-            for c in raw.conditions or ()
-            if (c.type, c.status) == ("PodScheduled", "True")
-        ),
-        "",
-    )

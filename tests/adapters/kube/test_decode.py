@@ -8,6 +8,7 @@ import pytest
 from device_plugin.adapters.kube import decode
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Agent, Container, ContainerKind, Pod
+from device_plugin.kube.api import AGENTS
 
 
 def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
@@ -30,7 +31,15 @@ HTTP = [{"name": "debug", "containerPort": 1}, {"name": "http", "containerPort":
     ],
 )
 def test_an_agent_can_be_asked_while_it_runs(text: bytes, address: str) -> None:
-    assert decode.agent(text) == Agent("vgpu-node-x", "n1", address)
+    assert decode.read(AGENTS, text) == Agent("vgpu-node-x", "n1", address)
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"containers": 3}, {"containers": [{"ports": [{"name": "http"}]}]}, None]
+)
+def test_a_pod_of_another_form_is_no_agent(spec: object) -> None:
+    with pytest.raises(decode.DecodeError, match="no Pod: "):
+        decode.read(AGENTS, json.dumps({"metadata": {"name": "x"}, "spec": spec}).encode())
 
 
 def owned_pod(owners: list[dict[str, Any]], **spec: Any) -> bytes:
