@@ -148,11 +148,10 @@ class Service:
             (self._operations, self._settings.http_listen, http.STRANGERS_SECONDS),
         ):
             try:
-                host, port = http.address(listen)
-                server = stack.enter_context(http.serve(app, host, port, silence=silence))
+                server = stack.enter_context(http.Server(app, listen, silence=silence))
             except (OSError, ValueError) as error:
                 raise SettingsError(f"cannot listen on {listen}: {error}") from error
-            shown.append(f"{host}:{server.port}")
+            shown.append(server.address)
         return shown
 
     def _on_pod(self, change: Change, pod: Pod) -> None:

@@ -48,8 +48,6 @@ from vgpu_runtime.paths import LIBRARY
 log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-node"
-# Threads of the HTTP server: enough that a few stalled clients do not delay the kubelet's probes.
-HTTP_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -163,12 +161,12 @@ class Service:
         app = probes(
             self._agent.why_dead, lambda: why_not_ready(self._agent, self._preflight), Exposition(self._meter)
         )
+        listen = self._settings.http_listen
         try:
-            host, port = http.address(self._settings.http_listen)
-            probing = stack.enter_context(http.serve(app, host, port, HTTP_THREADS, http.STRANGERS_SECONDS))
+            probing = stack.enter_context(http.Server(app, listen, silence=http.STRANGERS_SECONDS))
         except (OSError, ValueError) as error:
-            raise SettingsError(f"cannot listen on {self._settings.http_listen}: {error}") from error
-        print(f"listening http={host}:{probing.port}", flush=True)  # noqa: T201 - part of the contract
+            raise SettingsError(f"cannot listen on {listen}: {error}") from error
+        print(f"listening http={probing.address}", flush=True)  # noqa: T201 - part of the contract
 
     def _server(self, resource: str) -> PluginServer:
         return PluginServer(resource, self._plugins, self._allocator)

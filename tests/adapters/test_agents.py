@@ -37,7 +37,7 @@ def readings() -> list[Reading]:
 
 def test_what_a_real_agent_exports_is_read() -> None:
     app = probes(lambda: "", lambda: "", Exposition(readings))
-    with http.serve(app, "127.0.0.1", 0, silence=http.STRANGERS_SECONDS) as server:
+    with http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as server:
         found = read_loads(f"127.0.0.1:{server.port}")
     assert found == {"GPU-a": Load(0.25, 0.25), "GPU-b": Load(1.0)}, "c does not say, d has no memory"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.http.server import MOST_BYTES, serve
+from device_plugin.adapters.http.server import MOST_BYTES, Server
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
 from tests.cluster.world import Replica, World
@@ -37,7 +37,7 @@ class Caller:
 def call(one: Replica) -> Iterator[Caller]:
     calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
     app = Extender(one.filter, one.binder, one.advice, one.explainer, calls).app()
-    with serve(app, "127.0.0.1", 0) as server:
+    with Server(app, "127.0.0.1:0") as server:
         yield Caller(server.port)
 
 

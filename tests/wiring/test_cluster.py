@@ -141,7 +141,7 @@ def test_the_leader_asks_the_agents_for_the_loads_of_their_cards(
     node(admin, "n1")
     annotate(on_node, "n1", **{"vgpu.io/cards": inventory("n1").encode()})
     with (
-        http.serve(_measuring("n1-0"), "127.0.0.1", 0, silence=5) as agent,
+        http.Server(_measuring("n1-0"), "127.0.0.1:0", silence=5) as agent,
         _running(api.url, capsys) as listening,
     ):
         _agent_pod(admin, agent.port)

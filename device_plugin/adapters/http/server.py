@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Most connections of strangers, each in a thread: enough that a few stalled clients do not delay the kubelet's probes.
+THREADS = 16
 # Seconds in which a client must send a request, receive the answer, and begin its next request. They must be short
 # where untrusted clients connect: each client that is waited for takes a thread, which a probe may need.
 SILENCE_SECONDS, STRANGERS_SECONDS = 10, 2
@@ -28,22 +30,28 @@ CLOSE_SECONDS, AGAIN_SECONDS = 5.0, 0.1
 
 
 class Server:
-    """A running HTTP server; `port` is the real one where 0 was asked for."""
+    """Serves `app` from now on at `listen`, each connection in a thread of its own; `port` is the real one.
+
+    One address has at most `per_address` connections, by default a quarter of the `threads`. On a loopback address only
+    our own programs connect, and nothing bounds them.
+    """
 
     def __init__(
         self,
         app: "WSGIApplication",
-        host: str,
-        port: int,
-        threads: int,
-        silence: int,
-        per_address: int | None,
+        listen: str,
+        threads: int = THREADS,
+        silence: int = SILENCE_SECONDS,
+        per_address: int | None = None,
     ) -> None:
+        """Raises ValueError for an address that is none, OSError if it cannot be had."""
+        host, port = _address(listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server(
             (host, port), family=family, backlog=128, dualstack_ipv6=host == "::"
         )
         bound, self.port = self._listener.getsockname()[:2]
+        self.address = f"{host}:{self.port}"
         if per_address is None and not ipaddress.ip_address(bound).is_loopback:
             per_address = max(threads // 4, 2)
         ours = per_address is None
@@ -148,23 +156,7 @@ class Server:
             return refusal("500 Internal Server Error")
 
 
-def serve(
-    app: "WSGIApplication",
-    host: str,
-    port: int,
-    threads: int = 16,
-    silence: int = SILENCE_SECONDS,
-    per_address: int | None = None,
-) -> Server:
-    """Serve `app` at once, in `threads` threads at most. Raises OSError if the address cannot be had.
-
-    One address has at most `per_address` connections, by default a quarter of the threads. On a loopback address only
-    our own programs connect, and each connection has its thread.
-    """
-    return Server(app, host, port, threads, silence, per_address)
-
-
-def address(listen: str) -> tuple[str, int]:
+def _address(listen: str) -> tuple[str, int]:
     """Host and port of `127.0.0.1:9400`, `[::1]:9400` or `:9400`. Raises ValueError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:

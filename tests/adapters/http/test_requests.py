@@ -9,7 +9,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import pytest
 
 from device_plugin.adapters.http.requests import MOST_HEAD, BadRequestError, Reader, Request, answer
-from device_plugin.adapters.http.server import serve
+from device_plugin.adapters.http.server import Server
 
 POST = b"POST /filter?a=b HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
@@ -35,7 +35,7 @@ def read(*pieces: bytes) -> list[Request]:
 @contextmanager
 def connected() -> Iterator[socket.socket]:
     with (
-        serve(echo, "127.0.0.1", 0) as server,
+        Server(echo, "127.0.0.1:0") as server,
         socket.create_connection(("127.0.0.1", server.port), 5) as client,
     ):
         yield client

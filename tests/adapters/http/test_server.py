@@ -11,7 +11,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
-from device_plugin.adapters.http.server import STRANGERS_BYTES, Server, serve
+from device_plugin.adapters.http.server import STRANGERS_BYTES, Server
 from tests.deadline import eventually
 
 PROMPTLY = 1.0  # a kubelet's probe waits so long
@@ -44,7 +44,7 @@ def app() -> App:
 @pytest.fixture
 def server(app: App) -> Iterator[Server]:
     """As strangers find it: 16 threads, 4 connections each."""
-    with serve(app, "127.0.0.1", 0, threads=16, silence=PATIENCE, per_address=4) as server:
+    with Server(app, "127.0.0.1:0", threads=16, silence=PATIENCE, per_address=4) as server:
         yield server
         app.release.set()
 
@@ -52,7 +52,7 @@ def server(app: App) -> Iterator[Server]:
 @pytest.fixture
 def single(app: App) -> Iterator[Server]:
     """As our own programs find it, where nobody is counted."""
-    with serve(app, "127.0.0.1", 0, silence=PATIENCE) as server:
+    with Server(app, "127.0.0.1:0", silence=PATIENCE) as server:
         yield server
 
 
@@ -234,7 +234,7 @@ def test_who_was_closed_is_counted_no_more(server: Server) -> None:
 
 
 def test_on_a_loopback_address_our_own_programs_have_any_number(app: App) -> None:
-    with serve(app, "127.0.0.1", 0) as server, ExitStack() as stack:
+    with Server(app, "127.0.0.1:0") as server, ExitStack() as stack:
         clients = [stack.enter_context(connect(server, "127.0.0.1")) for _ in range(40)]
         for client in clients:
             client.sendall(HEAD + b"\r\n")
@@ -243,6 +243,6 @@ def test_on_a_loopback_address_our_own_programs_have_any_number(app: App) -> Non
 
 
 def test_where_strangers_connect_they_are_counted_without_being_told(app: App) -> None:
-    with serve(app, "0.0.0.0", 0, threads=8) as server, ExitStack() as stack:  # noqa: S104 - it is about this
+    with Server(app, ":0", threads=8) as server, ExitStack() as stack:
         clients = [stack.enter_context(connect(server, "127.0.0.1")) for _ in range(5)]
         assert eventually(lambda: sum(ended(client) for client in clients) == 3, 5)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.http.server import serve
+from device_plugin.adapters.http.server import Server
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
 from device_plugin.core.grants import Grant
@@ -31,7 +31,7 @@ def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
         one.explainer,
         Calls(extender.read_filter, extender.read_bind, extender.read_preempt),
     ).app()
-    with serve(app, "127.0.0.1", 0) as server:
+    with Server(app, "127.0.0.1:0") as server:
         made = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         yield made
         made.close()

@@ -36,7 +36,7 @@ class FakeExtender:
         self.on_filter: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
         self.on_bind: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
         self.status = "200 OK"
-        self.server = http.serve(self._app, "127.0.0.1", 0, 16)
+        self.server = http.Server(self._app, "127.0.0.1:0")
 
     def _app(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
         body = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
