@@ -176,10 +176,15 @@ Settings = TypeVar("Settings", NodeSettings, ClusterSettings)
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a service and its names: where it stands in the file, its flag and its environment variable."""
+    """One setting of a service and its names: where it stands in the file, its flag and its environment variable.
+
+    `type` is its type without the description, which is in `meta`.
+    """
 
     path: tuple[str, ...]
     field: msgspec.structs.FieldInfo
+    type: Any
+    meta: Meta
 
     @property
     def key(self) -> str:
@@ -207,27 +212,17 @@ class Setting:
     @property
     def description(self) -> str:
         """The purpose of the setting."""
-        return f"{self._meta.description}"
+        return f"{self.meta.description}"
 
     @property
     def example(self) -> str:
         """How to write a list or mapping on the command line; empty for other types."""
-        return f"as JSON, such as {json.dumps(self._meta.examples[0])}" if self._meta.examples else ""
+        return f"as JSON, such as {json.dumps(self.meta.examples[0])}" if self.meta.examples else ""
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The only values that it can have; empty if there are others."""
         return get_args(self.type) if get_origin(self.type) is Literal else ()
-
-    @property
-    def type(self) -> Any:
-        """The type without the description."""
-        return get_args(self.field.type)[0]
-
-    @property
-    def _meta(self) -> Meta:
-        meta: Meta = get_args(self.field.type)[1]
-        return meta
 
     @property
     def _words(self) -> list[str]:
@@ -241,7 +236,7 @@ def settings_of(kind: type[msgspec.Struct], path: tuple[str, ...] = ()) -> Itera
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from settings_of(field.type, (*path, field.encode_name))
         else:
-            yield Setting((*path, field.encode_name), field)
+            yield Setting((*path, field.encode_name), field, *get_args(field.type))
 
 
 def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
