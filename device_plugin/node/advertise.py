@@ -8,7 +8,7 @@ listens to our tickets.
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from device_plugin.core.cards import Card
@@ -49,7 +49,9 @@ class Advertiser:
         self._others = others
         self._looked = -OTHERS_SECONDS
         self._clock = clock
-        self._plugins: dict[Resource, Plugin] = {}
+        # By name: the resources of our cards, and our plugins for those that no other plugin serves.
+        self._resources: Mapping[str, Resource] = {}
+        self._plugins: dict[str, Plugin] = {}
         self._registered: tuple[int, int] | None = None
         self._since = 0.0
         self._said = ""
@@ -63,11 +65,11 @@ class Advertiser:
     def step(self, cards: Sequence[Card]) -> None:
         """Serve, register and update as needed. `why_not` is what prevents it, which is logged once."""
         try:
-            wanted = resources(cards)
+            self._resources = {resource.name: resource for resource in resources(cards)}
             if self._clock() - self._looked >= OTHERS_SECONDS:
                 with contextlib.suppress(KubeletError):  # then no plugin is registered; we ask before we do
-                    self._look(wanted)
-            self._resize(wanted)
+                    self._look()
+            self._resize()
             self._update(cards)
             self._connect()
             self.why_not = ""
@@ -86,53 +88,47 @@ class Advertiser:
             plugin.stop()
         self._plugins.clear()
 
-    def _look(self, ours: Iterable[Resource]) -> None:
+    def _look(self) -> None:
         """Find the resources that other plugins serve, and stop our plugins for them; returned ones start anew.
 
         A plugin of ours whose stream is open when another plugin replaces it keeps the stream, but sends nothing more:
         the kubelet knows plugins by their resource alone, so a closed stream would end the successor too.
         """
         self._looked = self._clock()
-        before = {resource.name for resource in self._plugins if self._others.serve(resource.name)}
-        self._others.look(ours)
-        for resource, plugin in list(self._plugins.items()):
-            returned = resource.name in before and not self._others.serve(resource.name)
-            if returned or (self._others.serve(resource.name) and not plugin.streaming):
-                del self._plugins[resource]
-                plugin.stop()
+        before = {name for name in self._plugins if self._others.serve(name)}
+        self._others.look(self._resources.values())
+        for name, plugin in list(self._plugins.items()):
+            theirs = self._others.serve(name)
+            if (theirs and not plugin.streaming) or (name in before and not theirs):
+                self._plugins.pop(name).stop()
 
-    def _resize(self, wanted: Iterable[Resource]) -> None:
+    def _resize(self) -> None:
         """Start a plugin for each new resource, and stop those of resources without a card."""
-        names = {resource.name: resource for resource in wanted}
-        for old in [resource for resource in self._plugins if resource.name not in names]:
-            self._plugins.pop(old).stop()
-        have = {resource.name: resource for resource in self._plugins}
-        for name, resource in names.items():
-            if name not in have:
-                if self._others.serve(name):
-                    continue
-                self._plugins[resource] = self._make(name)
+        for name in self._plugins.keys() - self._resources.keys():
+            self._plugins.pop(name).stop()
+        for name in self._resources:
+            if name not in self._plugins and not self._others.serve(name):
+                self._plugins[name] = self._make(name)
                 self._registered = None
-            elif have[name] != resource:
-                self._plugins[resource] = self._plugins.pop(have[name])
 
     def _update(self, cards: Sequence[Card]) -> None:
         sick = [card for card in cards if not card.healthy]
-        for resource, plugin in self._ours().items():
+        for name, plugin in self._ours().items():
+            resource = self._resources[name]
             bad: Collection[str] = ()
             tickets: Iterable[str] = resource.tickets()
             withdrawn = self._others.withdrawn(resource.family)
             if sick or withdrawn:
-                granted = ticket_use(self._records.all(), resource.name)
-                held = self._allocator.given(resource.name, PULL_SECONDS).union(*granted.values())
+                granted = ticket_use(self._records.all(), name)
+                held = self._allocator.given(name, PULL_SECONDS).union(*granted.values())
                 bad = unhealthy(resource, sick, granted, held)
                 # Without its tickets a container could not be started again.
                 tickets = sorted(held) if withdrawn else tickets
             plugin.update({ticket: ticket not in bad for ticket in tickets})
 
-    def _ours(self) -> dict[Resource, Plugin]:
+    def _ours(self) -> Mapping[str, Plugin]:
         """The plugins of the resources that no other plugin serves."""
-        return {r: plugin for r, plugin in self._plugins.items() if not self._others.serve(r.name)}
+        return {name: plugin for name, plugin in self._plugins.items() if not self._others.serve(name)}
 
     def _connect(self) -> None:
         kubelet = _identity(self._socket)
@@ -147,7 +143,7 @@ class Advertiser:
         late = self._clock() - self._since > STREAM_SECONDS
         if missing or self._registered != kubelet or (silent and late):
             # Registering takes a resource away from any other plugin that serves it, so look first.
-            self._look(self._plugins)
+            self._look()
             for plugin in self._ours().values():
                 plugin.register()
             self._registered = kubelet

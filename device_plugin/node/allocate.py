@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from device_plugin.core.cards import Card
 from device_plugin.core.events import Event
 from device_plugin.core.grants import CardSize, Slice, largest
 from device_plugin.core.machine import Holder, KubeletError
@@ -133,7 +134,7 @@ class Allocator:
             raise NotNowError(f"the kubelet does not show its {min(missing)} yet", waiting=True)
         with self.lock:
             record = self._admit(claim, holder, carrier)
-            record = replace(record, slices=claim.slices, vendor_ids=self._vendor_ids(record, claim.slices))
+            record = replace(record, vendor_ids=self._vendor_ids(record))
             try:
                 self._records.put(record)
                 self._injector.carry(record, carrier)
@@ -159,9 +160,9 @@ class Allocator:
     def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
         """The claim that the container had at its last start, from its record; None if its pod has no processes."""
         known = claims.from_records(holder, resource, tickets, self._records.all())
-        if known is None or not self._peers.pods.running(known.pod):
+        if known is None or not self._peers.pods.running(known.record.pod):
             return None
-        return known if self._injector.carried(known.key) else None
+        return known if self._injector.carried(known.record.key) else None
 
     def _holder(self, resource: str, tickets: frozenset[str], *, anew: bool) -> Holder:
         """The one container that holds exactly these tickets."""
@@ -188,14 +189,19 @@ class Allocator:
         raise NotNowError(text)
 
     def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
-        """The container's record with the tickets that it holds now. The lock is held.
+        """The container's record with the tickets that it holds now, and the ids of its last start. The lock is held.
 
         Raises NotNowError while another container may still use the slices or the tickets.
         """
-        sizes = self._sizes(claim)
-        self._wait_for_damaged(claim)
-        pods = self._peers.pods
-        blocking = blocking_record(claim.pod, claim.pod_slices, sizes, self._records.all(), pods.holding)
+        wanted, pods = claim.record, self._peers.pods
+        cards = self._claimed_cards(claim)
+        before = self._records.get(*wanted.key)
+        sizes: Mapping[str, CardSize] = {}
+        # A container that held these slices before was granted them beside all others, whatever its cards report now.
+        if before is None or before.slices != wanted.slices:
+            sizes = _sizes(claim, cards)
+            self._wait_for_damaged(wanted)
+        blocking = blocking_record(wanted.pod, claim.pod_slices, sizes, self._records.all(), pods.holding)
         if blocking is not None:
             gone = "" if pods.active(blocking.pod) else ", which is deleted or has ended,"
             raise NotNowError(
@@ -205,78 +211,66 @@ class Allocator:
         tickets = claims.of_family(carrier, holder.tickets)
         names = {resource: cdi_name(resource, held) for resource, held in tickets.items()}
         for name in names.values():
-            self._evict(*claim.key, name)
-        before = self._records.get(*claim.key)
+            self._evict(wanted, name)
         if before is not None and before.names != names:
             # A kubelet that lost its checkpoint gives other tickets: remove the files under the old names.
             self.remove(before)
             before = None
-        record = before or Record(claim.pod, claim.namespace, claim.pod_name, claim.container)
         return replace(
-            record, names=names, tickets={resource: tuple(sorted(held)) for resource, held in tickets.items()}
+            wanted,
+            names=names,
+            tickets={resource: tuple(sorted(held)) for resource, held in tickets.items()},
+            vendor_ids=before.vendor_ids if before is not None else {},
         )
 
-    def _wait_for_damaged(self, claim: Claim) -> None:
-        """Raise NotNowError while a container whose record is damaged may hold any of the slices that are claimed.
+    def _wait_for_damaged(self, wanted: Record) -> None:
+        """Raise NotNowError while a container whose record is damaged may hold any of the slices that are wanted.
 
-        Which these are is not known, only the cards. A container that had its slices before was granted them beside it.
+        Which these are is not known, only the cards.
         """
-        before = self._records.get(*claim.key)
-        if before is not None and before.slices == claim.slices:
-            return
         for (pod, container), damaged in self._records.damaged().items():
-            shared = {s.card for s in claim.slices} & damaged.closed(self._cards())
-            if pod != claim.pod and shared and self._peers.pods.holding(pod):
+            shared = {s.card for s in wanted.slices} & damaged.closed(self._cards())
+            if pod != wanted.pod and shared and self._peers.pods.holding(pod):
                 raise NotNowError(
                     f"the record of container {container} of pod {pod} is damaged, so card {min(shared)} gets no new"
                     " slices until it is made anew or its processes end",
                     waiting=True,
                 )
 
-    def _evict(self, pod: str, container: str, name: str) -> None:
+    def _evict(self, wanted: Record, name: str) -> None:
         """Remove other containers that had this CDI name, so that a stale spec of it points at nothing."""
         for other in self._records.all():
-            if name in other.names.values() and other.key != (pod, container):
-                if other.pod != pod and self._peers.pods.holding(other.pod):
+            if name in other.names.values() and other.key != wanted.key:
+                if other.pod != wanted.pod and self._peers.pods.holding(other.pod):
                     raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
                 self.remove(other)
 
-    def _sizes(self, claim: Claim) -> Mapping[str, CardSize]:
-        """The sizes of cards to check the claim against, by uuid; empty if the container held equal slices before.
-
-        A card may report less than when it was granted: a container that fitted it then may start all the same.
-        """
-        cards = self._cards()
+    def _claimed_cards(self, claim: Claim) -> Mapping[str, Card]:
+        """The cards of the claim, by uuid. Raises NotNowError if one cannot serve it now."""
+        cards: dict[str, Card] = {}
         for s in claim.pod_slices:
-            local = cards.get(s.card)
+            local = self._cards().get(s.card)
             if local is None:
                 raise NotNowError(
                     f"its grant names the card {s.card[:63]}, which this node does not offer: delete the pod"
                 )
-            if not local.card.healthy:
+            card = cards[s.card] = local.card
+            if not card.healthy:
                 raise NotNowError(
                     f"its card {s.card} is unhealthy: see the events of the node, or delete the pod"
                 )
-            if s.cores[0] >= local.card.core_groups:
+            if s.cores[0] >= card.core_groups:
                 raise NotNowError(
-                    f"the card {s.card} now has {local.card.core_groups} core groups, and none of those in the grant:"
+                    f"the card {s.card} now has {card.core_groups} core groups, and none of those in the grant:"
                     " delete the pod"
                 )
-        before = self._records.get(*claim.key)
-        if before is not None and before.slices == claim.slices:
-            return {}
-        sizes = {}
-        for uuid in {s.card for s in claim.pod_slices}:
-            size = sizes[uuid] = largest((cards[uuid].card.size, claim.sizes.get(uuid)))
-            if sum(s.mem_mib for s in claim.pod_slices if s.card == uuid) > size.mem_mib:
-                raise NotNowError(f"its grant is larger than the card {uuid}: delete the pod")
-        return sizes
+        return cards
 
-    def _vendor_ids(self, record: Record, slices: tuple[Slice, ...]) -> Mapping[str, int]:
+    def _vendor_ids(self, record: Record) -> Mapping[str, int]:
         """By card, the ids that vendors give to the slices. A container that starts again may get others."""
         cards, found = self._cards(), {}
         others = [other.vendor_ids for other in self._records.all() if other.key != record.key]
-        for card in (s.card for s in slices):
+        for card in (s.card for s in record.slices):
             ids = cards[card].vendor.ids
             if ids is None:
                 continue
@@ -286,6 +280,15 @@ class Allocator:
             except NoVendorIdError as error:
                 raise NotNowError(str(error), waiting=True) from error
         return found
+
+
+def _sizes(claim: Claim, cards: Mapping[str, Card]) -> Mapping[str, CardSize]:
+    """The sizes by which the claim is checked: a card may report less than when it was granted. Raises NotNowError."""
+    sizes = {uuid: largest((card.size, claim.sizes.get(uuid))) for uuid, card in cards.items()}
+    for uuid, size in sizes.items():
+        if sum(s.mem_mib for s in claim.pod_slices if s.card == uuid) > size.mem_mib:
+            raise NotNowError(f"its grant is larger than the card {uuid}: delete the pod")
+    return sizes
 
 
 def _who(record: Record) -> str:

@@ -6,7 +6,7 @@ What it may have is in its pod's grant, or in our own record of it.
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_plugin.core.errors import AnnotationError, VgpuError
 from device_plugin.core.grants import CardSize, Slice
@@ -78,25 +78,16 @@ def _by_tickets(holders: Sequence[Holder]) -> _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A container's right to `slices`. `pod` is its pod's UID, `asked` what it asks of the cards' three resources.
+    """A container's right to slices: the `record` that it gets, without tickets, CDI names and vendor ids.
 
-    `pod_slices` are those of all containers of the pod on the cards of this one. `sizes` are what these cards had when
-    they were granted, by uuid, as far as the grant says.
+    `asked` is what it asks of the cards' three resources. `pod_slices` are those of all containers of the pod on the
+    cards of this one. `sizes` are what these cards had when they were granted, by uuid, as far as the grant says.
     """
 
-    pod: str
-    namespace: str
-    pod_name: str
-    container: str
-    slices: tuple[Slice, ...]
+    record: Record
     pod_slices: tuple[Slice, ...]
     asked: frozenset[str]
     sizes: Mapping[str, CardSize]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Pod UID and container name."""
-        return self.pod, self.container
 
 
 def from_pod(pod: Pod, container: str, resource: str) -> Claim:
@@ -115,11 +106,7 @@ def from_pod(pod: Pod, container: str, resource: str) -> Claim:
     slices = grant.containers[container]
     limits = next((c.limits for c in pod.containers if c.name == container), {})
     return Claim(
-        pod.uid,
-        pod.namespace,
-        pod.name,
-        container,
-        slices,
+        Record(pod.uid, pod.namespace, pod.name, container, slices),
         _on_cards_of(slices, grant.slices()),
         frozenset(_family(resource)).intersection(limits),
         grant.cards,
@@ -146,16 +133,8 @@ def from_records(
         return None
     (record,) = same
     others = [slice_ for other in records if other.pod == record.pod for slice_ in other.slices]
-    return Claim(
-        record.pod,
-        record.namespace,
-        record.pod_name,
-        record.container,
-        record.slices,
-        _on_cards_of(record.slices, others),
-        frozenset(record.names),
-        {},
-    )
+    claimed = replace(record, names={}, tickets={}, vendor_ids={})
+    return Claim(claimed, _on_cards_of(record.slices, others), frozenset(record.names), {})
 
 
 def carrying(resource: str, asked: Container[str]) -> str:

@@ -7,6 +7,7 @@ kernel has mounted, soon after a container started and then every half minute.
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from device_plugin.core.events import Event
@@ -34,6 +35,20 @@ Files = Sequence[tuple[Path, str]]
 """For each file its path on this machine, and in the container."""
 
 
+@dataclass(slots=True)
+class _Container:
+    """What is known of a container. `record` is the record of its last start, which was first seen at `started`.
+
+    `identified`: one of its processes was seen since. `suspected` is the time when a cover was first seen.
+    """
+
+    record: Record
+    started: float
+    identified: bool = False
+    suspected: float | None = None
+    covered: bool = False
+
+
 class CoveredSlices:
     """Finds containers whose files are covered; they stay so until their record goes, as volumes never change."""
 
@@ -51,72 +66,65 @@ class CoveredSlices:
         self._api = api
         self._clock = clock
         self._next = self._looked = clock()
-        # By container: its record of the last start, and the time when that record was first seen.
-        self._started: dict[tuple[str, str], tuple[Record, float]] = {}
-        self._identified: set[tuple[str, str]] = set()
-        # By container: the time when a cover was first seen.
-        self._suspected: dict[tuple[str, str], float] = {}
-        self._covered: dict[tuple[str, str], Record] = {}
+        # By pod UID and container name.
+        self._containers: dict[tuple[str, str], _Container] = {}
         # By pod UID: hashes of mountinfo texts without a cover. All processes of a container have one text.
         self._sound: dict[str, set[int]] = {}
 
     def found(self) -> tuple[Record, ...]:
         """Containers that are covered."""
-        return tuple(self._covered.values())
+        return tuple(each.record for each in list(self._containers.values()) if each.covered)
 
     def step(self) -> None:
         """Check the containers that are due."""
         now = self._clock()
-        records = self._records.all()
-        self._note_starts(records, now)
+        self._note_starts(now)
         everyone = now >= self._next
-        due = [r for r in records if r.key not in self._covered and (everyone or self._is_new(r, now))]
+        due = [
+            each
+            for each in self._containers.values()
+            if not each.covered and (everyone or self._is_new(each, now))
+        ]
         if everyone:
             self._next = now + LOOK_SECONDS
         if not due:
             return
         self._looked = now
         self._processes.look()
-        own = self._own_mounts()
+        own = mountinfo.parse(self._processes.own_mounts())
         sound: dict[str, set[int]] = {}
-        by_pod: dict[str, list[Record]] = {}
-        for record in due:
-            by_pod.setdefault(record.pod, []).append(record)
+        by_pod: dict[str, list[_Container]] = {}
+        for each in due:
+            by_pod.setdefault(each.record.pod, []).append(each)
         for pod, members in by_pod.items():
             sound[pod] = self._look(members, own, self._sound.get(pod, set()))
         self._sound = sound if everyone else self._sound | sound
 
-    def _note_starts(self, records: Iterable[Record], now: float) -> None:
+    def _note_starts(self, now: float) -> None:
         """Record new starts of containers: PreStartContainer writes a new record before each start."""
-        before = self._started
-        self._started = {}
-        for record in records:
-            known = before.get(record.key)
-            if known is None or known[0] is not record:
-                self._identified.discard(record.key)
-                known = record, now
-            self._started[record.key] = known
-        self._identified &= self._started.keys()
-        self._suspected = {key: since for key, since in self._suspected.items() if key in self._started}
-        self._covered = {key: record for key, record in self._covered.items() if key in self._started}
+        before, found = self._containers, {}
+        for record in self._records.all():
+            each = found[record.key] = before.get(record.key) or _Container(record, now)
+            if each.record is not record:
+                each.record, each.started, each.identified = record, now, False
+        self._containers = found
 
-    def _is_new(self, record: Record, now: float) -> bool:
-        age = now - self._started[record.key][1]
-        if record.key in self._suspected:
+    def _is_new(self, container: _Container, now: float) -> bool:
+        age = now - container.started
+        if age < SOON_SECONDS or container.suspected is not None:
             return True
-        seeking = age < START_SECONDS and record.key not in self._identified
-        return age < SOON_SECONDS or (seeking and now - self._looked >= SEEK_SECONDS)
+        return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
-    def _look(self, records: Sequence[Record], own: Sequence[Mounted], known: set[int]) -> set[int]:
+    def _look(self, containers: Sequence[_Container], own: Sequence[Mounted], known: set[int]) -> set[int]:
         """Check a few processes of each container of one pod; returns the hashes of mountinfo texts without a cover.
 
         A text of which the hash is `known` to be sound is not read again.
         """
-        wanted = {record.key: self._wanted(record, own) for record in records}
+        wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
         wrong: dict[tuple[str, str], str] = {}
         sound: set[int] = set()
         unread = False
-        for process in self._processes.of(records[0].pod):
+        for process in self._processes.of(containers[0].record.pod):
             found = self._processes.mounts(process)
             if found is None:
                 continue
@@ -127,37 +135,35 @@ class CoveredSlices:
                 sound.add(digest)
                 continue
             mounts = mountinfo.parse(text)
-            record = next((r for r in records if _shows(mounts, wanted[r.key])), None)
-            if record is not None:
-                self._identified.add(record.key)
-            why = mountinfo.problem(mounts, wanted[record.key]) if record is not None else ""
-            if record is not None and (why or not whole):
-                wrong[record.key] = why or UNREAD
+            container = next((each for each in containers if _shows(mounts, wanted[each.record.key])), None)
+            why = ""
+            if container is not None:
+                container.identified = True
+                why = mountinfo.problem(mounts, wanted[container.record.key]) or ("" if whole else UNREAD)
+            if container is not None and why:
+                wrong[container.record.key] = why
             elif whole:
                 sound.add(digest)
-        for record in records:
-            unseen = unread and record.key not in self._identified
-            self._judge(record, wrong.get(record.key, UNREAD if unseen else ""))
+        for each in containers:
+            unseen = unread and not each.identified
+            self._judge(each, wrong.get(each.record.key, UNREAD if unseen else ""))
         return sound
 
-    def _judge(self, record: Record, why: str) -> None:
-        if not why:
-            self._suspected.pop(record.key, None)
-            return
+    def _judge(self, container: _Container, why: str) -> None:
         now = self._clock()
-        if now - self._suspected.setdefault(record.key, now) >= SURE_SECONDS:
-            self._suspected.pop(record.key)
-            self._covered[record.key] = record
-            self._tell(record, why)
+        if not why:
+            container.suspected = None
+        elif container.suspected is None:
+            container.suspected = now
+        elif now - container.suspected >= SURE_SECONDS:
+            container.suspected, container.covered = None, True
+            self._tell(container.record, why)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
         """The files that the container was started with, which may be fewer under an older agent."""
         written = ((source, path) for source, path in self._files(record) if source.exists())
         files = ((mountinfo.origin(own, str(source)), path) for source, path in written)
         return [(origin, path) for origin, path in files if origin is not None]
-
-    def _own_mounts(self) -> Sequence[Mounted]:
-        return mountinfo.parse(self._processes.own_mounts())
 
     def _tell(self, record: Record, why: str) -> None:
         text = (

@@ -26,15 +26,19 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LocalCard:
-    """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`."""
+    """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`.
+
+    `fault` is the reason why it is unhealthy, empty if it is not.
+    """
 
     card: Card
     vendor: Vendor[Any]
     payload: Any
+    fault: str = ""
 
-    def sick(self) -> "LocalCard":
+    def sick(self, fault: str) -> "LocalCard":
         """A copy, marked unhealthy."""
-        return replace(self, card=replace(self.card, healthy=False))
+        return replace(self, card=replace(self.card, healthy=False), fault=fault)
 
 
 class Discovery:
@@ -78,17 +82,19 @@ class Discovery:
         return tuple(ordered[:MAX_CARDS])
 
     def _candidates(self) -> Iterator[LocalCard]:
+        makers = {vendor.PCI_VENDOR for vendor in self._vendors}
         for vendor in self._vendors:
             scan = vendor.scan()
             for problem in scan.problems:
                 self._say(logging.ERROR, problem)
+            for pci, maker in scan.others.items():
+                if maker not in makers:
+                    self._foreign(pci, maker)
+            prefix = self._prefixes.get(vendor.PCI_VENDOR)
             for each in scan.cards:
                 found = replace(each, uuid=unique(each.uuid, self._node))
-                prefix = self._prefixes.get(found.pci_vendor)
                 if prefix is None:
-                    self._say(
-                        logging.INFO, f"card {found.pci} is of vendor {found.pci_vendor:04x}: not shared"
-                    )
+                    self._foreign(found.pci, vendor.PCI_VENDOR)
                 elif {each.uuid, found.uuid, found.pci} & self._exclude:
                     self._say(logging.INFO, f"card {found.uuid} at {found.pci} is excluded by the settings")
                 elif why := _unfit(found):
@@ -100,7 +106,7 @@ class Discovery:
                         f"card {found.pci} is not shared: {why}. Reload its driver, or exclude it",
                     )
                 else:
-                    yield LocalCard(card, vendor, found.payload)
+                    yield LocalCard(card, vendor, found.payload, found.fault)
 
     def _card(self, found: FoundCard[Any], prefix: str) -> Card:
         return Card(
@@ -115,12 +121,15 @@ class Discovery:
             group_units=found.group_units,
             max_slices=found.max_slices,
             numa=found.numa,
-            healthy=found.healthy,
+            healthy=not found.fault,
             unit_mib=self._unit_mib,
         )
 
     def _refuse(self, uuid: str, pci: str, why: str) -> None:
         self._say(logging.ERROR, f"card {uuid} at {pci} is not shared: {why}")
+
+    def _foreign(self, pci: str, vendor: int) -> None:
+        self._say(logging.INFO, f"card {pci} is of vendor {vendor:04x}: not shared")
 
     def _say(self, level: int, text: str) -> None:
         if text not in self._said:
@@ -153,20 +162,23 @@ class SharedCards:
         before = self._now
         now = {local.card.uuid: local for local in self._discovery.scan()}
         for uuid, local in before.items():
-            now.setdefault(uuid, local.sick())
+            now.setdefault(uuid, local.sick("its driver does not show it any more"))
         self._now = dict(sorted(now.items()))
         for uuid, local in self._now.items():
             was = before[uuid].card.healthy if uuid in before else True
             if local.card.healthy != was:
-                self._tell(local.card)
+                self._tell(local)
 
-    def _tell(self, card: Card) -> None:
+    def _tell(self, local: LocalCard) -> None:
+        card = local.card
         if card.healthy:
             text = f"card {card.uuid} at {card.pci} is healthy again"
             log.info("%s", text)
             self._api.node_event(Event.CARD_HEALTHY, text)
             return
-        text = f"card {card.uuid} at {card.pci} is unhealthy; {_slices_on(card, self._records())}"
+        text = (
+            f"card {card.uuid} at {card.pci} is unhealthy: {local.fault}; {_slices_on(card, self._records())}"
+        )
         log.warning("%s", text)
         self._api.node_event(Event.CARD_UNHEALTHY, text)
 

@@ -15,12 +15,12 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from device_plugin.core.grants import Slice
+from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import CONFIG, Record, Records, write_file
 from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
@@ -147,28 +147,30 @@ class Injector:
         need not know of it before `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
         """
         folder = self._records.folder(*record.key)
-        parts = list(self._parts(record))
-        limits = {limit.uuid: limit for part in parts for limit in part.limits}
+        wanted = self._wanted(record)
+        limits = {limit.uuid: limit for limit in wanted.limits}
         contents = config.SliceConfig(
             record.pod, record.container, tuple(limits[s.card] for s in record.slices)
         )
         write_file(folder / CONFIG, config.render(contents))
-        preloads = (paths.CONTAINER_LIBRARY, *(path for part in parts for path in part.preloads))
+        preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
         self._link(folder / self._library.name)
         (folder / "region").mkdir(exist_ok=True)
         region.create(folder / "region" / "usage")
-        self._write_texts(folder, {name: text for part in parts for name, text in part.texts.items()})
+        self._write_texts(folder, wanted.texts)
         with suppress(FileExistsError):
             os.mkfifo(folder / PRESENT)
         edits = {
             record.names[resource]: self._guarded(record, resource)
             for resource in record.names.keys() - {carrier}
         }
+        # Runtimes apply these variables after those of image, Allocate and pod spec.
+        environment = {**dict.fromkeys(CARD_VARIABLES, "void"), **wanted.environment}
         edits[record.names[carrier]] = {
-            "env": [f"{name}={value}" for name, value in _environment(parts).items()],
-            "mounts": self._mounts(record, parts),
-            **self._guarded(record, carrier, parts),
+            "env": [f"{name}={value}" for name, value in environment.items()],
+            "mounts": self._mounts(record, wanted.mounts),
+            **self._guarded(record, carrier, wanted.devices),
         }
         self._publish(record.names[carrier], edits)
 
@@ -183,9 +185,9 @@ class Injector:
             *self._texts(folder),
         ]
 
-    def claimed(self, key: tuple[str, str], slices: Sequence[Slice]) -> Mapping[str, int]:
+    def claimed(self, record: Record) -> Mapping[str, int]:
         """By card, the vendors' ids that the files of a container name; none of files that cannot be read."""
-        folder, cards = self._records.folder(*key), self._cards()
+        folder, cards = self._records.folder(*record.key), self._cards()
 
         def text(name: str) -> str | None:
             try:
@@ -196,7 +198,7 @@ class Injector:
         found: dict[str, int] = {}
         for vendor in self._vendors:
             if vendor.ids is not None:
-                own = [s.card for s in slices if s.card in cards and cards[s.card].vendor is vendor]
+                own = [s.card for s in record.slices if s.card in cards and cards[s.card].vendor is vendor]
                 found |= vendor.ids.claimed(own, text)
         return found
 
@@ -221,8 +223,8 @@ class Injector:
         )
         return [name for name in found if name not in known]
 
-    def _parts(self, record: Record) -> Iterator[ContainerFiles]:
-        """The files of each vendor for its cards in the record. A grant larger than its card is reduced to the card."""
+    def _wanted(self, record: Record) -> ContainerFiles:
+        """What the vendors want for the record's slices. A grant larger than its card is reduced to the card."""
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]
@@ -235,15 +237,22 @@ class Injector:
                     vendor_id=record.vendor_ids.get(s.card),
                 )
             )
-        return (vendor.files(slices) for vendor, slices in by_vendor.items())
+        parts = [vendor.files(slices) for vendor, slices in by_vendor.items()]
+        return ContainerFiles(
+            limits=[limit for part in parts for limit in part.limits],
+            devices=[device for part in parts for device in part.devices],
+            texts={name: text for part in parts for name, text in part.texts.items()},
+            mounts=[mount for part in parts for mount in part.mounts],
+            preloads=[path for part in parts for path in part.preloads],
+            environment={name: value for part in parts for name, value in part.environment.items()},
+        )
 
-    def _mounts(self, record: Record, parts: Iterable[ContainerFiles]) -> list[dict[str, object]]:
-        mounts = [
+    def _mounts(self, record: Record, more: Iterable[Mount]) -> list[dict[str, object]]:
+        own = [
             _mount(path, inside, READ_WRITE if inside == paths.CONTAINER_REGION else READ_ONLY)
             for path, inside in self.files(record)
         ]
-        more = (mount for part in parts for mount in part.mounts)
-        return mounts + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
+        return own + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
 
     def _texts(self, folder: Path) -> list[tuple[Path, str]]:
         """The vendors' files in a container's folder, and where the container finds them."""
@@ -269,10 +278,9 @@ class Injector:
         return self._cdi / f"vgpu-{name}.json"
 
     def _guarded(
-        self, record: Record, resource: str, parts: Iterable[ContainerFiles] = ()
+        self, record: Record, resource: str, devices: Iterable[DeviceNode] = ()
     ) -> Mapping[str, object]:
         """The device node that the runtime looks for first, behind those of the cards."""
-        devices = (device for part in parts for device in part.devices)
         nodes = [{"path": d.path, "hostPath": d.host, "permissions": "rw"} for d in devices]
         present = self._records.folder(*record.key) / PRESENT
         guard = {"path": f"/dev/vgpu/{record.names[resource]}", "hostPath": str(present)}
@@ -289,11 +297,5 @@ class Injector:
             self._reload.changed()
 
 
-def _environment(parts: Iterable[ContainerFiles]) -> Mapping[str, str]:
-    """The variables of a container. Runtimes apply them after image, Allocate and pod spec."""
-    own = {name: value for part in parts for name, value in part.environment.items()}
-    return dict.fromkeys(CARD_VARIABLES, "void") | own
-
-
-def _mount(host: Path | str, inside: str, options: Sequence[str] = READ_ONLY) -> dict[str, object]:
+def _mount(host: Path | str, inside: str, options: Sequence[str]) -> dict[str, object]:
     return {"hostPath": str(host), "containerPath": inside, "options": list(options)}

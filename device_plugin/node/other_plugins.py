@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from device_plugin.core.machine import KubeletError
+from device_plugin.core.pods import Node
 from device_plugin.core.requests import family_of
 from device_plugin.node.ports import PodResources
 from device_plugin.node.records import write_file
@@ -51,20 +52,21 @@ class _Other:
 class OtherPlugins:
     """Our resources that other plugins serve, as the last `look` found; kept in the file `store` for the next agent.
 
-    `capacity` is that of the node's status, or None if it cannot be had. Only one thread looks; any may ask.
+    `node` returns the node as the API server shows it, or None if it cannot be read. Only one thread looks; any may
+    ask.
     """
 
     def __init__(
         self,
         kubelet: PodResources,
         folder: PluginFolder,
-        capacity: Callable[[], Mapping[str, str] | None],
+        node: Callable[[], Node | None],
         store: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kubelet = kubelet
         self._folder = folder
-        self._capacity = capacity
+        self._node = node
         self._store = store
         self._clock = clock
         self._served: Mapping[str, _Other] = {}
@@ -168,8 +170,8 @@ class OtherPlugins:
         capacity of a plugin that is gone ends after 5 minutes, which matters where a third plugin answers as well.
         """
         if self._folder.others():
-            capacity = self._capacity()
-            if capacity is None or capacity.get(resource, "0") != "0":
+            node = self._node()
+            if node is None or (node.capacity or {}).get(resource, "0") != "0":
                 self._quiet.pop(resource, None)
                 return False
         now = self._clock()

@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from device_plugin.core.cards import AGENT_SECONDS
 from device_plugin.core.events import Event
@@ -151,11 +152,9 @@ class Reclaimer:
             return
         with self._allocator.lock:
             # Its container may have started again, which wrote the record, or be another pod of that name.
-            if claim.pod == uid and self._records.get(*key) is None:
-                ids = self._injector.claimed(key, claim.slices)
-                self._records.put(
-                    Record(uid, claim.namespace, claim.pod_name, container, claim.slices, vendor_ids=ids)
-                )
+            if claim.record.pod == uid and self._records.get(*key) is None:
+                ids = self._injector.claimed(claim.record)
+                self._records.put(replace(claim.record, vendor_ids=ids))
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:

@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, HostProcesses
-from device_plugin.core.pods import Node, Pod
+from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.advertise import Advertiser
@@ -99,11 +99,11 @@ class Service:
         self._others = OtherPlugins(
             self._pod_resources,
             server.PluginFolder(self._plugins),
-            lambda: _capacity(self._api.node()),
+            self._api.node,
             state / "other-plugins.json",
         )
         advertiser = Advertiser(
-            self._plugin, self._plugins / server.KUBELET, self._records, self._allocator, self._others
+            self._server, self._plugins / server.KUBELET, self._records, self._allocator, self._others
         )
         reclaimer = Reclaimer(self._records, self._injector, self._node_pods, self._allocator, self._api)
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
@@ -171,15 +171,8 @@ class Service:
     def _server(self, resource: str) -> PluginServer:
         return PluginServer(resource, self._plugins, self._allocator)
 
-    def _plugin(self, resource: str) -> ports.Plugin:
-        return self._server(resource)
-
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._node_pods.change(pod, gone=change is Change.DELETED)
-
-
-def _capacity(node: Node | None) -> Mapping[str, str] | None:
-    return None if node is None else node.capacity or {}
 
 
 def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discovery:

@@ -29,6 +29,7 @@ from vgpu_runtime import sim
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
 MEM, CORES = "hygon.com/dcu-mem", "hygon.com/dcu-cores"
+TICKETS = ("dcu-mem-0", "dcu-mem-1")
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
 
 
@@ -45,8 +46,11 @@ def discovered(machine: Path, node: str = "n1", *exclude: str) -> list[Card]:
 
 @dataclass
 class Peer(NodeApi):
-    """Kubelet, API server and processes at once."""
+    """Kubelet, API server and processes at once. The API server is `up` or not, and counts what is written."""
 
+    inventory: str = ""
+    up: bool = True
+    writes: int = 0
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
     holders: list[Holder] = field(default_factory=list)
     healthy: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -61,10 +65,13 @@ class Peer(NodeApi):
             raise GoneError("not found") from None
 
     def node(self) -> Node | None:
-        return None
+        return Node("n1", self.inventory) if self.up else None
 
     def publish(self, inventory: str) -> bool:
-        return bool(inventory)
+        if self.up:
+            self.inventory = inventory
+            self.writes += 1
+        return self.up
 
     def node_event(self, event: Event, message: str) -> None:
         self.events.append((event, message))
@@ -142,6 +149,13 @@ class Parts:
             self.allocator.allocate(resource, ids)
         held = {resource: frozenset(ids) for resource, ids in tickets.items()}
         self.peer.holders.append(Holder(pod.namespace, pod.name, "main", held))
+
+    def run(self, mib: int = 2046, cores: Sequence[int] = (0, 1), tickets: Sequence[str] = TICKETS) -> Pod:
+        """Pod `a` with a slice of the first card, whose container starts."""
+        pod = self.bind("a", [Slice(self.uuids[0], mib, tuple(cores))], {MEM: str(len(tickets))})
+        self.hold(pod, {MEM: tickets})
+        self.allocator.pre_start(MEM, tickets)
+        return pod
 
     def end(self, pod: Pod) -> None:
         """The pod is gone, everywhere."""

@@ -7,7 +7,6 @@ import pytest
 
 from device_plugin.core.cards import Inventory, ReportedSlice
 from device_plugin.core.grants import Slice
-from device_plugin.core.pods import Node
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import Agent
 from device_plugin.node.covered import CoveredSlices
@@ -15,33 +14,18 @@ from device_plugin.node.discover import _slices_on
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.publish import Publisher
 from device_plugin.node.records import Record
-from tests.node.parts import MEM, Parts, Peer
+from tests.node.parts import Parts, Peer
 from tests.node.test_advertise import Plugin
 from tests.node.test_covered import COVER, Host, mountinfo
 from tests.node.test_other_plugins import Folder
 from vgpu_runtime import sim
 
 
-class Served(Peer):
-    """An API server that keeps the inventory."""
-
-    inventory = ""
-    writes = 0
-
-    def node(self) -> Node | None:
-        return Node("n1", self.inventory)
-
-    def publish(self, inventory: str) -> bool:
-        self.inventory = inventory
-        self.writes += 1
-        return True
-
-
 class Looping:
     """An agent whose clock the test moves, on a node with one container running, or one that follows it at `api`."""
 
-    def __init__(self, folder: Path, api: Served | None = None) -> None:
-        self.api = api or Served()
+    def __init__(self, folder: Path, api: Peer | None = None) -> None:
+        self.api = api or Peer()
         self.parts = Parts(folder, self.api)
         self.parts.start()
         self.host = Host()
@@ -68,10 +52,7 @@ class Looping:
         )
         if api is not None:
             return
-        pod = self.parts.bind("a", [Slice(self.parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
-        self.parts.hold(pod, {MEM: ("dcu-mem-0", "dcu-mem-1")})
-        self.parts.allocator.pre_start(MEM, ("dcu-mem-0", "dcu-mem-1"))
-        self.api.living.add(pod.uid)
+        self.api.living.add(self.parts.run().uid)
         self.turns(2)
 
     def clock(self) -> float:
@@ -173,8 +154,9 @@ def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
         sim.set_health(node.parts.machine, each, ok=True)
     node.turns(5)
     texts = {message.split()[1]: message for reason, message in node.api.events if reason == "CardUnhealthy"}
-    assert texts[uuid].endswith(f"is unhealthy; 1 slice on it: default/a. vgpu drain {uuid} moves them")
-    assert texts[other].endswith("is unhealthy; no slice is on it")
+    fault = "is unhealthy: uncorrectable memory errors (RAS): 1"
+    assert texts[uuid].endswith(f"{fault}; 1 slice on it: default/a. vgpu drain {uuid} moves them")
+    assert texts[other].endswith(f"{fault}; no slice is on it")
     assert [reason for reason, _ in node.api.events].count("CardHealthy") == 2
 
 

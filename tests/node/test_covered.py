@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from device_plugin.core.grants import Slice
 from device_plugin.node import mountinfo as mountinfo_of
 from device_plugin.node.covered import LOOK_SECONDS, START_SECONDS, SURE_SECONDS, CoveredSlices
-from tests.node.parts import MEM, Parts, Peer
+from tests.node.parts import MEM, TICKETS, Parts, Peer
 
-TICKETS = ("dcu-mem-0", "dcu-mem-1")
 TURN = 0.5
 
 
@@ -60,13 +58,7 @@ class Watched:
         self.covered = CoveredSlices(
             self.parts.records, self.parts.injector.files, self.host, self.parts.peer, lambda: self.now
         )
-        self.prepare()
-
-    def prepare(self) -> None:
-        if ("default", "a") not in self.parts.peer.pods:
-            pod = self.parts.bind("a", [Slice(self.parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
-            self.parts.hold(pod, {MEM: TICKETS})
-        self.parts.allocator.pre_start(MEM, TICKETS)
+        self.parts.run()
 
     def mountinfo(self, *extra: str) -> str:
         return mountinfo(self.parts, *extra)
@@ -131,7 +123,7 @@ def test_a_container_that_starts_again_is_looked_at_soon_again(node: Watched) ->
     node.host.mounted["uid-a"] = {101: node.mountinfo()}
     node.turns(START_SECONDS + 1)
     before = node.host.looks
-    node.prepare()
+    node.parts.allocator.pre_start(MEM, TICKETS)
     node.host.mounted["uid-a"] = {102: node.mountinfo(COVER)}
     assert node.turns(SURE_SECONDS + 2 * TURN) == ["a"]
     assert node.host.looks > before

@@ -1,13 +1,16 @@
-"""A card that says nonsense of itself costs nobody else anything."""
+"""A card that says nonsense of itself, or is nobody's, costs nobody else anything."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.core.cards import Inventory
+from device_plugin.node.discover import Discovery
 from device_plugin.node.tickets import resources
 from device_plugin.node.vendors.rocm import TOPOLOGY
-from tests.node.parts import CARDS, discovered
+from tests.node.parts import CARDS, PREFIXES, discovered, vendors
 from vgpu_runtime import sim
 
 
@@ -43,3 +46,16 @@ def test_a_driver_that_names_no_domain_has_one(tmp_path: Path) -> None:
     path = tmp_path / "machine" / TOPOLOGY / "1/properties"
     path.write_text(path.read_text().replace("domain 0\n", ""))
     assert discovered(tmp_path / "machine")[0].pci == "0000:19:00.0"
+
+
+def test_a_card_of_a_maker_that_we_do_not_know_is_named_at_first_sight(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sim.build(sim.parse("version: v1\ncards: [{preset: amd-304cu-192gib}, {preset: nvidia}]"), tmp_path)
+    file = tmp_path / TOPOLOGY / "1/properties"
+    file.write_text(file.read_text().replace(f"vendor_id {0x1002}", f"vendor_id {0x1E3E}"))
+    families = vendors(HostMachine(tmp_path))
+    discovery = Discovery("n1", families, {**PREFIXES, "1e3e": "example.com/gpu"}, 1024, ())
+    assert [discovery.scan() for _ in range(3)] == [()] * 3
+    assert caplog.messages == ["card 0000:19:00.0 is of vendor 1e3e: not shared"]

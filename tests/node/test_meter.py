@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.grants import Slice
 from device_plugin.node.meter import Meter
 from tests.exposed import values
-from tests.node.parts import MEM, Parts, Peer
+from tests.node.parts import Parts, Peer
 from vgpu_runtime import region, sim
 
 USED, LIMIT = "vgpu_slice_memory_used_bytes", "vgpu_slice_memory_limit_bytes"
@@ -18,9 +17,7 @@ USED, LIMIT = "vgpu_slice_memory_used_bytes", "vgpu_slice_memory_limit_bytes"
 def parts(tmp_path: Path) -> Parts:
     made = Parts(tmp_path, Peer())
     made.start()
-    pod = made.bind("a", [Slice(made.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
-    made.hold(pod, {MEM: ["dcu-mem-0"]})
-    made.allocator.pre_start(MEM, ["dcu-mem-0"])
+    made.run(4092, (0, 1, 2))
     return made
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.core import pods
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.other_plugins import RETURN_SECONDS, OtherPlugins
 from device_plugin.node.tickets import resources
@@ -45,9 +46,12 @@ class Node(Folder):
 
     def agent(self, store: Path) -> OtherPlugins:
         """What a new agent knows."""
-        self.plugins = OtherPlugins(self, self, lambda: self.capacity, store, lambda: self.now)
+        self.plugins = OtherPlugins(self, self, self.node, store, lambda: self.now)
         self.plugins.load()
         return self.plugins
+
+    def node(self) -> pods.Node | None:
+        return None if self.capacity is None else pods.Node("n1", capacity=self.capacity)
 
     def list(self) -> tuple[()]:
         raise AssertionError("it may make the kubelet hand out tickets twice")

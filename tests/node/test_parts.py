@@ -1,9 +1,11 @@
 """Tickets, overlaps, discovery, publishing and preflight, each on its own."""
 
+import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -21,13 +23,15 @@ from device_plugin.node.vendors.rocm import KfdCard, Rocm
 from tests.node.parts import PREFIXES, Peer
 
 FOUND = FoundCard(
-    "GPU-1", 0x1D94, "Z100", "0000:19:00.0", mem_mib=16368, compute_units=60, group_units=1, max_slices=4, numa=0,
+    "GPU-1", "Z100", "0000:19:00.0", mem_mib=16368, compute_units=60, group_units=1, max_slices=4, numa=0,
     payload=KfdCard(gpu_id=7, render_minor=128, xcc=1, paired=False),
 )  # fmt: skip
 
 
 class Listed(Rocm):
     """A vendor whose driver shows these cards."""
+
+    PCI_VENDOR: ClassVar[int] = 0x1D94
 
     def __init__(self, *cards: FoundCard[KfdCard]) -> None:
         self._cards = cards
@@ -36,13 +40,20 @@ class Listed(Rocm):
         return Scan(self._cards)
 
 
+class ListedAmd(Listed):
+    """The same for AMD's cards."""
+
+    PCI_VENDOR: ClassVar[int] = 0x1002
+
+
 def shared(
     *found: FoundCard[KfdCard],
     unit: int = 1024,
     prefixes: Mapping[str, str] = PREFIXES,
     exclude: Sequence[str] = (),
+    vendor: type[Listed] = Listed,
 ) -> list[Card]:
-    return [local.card for local in Discovery("n1", [Listed(*found)], prefixes, unit, exclude).scan()]
+    return [local.card for local in Discovery("n1", [vendor(*found)], prefixes, unit, exclude).scan()]
 
 
 def card(found: FoundCard[KfdCard] = FOUND, unit: int = 1024) -> Card:
@@ -57,14 +68,14 @@ def test_a_card_is_cut_as_its_vendor_says() -> None:
         4,
         "hygon.com/dcu",
     )
-    rdna = card(replace(FOUND, pci_vendor=0x1002, compute_units=81, group_units=2, max_slices=16))
+    found = replace(FOUND, compute_units=81, group_units=2, max_slices=16)
+    (rdna,) = shared(found, vendor=ListedAmd)
     assert (rdna.core_groups, rdna.group_units, rdna.max_slices, rdna.family) == (40, 2, 16, "amd.com/gpu")
 
 
 @pytest.mark.parametrize(
     ("found", "exclude"),
     [
-        (replace(FOUND, pci_vendor=0x10DE), ()),
         (FOUND, ("GPU-1",)),
         (FOUND, ("0000:19:00.0",)),
         (replace(FOUND, unfit="it is too round"), ()),
@@ -72,11 +83,20 @@ def test_a_card_is_cut_as_its_vendor_says() -> None:
         (replace(FOUND, model="\n"), ()),
     ],
 )
-def test_cards_that_are_foreign_excluded_or_unfit_are_left_out(
+def test_cards_that_are_excluded_or_unfit_are_left_out(
     found: FoundCard[KfdCard], exclude: tuple[str, ...]
 ) -> None:
     other = replace(FOUND, uuid="GPU-2", pci="0000:21:00.0")
     assert [each.uuid for each in shared(found, other, exclude=exclude)] == ["GPU-2"]
+
+
+def test_cards_of_a_vendor_without_a_prefix_are_left_out_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    discovery = Discovery("n1", [Listed(FOUND)], {"1002": "amd.com/gpu"}, 1024, ())
+    assert [discovery.scan() for _ in range(3)] == [()] * 3
+    assert caplog.messages == ["card 0000:19:00.0 is of vendor 1d94: not shared"]
 
 
 def test_what_the_cluster_would_not_believe_is_said_with_a_cure(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +106,7 @@ def test_what_the_cluster_would_not_believe_is_said_with_a_cure(caplog: pytest.L
 
 
 def test_a_card_that_is_sick_at_first_sight_is_shared_as_a_sick_one() -> None:
-    assert not card(replace(FOUND, healthy=False)).healthy
+    assert not card(replace(FOUND, fault="it is hot")).healthy
 
 
 def test_partitions_with_one_identity_are_not_taken_for_two_cards(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,25 +215,8 @@ def test_a_folder_without_a_record_was_never_mounted_and_goes(tmp_path: Path) ->
     assert not (tmp_path / "slices/bad").exists()
 
 
-class Counting(Peer):
-    """An API server that is up or down, and counts what is written."""
-
-    inventory: str = ""
-    up = True
-    writes = 0
-
-    def node(self) -> Node | None:
-        return Node("n1", self.inventory) if self.up else None
-
-    def publish(self, inventory: str) -> bool:
-        if self.up:
-            self.writes += 1
-            self.inventory = inventory
-        return self.up
-
-
 def test_the_inventory_is_written_when_it_changes_and_never_otherwise() -> None:
-    clock, api = [0.0], Counting()
+    clock, api = [0.0], Peer()
     publisher = Publisher(api, lambda: clock[0])
     for serving, writes in ((False, 1), (True, 2), (True, 2), (False, 3)):
         for _ in range(100):
@@ -225,7 +228,7 @@ def test_the_inventory_is_written_when_it_changes_and_never_otherwise() -> None:
 
 
 def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
-    clock, api = [0.0], Counting()
+    clock, api = [0.0], Peer()
     api.up = False
     publisher = Publisher(api, lambda: clock[0])
     publisher.step([card()], serving=True)
@@ -237,10 +240,7 @@ def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
 
 
 def test_another_memory_unit_than_before_is_said_once() -> None:
-    api = Peer()
-    before = Inventory((card(unit=1024),)).encode()
-    node = Node("n1", before)
-    api.node = lambda: node  # type: ignore[method-assign]
+    api = Peer(inventory=Inventory((card(unit=1024),)).encode())
     publisher = Publisher(api)
     publisher.step([card(unit=512)], serving=True)
     publisher.step([card(unit=512)], serving=False)

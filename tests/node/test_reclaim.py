@@ -15,17 +15,13 @@ from device_plugin.node.claims import NotNowError
 from tests.node.parts import MEM, Parts, Peer
 from vgpu_runtime import region
 
-TICKETS = ("dcu-mem-0", "dcu-mem-1")
-
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Parts:
     """A node with one container started."""
     parts = Parts(tmp_path, Peer())
     parts.start()
-    pod = parts.bind("a", [Slice(parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
-    parts.hold(pod, {MEM: TICKETS})
-    parts.allocator.pre_start(MEM, TICKETS)
+    parts.run()
     return parts
 
 

@@ -13,9 +13,8 @@ from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.records import KEPT_RECORDS, RECORD, Records
 from tests.core.test_annotations import JSON, changed
-from tests.node.parts import MEM, Parts, Peer
+from tests.node.parts import MEM, TICKETS, Parts, Peer
 
-TICKETS = ("dcu-mem-0", "dcu-mem-1")
 KEY = ("uid-a", "main")
 
 
@@ -24,10 +23,7 @@ def parts(tmp_path: Path) -> Parts:
     """A node with one container running."""
     parts = Parts(tmp_path, Peer())
     parts.start()
-    pod = parts.bind("a", [Slice(parts.uuids[0], 2046, (0, 1))], {MEM: "2"})
-    parts.hold(pod, {MEM: TICKETS})
-    parts.allocator.pre_start(MEM, TICKETS)
-    parts.peer.living.add("uid-a")
+    parts.peer.living.add(parts.run().uid)
     return parts
 
 

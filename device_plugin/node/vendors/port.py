@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from device_plugin.core.cards import Card
 from device_plugin.core.errors import VgpuError
@@ -34,14 +34,13 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundCard(Generic[P]):
-    """A card as its driver describes it. `pci_vendor` is its PCI vendor id, `unfit` says why it cannot be shared.
+    """A card as its driver describes it. `fault` says why it is unhealthy, `unfit` why it cannot be shared.
 
     The driver's `uuid` is made unique in the cluster by discover (see card_names). `group_units` compute units are
     granted together.
     """
 
     uuid: str
-    pci_vendor: int
     model: str
     pci: str
     mem_mib: int
@@ -50,16 +49,20 @@ class FoundCard(Generic[P]):
     max_slices: int
     numa: int
     payload: P
-    healthy: bool = True
+    fault: str = ""
     unfit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan(Generic[P]):
-    """All cards of a vendor on a machine, and a text for each card that could not be read."""
+    """All cards of a vendor on a machine, and a text for each card that could not be read.
+
+    `others` are cards of the same driver that are not of this vendor: their PCI vendor ids by PCI address.
+    """
 
     cards: tuple[FoundCard[P], ...]
     problems: tuple[str, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,9 @@ class VendorIds(Protocol):
 
 class Vendor(Protocol[P]):
     """A family of cards. Any thread may call."""
+
+    PCI_VENDOR: ClassVar[int]
+    """The PCI vendor id of its cards."""
 
     @property
     def ids(self) -> VendorIds | None:

@@ -71,17 +71,23 @@ class Rocm(Vendor[KfdCard]):
         return None
 
     def scan(self) -> Scan[KfdCard]:
-        """All cards of this PCI vendor."""
-        cards, problems = [], []
+        """All cards of this PCI vendor; the topology shows those of other vendors, and CPUs, beside them."""
+        cards: list[FoundCard[KfdCard]] = []
+        problems: list[str] = []
+        others: dict[str, int] = {}
         for node in sorted(self._machine.matching(f"{TOPOLOGY}/*"), key=_node_number):
             try:
-                card = self._card(node)
+                values = self._properties(f"{node}/properties")
+                if not _number(values, "simd_count", node):
+                    continue  # a CPU
+                pci, vendor = _pci_address(values, node), _number(values, "vendor_id", node)
+                if vendor == self.PCI_VENDOR:
+                    cards.append(self._card(node, values, pci))
+                else:
+                    others[pci] = vendor
             except BrokenFileError as error:
                 problems.append(f"{error}; this card is not shared. Reload its driver, or exclude the card")
-                continue
-            if card is not None:
-                cards.append(card)
-        return Scan(tuple(cards), tuple(problems))
+        return Scan(tuple(cards), tuple(problems), others)
 
     def usage(self, card: Card, payload: KfdCard) -> CardUsage:
         """`mem_info_vram_used`, and `gpu_busy_percent`, which amdgpu averages over a moment."""
@@ -116,13 +122,8 @@ class Rocm(Vendor[KfdCard]):
         names = [*shared, *(f"dri/renderD{card.render_minor}" for card in cards)]
         return [self._machine.device(f"dev/{name}") for name in names]
 
-    def _card(self, node: str) -> FoundCard[KfdCard] | None:
-        """The card of a topology node; None for a CPU or another vendor's card."""
-        values = self._properties(f"{node}/properties")
-        if not _number(values, "simd_count", node) or _number(values, "vendor_id", node) != self.PCI_VENDOR:
-            return None
-        # Older drivers name no domain, having only one: 0.
-        pci = _pci_address(values.get("domain", 0), _number(values, "location_id", node))
+    def _card(self, node: str, values: Mapping[str, int], pci: str) -> FoundCard[KfdCard]:
+        """The card of a topology node."""
         unique = values.get("unique_id", 0)
         payload = KfdCard(
             gpu_id=self._integer(f"{node}/gpu_id"),
@@ -134,7 +135,6 @@ class Rocm(Vendor[KfdCard]):
         group = masks.group_units(xcc=payload.xcc, paired=payload.paired)
         return FoundCard(
             uuid=f"GPU-{unique:016x}" if unique else f"GPU-{pci}",
-            pci_vendor=self.PCI_VENDOR,
             model=self._name(f"{node}/name") or f"{_number(values, 'device_id', node):04x}",
             pci=pci,
             mem_mib=self._memory(node),
@@ -143,7 +143,7 @@ class Rocm(Vendor[KfdCard]):
             max_slices=min(units // group, self.MAX_SLICES),
             numa=self._numa(pci),
             payload=payload,
-            healthy=payload.gpu_id != 0 and self._without_errors(pci),
+            fault=self._fault(pci) if payload.gpu_id else "its driver gives it no gpu_id",
             unfit=self._unfit(units, payload),
         )
 
@@ -179,16 +179,18 @@ class Rocm(Vendor[KfdCard]):
         node = self._figure(pci, "numa_node")
         return -1 if node is None else node
 
-    def _without_errors(self, pci: str) -> bool:
+    def _fault(self, pci: str) -> str:
+        """The reason why the card is unhealthy, as text; empty if it is not."""
         device = f"{PCI_DEVICES}/{pci}"
         if not self._machine.matching(f"{device}/vendor"):
-            return False
+            return "its PCI device is gone"
         try:
             lines = self._text(f"{device}/ras/umc_err_count").splitlines()
             counts = dict(line.split(": ", 1) for line in lines)
         except (BrokenFileError, ValueError):
-            return True
-        return counts.get("ue", "0").strip() == "0"
+            return ""
+        errors = counts.get("ue", "0").strip()
+        return "" if errors == "0" else f"uncorrectable memory errors (RAS): {errors[:20]}"
 
     def _text(self, path: str) -> str:
         try:
@@ -239,8 +241,10 @@ def _node_number(path: str) -> str:
     return path.rpartition("/")[2].zfill(4)
 
 
-def _pci_address(domain: int, location: int) -> str:
-    """KFD's location_id is bus << 8 | device << 3 | function."""
+def _pci_address(values: Mapping[str, int], node: str) -> str:
+    """The address in a node's properties: `location_id` is bus << 8 | device << 3 | function."""
+    # Older drivers name no domain, having only one: 0.
+    domain, location = values.get("domain", 0), _number(values, "location_id", node)
     return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
 
 
