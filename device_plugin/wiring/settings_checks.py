@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from device_plugin.adapters.http.server import address
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
 
 if TYPE_CHECKING:
     from device_plugin.wiring.settings import ClusterSettings, NodeScoreSettings, NodeSettings
 
-MOST_PORT = 65535
 # domain/name, as Kubernetes has the names of extended resources.
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -65,11 +65,10 @@ def _prefixes(prefixes: Collection[str], example: str) -> Iterator[str]:
 
 
 def _address(key: str, listen: str) -> Iterator[str]:
-    _, colon, port = listen.rpartition(":")
-    if not colon or not re.fullmatch("[0-9]+", port):
-        yield f"{key}: {listen!r} is no address: write host:port, such as 127.0.0.1:9400"
-    elif int(port) > MOST_PORT:
-        yield f"{key}: port {port} is out of range: write 0 to {MOST_PORT}"
+    try:
+        address(listen)
+    except ValueError as error:
+        yield f"{key}: {error}"
 
 
 def _loopback(host: str) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import ipaddress
 import logging
 import math
+import re
 import socket
 import threading
 from types import TracebackType
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_PORT = 65535
 # Most connections of strangers, each in a thread: enough that a few stalled clients do not delay the kubelet's probes.
 THREADS = 16
 # Seconds in which a client must send a request, receive the answer, and begin its next request. They must be short
@@ -45,7 +47,7 @@ class Server:
         per_address: int | None = None,
     ) -> None:
         """Raises ValueError for an address that is none, OSError if it cannot be had."""
-        host, port = _address(listen)
+        host, port = address(listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server(
             (host, port), family=family, backlog=128, dualstack_ipv6=host == "::"
@@ -156,9 +158,11 @@ class Server:
             return refusal("500 Internal Server Error")
 
 
-def _address(listen: str) -> tuple[str, int]:
-    """Host and port of `127.0.0.1:9400`, `[::1]:9400` or `:9400`. Raises ValueError."""
+def address(listen: str) -> tuple[str, int]:
+    """Host and port of `127.0.0.1:9400`, `[::1]:9400` or `:9400`. Raises ValueError with what to write."""
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{listen!r}: write an address as host:port")
+    if not colon or not re.fullmatch("[0-9]+", port):
+        raise ValueError(f"{listen!r} is no address: write host:port, such as 127.0.0.1:9400")
+    if int(port) > MOST_PORT:
+        raise ValueError(f"port {port} is out of range: write 0 to {MOST_PORT}")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":9400" means everywhere
