@@ -35,7 +35,7 @@ class Agent:
         publisher: Publisher,
         reclaimer: Reclaimer,
         covered: CoveredSlices,
-        preflight: Callable[[], bool],
+        preflight: Preflight,
         others: OtherPlugins,
         drain_seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -95,7 +95,7 @@ class Agent:
             self._failures.pop(stage, None)
 
     def _check(self) -> None:
-        if not self._preflight():
+        if not self._preflight.check():
             self._due["preflight"] = self._clock() + SCAN_SECONDS
 
     def _publish(self) -> None:
@@ -107,8 +107,12 @@ class Agent:
         silent = self._clock() - self._beat
         return f"the loop has not turned for {silent:.0f} s" if silent > HANG_SECONDS else ""
 
+    def why_not_ready(self) -> str:
+        """All reasons why /readyz fails, in one text; empty if it does not."""
+        return "; ".join([*self.reasons(), *self._preflight.problems])
+
     def reasons(self) -> Iterator[str]:
-        """The reasons why /readyz fails."""
+        """What keeps the stages from serving, for /readyz."""
         if self._draining:
             yield "shutting down"
         if not self._cards():
@@ -160,8 +164,3 @@ def _report(record: Record, state: SliceState) -> ReportedSlice:
     return ReportedSlice(
         record.pod, record.namespace, record.pod_name, record.container, state, record.slices
     )
-
-
-def why_not_ready(agent: Agent, preflight: Preflight) -> str:
-    """All reasons in one text; empty if there is none."""
-    return "; ".join([*agent.reasons(), *preflight.problems])

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from device_plugin.core.cards import Card
 from device_plugin.core.events import Event
@@ -38,23 +38,21 @@ LOOK_SECONDS, MOST_LOOK_SECONDS = 0.05, 1.0
 MOST_WAITING = 16
 
 
-@dataclass(frozen=True)
-class Peers:
-    """The sources that Allocate and PreStartContainer read: the API server, the kubelet, and the pods of this node."""
-
-    api: NodeApi
-    kubelet: PodResources
-    pods: NodePods
-
-
 class Allocator:
     """Serves both RPCs, from any number of threads. `cards` returns the shared cards by uuid as they are now."""
 
     def __init__(
-        self, peers: Peers, records: Records, injector: Injector, cards: Callable[[], Mapping[str, LocalCard]]
+        self,
+        api: NodeApi,
+        kubelet: PodResources,
+        pods: NodePods,
+        records: Records,
+        injector: Injector,
+        cards: Callable[[], Mapping[str, LocalCard]],
     ) -> None:
-        self._peers = peers
-        self._holders = Holders(peers.kubelet)
+        self._api = api
+        self._holders = Holders(kubelet)
+        self._pods = pods
         self._records = records
         self._injector = injector
         self._cards = cards
@@ -149,7 +147,7 @@ class Allocator:
     def _claim(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim:
         """The claim of the container: from the API server, or from its record while the API server does not answer."""
         try:
-            pod = self._peers.api.pod(holder.namespace, holder.pod)
+            pod = self._api.pod(holder.namespace, holder.pod)
         except ApiError as error:
             silent = isinstance(error, UnknownError)
             if silent and (known := self._remembered(holder, resource, tickets)) is not None:
@@ -160,7 +158,7 @@ class Allocator:
     def _remembered(self, holder: Holder, resource: str, tickets: frozenset[str]) -> Claim | None:
         """The claim that the container had at its last start, from its record; None if its pod has no processes."""
         known = claims.from_records(holder, resource, tickets, self._records.all())
-        if known is None or not self._peers.pods.running(known.record.pod):
+        if known is None or not self._pods.running(known.record.pod):
             return None
         return known if self._injector.carried(known.record.key) else None
 
@@ -185,7 +183,7 @@ class Allocator:
         text = f"the kubelet gave the same tickets to {names}: delete one of these pods"
         if text not in self._told:
             self._told.add(text)
-            self._peers.api.node_event(Event.DUPLICATE_TICKETS, text)
+            self._api.node_event(Event.DUPLICATE_TICKETS, text)
         raise NotNowError(text)
 
     def _admit(self, claim: Claim, holder: Holder, carrier: str) -> Record:
@@ -193,7 +191,7 @@ class Allocator:
 
         Raises NotNowError while another container may still use the slices or the tickets.
         """
-        wanted, pods = claim.record, self._peers.pods
+        wanted, pods = claim.record, self._pods
         cards = self._claimed_cards(claim)
         before = self._records.get(*wanted.key)
         sizes: Mapping[str, CardSize] = {}
@@ -230,7 +228,7 @@ class Allocator:
         """
         for (pod, container), damaged in self._records.damaged().items():
             shared = {s.card for s in wanted.slices} & damaged.closed(self._cards())
-            if pod != wanted.pod and shared and self._peers.pods.holding(pod):
+            if pod != wanted.pod and shared and self._pods.holding(pod):
                 raise NotNowError(
                     f"the record of container {container} of pod {pod} is damaged, so card {min(shared)} gets no new"
                     " slices until it is made anew or its processes end",
@@ -241,7 +239,7 @@ class Allocator:
         """Remove other containers that had this CDI name, so that a stale spec of it points at nothing."""
         for other in self._records.all():
             if name in other.names.values() and other.key != wanted.key:
-                if other.pod != wanted.pod and self._peers.pods.holding(other.pod):
+                if other.pod != wanted.pod and self._pods.holding(other.pod):
                     raise NotNowError(f"its tickets are still used by {_who(other)}: waiting", waiting=True)
                 self.remove(other)
 

@@ -32,8 +32,9 @@ class Preflight:
         self._posted: set[str] = set()
         self.problems: tuple[str, ...] = ()
 
-    def check(self, node: Node | None) -> bool:
-        """Check folders, sockets and the versions of `node` (None: not known); True if there is no problem."""
+    def check(self) -> bool:
+        """Check folders, sockets, and the versions of the node if it can be read; True if there is no problem."""
+        node = self._api.node()
         found = [*self._local(), *(_versions(node) if node else ())]
         self.problems = tuple(found)
         if node is not None:  # a problem that was gone is reported again

@@ -24,8 +24,8 @@ from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import Agent, why_not_ready
-from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.agent import Agent
+from device_plugin.node.allocate import Allocator
 from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, SharedCards
@@ -93,8 +93,9 @@ class Service:
         )
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
-        peers = Peers(self._api, self._pod_resources, self._node_pods)
-        self._allocator = Allocator(peers, self._records, self._injector, self._cards)
+        self._allocator = Allocator(
+            self._api, self._pod_resources, self._node_pods, self._records, self._injector, self._cards
+        )
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
             self._pod_resources,
@@ -107,13 +108,12 @@ class Service:
         )
         reclaimer = Reclaimer(self._records, self._injector, self._node_pods, self._allocator, self._api)
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
-        self._preflight = Preflight(
-            self._api, Path(settings.cdi_dir), state, kubelet,
-            lambda: self._problems(host.problems()),
-        )  # fmt: skip
+        preflight = Preflight(
+            self._api, Path(settings.cdi_dir), state, kubelet, lambda: self._problems(host.problems())
+        )
         self._agent = Agent(
             self._cards, advertiser, Publisher(self._api), reclaimer, covered,
-            lambda: self._preflight.check(self._api.node()), self._others, settings.drain_seconds,
+            preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
             settings.node_name, self._records, self._cards, self._agent.reports
@@ -158,9 +158,7 @@ class Service:
         yield from self._others.problems()
 
     def _listen(self, stack: ExitStack) -> None:
-        app = probes(
-            self._agent.why_dead, lambda: why_not_ready(self._agent, self._preflight), Exposition(self._meter)
-        )
+        app = probes(self._agent.why_dead, self._agent.why_not_ready, Exposition(self._meter))
         listen = self._settings.http_listen
         try:
             probing = stack.enter_context(http.Server(app, listen, silence=http.STRANGERS_SECONDS))

@@ -13,7 +13,7 @@ from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.kube.errors import GoneError
-from device_plugin.node.allocate import Allocator, Peers
+from device_plugin.node.allocate import Allocator
 from device_plugin.node.api import NodeApi
 from device_plugin.node.discover import Discovery, LocalCard, SharedCards
 from device_plugin.node.inject import Injector, cdi_name
@@ -49,6 +49,8 @@ class Peer(NodeApi):
     """Kubelet, API server and processes at once. The API server is `up` or not, and counts what is written."""
 
     inventory: str = ""
+    kubelet: str = ""
+    runtime: str = ""
     up: bool = True
     writes: int = 0
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Peer(NodeApi):
             raise GoneError("not found") from None
 
     def node(self) -> Node | None:
-        return Node("n1", self.inventory) if self.up else None
+        return Node("n1", self.inventory, kubelet=self.kubelet, runtime=self.runtime) if self.up else None
 
     def publish(self, inventory: str) -> bool:
         if self.up:
@@ -110,7 +112,7 @@ class Parts:
         self.shared.look()
         self.injector = Injector(self.records, families, self.cards, self.state, self.cdi, library)
         self.active = NodePods(peer)
-        self.allocator = Allocator(Peers(peer, peer, self.active), self.records, self.injector, self.cards)
+        self.allocator = Allocator(peer, peer, self.active, self.records, self.injector, self.cards)
         self.now = 0.0
         self.reclaimer = Reclaimer(
             self.records, self.injector, self.active, self.allocator, peer, lambda: self.now

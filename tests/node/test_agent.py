@@ -12,6 +12,7 @@ from device_plugin.node.agent import Agent
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import _slices_on
 from device_plugin.node.other_plugins import OtherPlugins
+from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.records import Record
 from tests.node.parts import Parts, Peer
@@ -29,6 +30,7 @@ class Looping:
         self.parts = Parts(folder, self.api)
         self.parts.start()
         self.host = Host()
+        (folder / "pod-resources").mkdir(exist_ok=True)
         socket = folder / "kubelet.sock"
         socket.touch()
         self.covered = CoveredSlices(
@@ -45,7 +47,7 @@ class Looping:
             Publisher(self.api, self.clock),
             self.parts.reclaimer,
             self.covered,
-            lambda: True,
+            Preflight(self.api, folder, folder, folder, lambda: ()),
             self.others,
             0,
             self.clock,

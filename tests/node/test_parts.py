@@ -11,7 +11,6 @@ import pytest
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
-from device_plugin.core.pods import Node
 from device_plugin.node.claims import blocking_record
 from device_plugin.node.discover import Discovery
 from device_plugin.node.preflight import Preflight
@@ -262,10 +261,9 @@ def test_another_memory_unit_than_before_is_said_once() -> None:
 )
 def test_preflight_names_what_is_too_old_once(tmp_path: Path, kubelet: str, runtime: str, says: str) -> None:
     (tmp_path / "pod-resources").mkdir()
-    api = Peer()
+    api = Peer(kubelet=kubelet, runtime=runtime)
     preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: ())
-    node = Node("n1", kubelet=kubelet, runtime=runtime)
-    assert [preflight.check(node) for _ in range(3)] == [not says] * 3
+    assert [preflight.check() for _ in range(3)] == [not says] * 3
     assert [says in message for _, message in api.events] == ([True] if says else [])
 
 
@@ -273,18 +271,17 @@ def test_preflight_says_again_what_had_gone(tmp_path: Path) -> None:
     (tmp_path / "pod-resources").mkdir()
     api, others = Peer(), ["another plugin"]
     preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: others)
-    node = Node("n1")
-    assert [preflight.check(node) for _ in range(2)] == [False, False]
+    assert [preflight.check() for _ in range(2)] == [False, False]
     others.clear()
-    assert preflight.check(node)
+    assert preflight.check()
     others.append("another plugin")
-    assert not preflight.check(node)
+    assert not preflight.check()
     assert api.events == [("Preflight", "another plugin")] * 2
     assert preflight.problems == ("another plugin",)
 
 
 def test_preflight_says_that_pods_cannot_be_watched(tmp_path: Path) -> None:
     (tmp_path / "pod-resources").mkdir()
-    preflight = Preflight(Peer(), tmp_path, tmp_path, tmp_path, lambda: ["no cgroups"])
-    assert not preflight.check(None)
+    preflight = Preflight(Peer(up=False), tmp_path, tmp_path, tmp_path, lambda: ["no cgroups"])
+    assert not preflight.check()
     assert preflight.problems == ("no cgroups",)
