@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from device_plugin.cluster.place.bind import Binder
 from device_plugin.cluster.place.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
-from device_plugin.cluster.preempt.preemption import Advice, Candidates
+from device_plugin.cluster.preempt.preemption import Candidates, Preemption
 from device_plugin.cluster.show.explain import Explainer, as_text
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class Extender:
     """Serves kube-scheduler's calls. It shows people the text of `Error`, but only logs answers other than 200."""
 
     def __init__(
-        self, place: Filter, bind: Binder, advise: Advice, explainer: Explainer, calls: Calls
+        self, place: Filter, bind: Binder, preemption: Preemption, explainer: Explainer, calls: Calls
     ) -> None:
         self._place = place
         self._bind = bind
-        self._advise = advise
+        self._preemption = preemption
         self._explainer = explainer
         self._calls = calls
 
@@ -74,7 +74,7 @@ class Extender:
         except ValueError as error:
             # The result has no field for an error, and kube-scheduler logs answers other than 200.
             return Answer(f"/preempt: {error}\n", status=HTTPStatus.BAD_REQUEST)
-        return _json(_preemption_result(self._advise(pod, candidates)))
+        return _json(_preemption_result(self._preemption.advise(pod, candidates)))
 
     def _explain(self, environ: "WSGIEnvironment") -> Answer:
         query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)

@@ -30,7 +30,7 @@ from device_plugin.cluster.place.filter import Filter
 from device_plugin.cluster.place.refit import Refit
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.ports import Calls
-from device_plugin.cluster.preempt.preemption import Advice, Preemption, Victims
+from device_plugin.cluster.preempt.preemption import Preemption
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.cluster_gauges import ClusterGauges
 from device_plugin.cluster.show.explain import Explainer
@@ -86,14 +86,11 @@ class Service:
         self._leadership = Leadership(
             api, leader, view, reservations, clock, Ref(settings.lease_name, settings.lease_namespace)
         )
-        victims = Victims(
-            view, reservations, leader, clock, SearchCopy(view, reservations.placer, clock, stop.wait)
-        )
         deletions = Deletions(api, view)
         overlaps = OverlapJudge(api, view, leader, deletions)
         covered = CoveredPods(view, leader, deletions) if settings.covered_pods == "delete" else None
         self._housekeeping = Housekeeping(api, view, reservations, binder, overlaps, covered, clock)
-        self._preemption = Preemption(api, view, reservations, leader, victims)
+        self._preemption = Preemption(api, view, reservations, leader, clock, stop.wait)
         self._touch = Touch(api, view, reservations, leader, clock, settings.scheduler_name)
         self._refit = Refit(
             view, reservations, partial(fitting.tables, ending=stop.is_set), clock, self._pause
@@ -102,9 +99,8 @@ class Service:
         self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
         self._health = Health(view, leader, clock)
         calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
-        advice = Advice(view, reservations, leader, victims)
         self._extender = Extender(
-            Filter(view, reservations, leader, counts, clock), binder, advice, explainer, calls
+            Filter(view, reservations, leader, counts, clock), binder, self._preemption, explainer, calls
         ).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
         self._pods = ListWatch(api, PODS)

@@ -15,7 +15,7 @@ from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.filter import Filter
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.preempt.preemption import Advice, Preemption, Victims
+from device_plugin.cluster.preempt.preemption import Preemption
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.cluster_gauges import ClusterGauges
 from device_plugin.cluster.show.explain import Explainer
@@ -227,13 +227,11 @@ class Replica(Memory):
         self.filter = Filter(view, reservations, self.leader, self.counts, clock)
         self.binder = Binder(api, view, reservations, self.leader, self.counts, clock)
         self.leadership = Leadership(api, self.leader, view, reservations, clock, LEASE)
-        victims = Victims(view, reservations, self.leader, clock, self.search())
-        self.advice = Advice(view, reservations, self.leader, victims)
         deletions = Deletions(api, view)
         overlaps = OverlapJudge(api, view, self.leader, deletions)
         covered = CoveredPods(view, self.leader, deletions) if covered_pods == "delete" else None
         self.housekeeping = Housekeeping(api, view, reservations, self.binder, overlaps, covered, clock)
-        self.preemption = Preemption(api, view, reservations, self.leader, victims)
+        self.preemption = Preemption(api, view, reservations, self.leader, clock, lambda _: None)
         self.touch = Touch(api, view, reservations, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(view, reservations, self.leader, "vgpu-scheduler", self.search())
         self.gauges = ClusterGauges(view, reservations, self.leader, self.explainer, self.counts)

@@ -7,7 +7,8 @@ are nominated for the waiting pod, so that no other pod gets them.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 
@@ -18,7 +19,6 @@ from device_plugin.cluster.refused.preemption_queue import Pending
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
-from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Option, Plan, Planner, Ranks, ordered
 from device_plugin.kube.api import PODS, Api
@@ -43,68 +43,96 @@ Candidates = Mapping[str, Sequence[str]]
 """By node: the UIDs of the pods that kube-scheduler would evict there."""
 
 
-class Victims:
-    """Finds the pods that must end so that another fits, on a copy of the ledger. It may be used from any thread."""
+class Preemption:
+    """Finds the pods that must end so that another fits: to evict them in `step`, or as an answer to /preempt.
+
+    Both search on a copy of the ledger of their own, because a search in the background pauses often, and
+    kube-scheduler asks for no other pod before it has its answer.
+    """
 
     def __init__(
-        self,
-        view: ClusterView,
-        reservations: Reservations,
-        leader: Leader,
-        clock: Callable[[], float],
-        search: SearchCopy,
-    ) -> None:
+        self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, clock: Callable[[], float],
+        wait: Callable[[float], object],
+    ) -> None:  # fmt: skip
+        self._api = api
         self._view = view
         self._reservations = reservations
         self._leader = leader
         self._clock = clock
-        self._search = search
-        self._deferred: dict[str, float] = {}
+        self._search = SearchCopy(view, reservations.placer, clock, wait)
+        self._advice = SearchCopy(view, reservations.placer, clock, lambda _: None)
+        # Around changes of the records below, which both searches use.
+        self._lock = threading.Lock()
+        # The pods that were evicted: their slices will be free, even before the watch shows it.
         self._told: frozenset[str] = frozenset()
+        # The times when pods began to end, and those until which pods are no victims.
         self._leaving_since: dict[str, float] = {}
+        self._deferred: dict[str, float] = {}
+        # The pods that a PodDisruptionBudget refused before.
         self._refused_before: frozenset[str] = frozenset()
 
-    def held(self) -> Held:
-        """The pods that may hold slices now."""
-        held = {pod.uid: pod for pod in self._view.pods() if pod.node and not pod.ended}
-        self._told &= held.keys()
-        self._refused_before &= held.keys()
-        now = self._clock()
-        since = self._leaving_since
-        self._leaving_since = {uid: since.get(uid, now) for uid in held if self._leaves(held[uid])}
-        self._deferred = {uid: until for uid, until in self._deferred.items() if until > now}
-        return held
+    def step(self) -> None:
+        """Serve the next pods of the queue, if this replica leads; called about once a second, in one thread.
 
-    def mark_told(self, pods: Collection[str]) -> None:
-        """Record that these pods were evicted: their slices will be free, even before the watch shows it."""
-        self._told |= frozenset(pods)
+        A search of 10,000 nodes takes long. It writes only to evict a pod.
+        """
+        if self._leader.why_not():
+            return
+        held: Held | None = None
+        for _ in range(SEARCHES):
+            with self._view.lock:
+                pending = self._reservations.preemption_queue.take()
+            if pending is None:
+                return
+            held = held or self._held()
+            plan = self._nominate(self._search, pending, held)
+            if plan is not None:
+                pods = [held[move.source.pod] for move in plan.moves]
+                # A second refusal of a budget comes before any eviction.
+                self._evict(pending, sorted(pods, key=lambda pod: pod.uid not in self._refused_before), plan)
 
-    def defer(self, uid: str) -> None:
-        """Exclude the pod for DEFERRED_SECONDS: a PodDisruptionBudget refused its eviction."""
-        self._deferred = {**self._deferred, uid: self._clock() + DEFERRED_SECONDS}
-        self._refused_before |= {uid}
+    def advise(self, pod: Pod, candidates: Candidates) -> Candidates:
+        """One node of the candidates with the pods to evict there; empty if no eviction would help.
 
-    def refused_before_first(self, pods: Iterable[Pod]) -> list[Pod]:
-        """The pods, those first that a budget refused before, so that a second refusal comes before any eviction."""
-        return sorted(pods, key=lambda pod: pod.uid not in self._refused_before)
+        kube-scheduler's own victims are added only if ours are not enough, or none are needed: then CPU or memory of
+        the host is missing, which it knows.
+        """
+        try:
+            request = self._view.request_of(pod)
+        except RequestError:
+            return {}
+        if request is None:
+            return candidates
+        if self._leader.why_not() or request.gang is not None:
+            return {}
+        held, pending = self._held(), Pending(self._view.known(pod), request, tuple(candidates))
+        if not self._still_wanting(pod, self._ending(held)):
+            return {}
+        plan = self._nominate(self._advice, pending, held)
+        theirs: tuple[str, ...] = ()
+        if plan is None:
+            theirs = tuple(uid for victims in candidates.values() for uid in victims)
+            plan = self._nominate(self._advice, pending, held, theirs)
+        if plan is None:
+            return {}
+        node, ours = plan.places[0].node, [move.source.pod for move in plan.moves]
+        evicted = list(dict.fromkeys((*ours, *(candidates[node] if theirs or not ours else ()))))
+        for uid in evicted:
+            # kube-scheduler does not delete an unbound victim, but only cancels its attempt.
+            self._reservations.give_back(uid)
+        log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
+        return {node: evicted}
 
-    def ending(self, held: Held) -> set[str]:
-        """The pods that are ending, without those that have been ending for LEAVING_SECONDS."""
-        now, since = self._clock(), self._leaving_since
-        return {
-            uid for uid, pod in held.items()
-            if self._leaves(pod) and now - since.get(uid, now) < LEAVING_SECONDS
-        }  # fmt: skip
+    # The search
 
-    def _leaves(self, pod: Pod) -> bool:
-        return pod.deleting or pod.uid in self._told
-
-    def nominate(self, pending: Pending, held: Held, going: Collection[str] = ()) -> Plan | None:
+    def _nominate(
+        self, search: SearchCopy, pending: Pending, held: Held, going: Collection[str] = ()
+    ) -> Plan | None:
         """The plan with the fewest victims, after its grant is nominated for the pod; None if there is no plan.
 
         Pods that are ending, and those in `going`, count as gone and are no victims.
         """
-        gone = self.ending(held) | set(going)
+        gone = self._ending(held) | set(going)
         ranks = {
             uid: pod.priority
             for uid, pod in held.items()
@@ -113,12 +141,11 @@ class Victims:
             and uid not in self._deferred
             and not self._leaves(pod)
         }
-        with self._search.planner() as planner:
-            self._let_go(planner, gone)
-            nodes = self._search.paced(pending.nodes)
-            found = (planner.option(node, pending.request, ranks) for node in nodes)
+        with search.planner() as planner:
+            _let_go(planner, gone)
+            found = (planner.option(node, pending.request, ranks) for node in search.paced(pending.nodes))
             options = [option for option in found if option is not None]
-            for option in self._search.paced(ordered(options, ranks)):
+            for option in search.paced(ordered(options, ranks)):
                 # A plan that fails on the copy nearly always fails on the ledger: do not take the lock for it.
                 if planner.cleared(pending.request, option) is None:
                     continue
@@ -126,13 +153,6 @@ class Victims:
                 if plan is not None:
                     return plan
         return None
-
-    def _let_go(self, planner: Planner, gone: Collection[str], node: str = "") -> None:
-        """Release the pods in `gone`, or those of them on `node`; the caller has opened a transaction."""
-        for uid in gone:
-            held = planner.ledger.holding(uid)
-            if held is not None and node in ("", held.node):
-                planner.ledger.release(uid)
 
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
@@ -146,7 +166,7 @@ class Victims:
             if self._view.ledger.reservation(pod.uid) is not None:
                 return None
             with planner.ledger.transaction():
-                self._let_go(planner, gone, before.node)
+                _let_go(planner, gone, before.node)
                 option = planner.option(before.node, pending.request, ranks)
                 if option is None or len(option.leaving) > len(before.leaving):
                     return None
@@ -155,37 +175,46 @@ class Victims:
                 self._reservations.nominate(pending, plan.places[0], NOMINATION_SECONDS)
             return plan
 
+    def _still_wanting(self, pod: Pod, ending: set[str]) -> bool:
+        """False if the pod only has to wait for pods that are ending; else its earlier nomination is released."""
+        with self._view.lock:
+            found = self._view.ledger.reservation(pod.uid)
+            if found is None:
+                return True
+            if (
+                found.under_way
+                or {each.other for each in self._view.ledger.in_the_way(found.grant)} <= ending
+            ):
+                return False
+            self._reservations.release(pod.uid)
+            return True
 
-class Preemption:
-    """Evicts pods for others of higher priority. `step` is called about once a second, in a thread of its own.
+    # The pods that may have to end
 
-    A search of 10,000 nodes takes long. It writes only to evict a pod.
-    """
+    def _held(self) -> Held:
+        """The pods that may hold slices now."""
+        held = {pod.uid: pod for pod in self._view.pods() if pod.node and not pod.ended}
+        now = self._clock()
+        with self._lock:
+            self._told &= held.keys()
+            self._refused_before &= held.keys()
+            since = self._leaving_since
+            self._leaving_since = {uid: since.get(uid, now) for uid in held if self._leaves(held[uid])}
+            self._deferred = {uid: until for uid, until in self._deferred.items() if until > now}
+        return held
 
-    def __init__(
-        self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, victims: Victims
-    ) -> None:
-        self._api = api
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
-        self._victims = victims
+    def _ending(self, held: Held) -> set[str]:
+        """The pods that are ending, but for those that have been ending for LEAVING_SECONDS."""
+        now, since = self._clock(), self._leaving_since
+        return {
+            uid for uid, pod in held.items()
+            if self._leaves(pod) and now - since.get(uid, now) < LEAVING_SECONDS
+        }  # fmt: skip
 
-    def step(self) -> None:
-        """Serve the next pods of the queue, if this replica leads."""
-        if self._leader.why_not():
-            return
-        held: Held | None = None
-        for _ in range(SEARCHES):
-            with self._view.lock:
-                pending = self._reservations.preemption_queue.take()
-            if pending is None:
-                return
-            held = held or self._victims.held()
-            plan = self._victims.nominate(pending, held)
-            if plan is not None:
-                victims = self._victims.refused_before_first(held[move.source.pod] for move in plan.moves)
-                self._evict(pending, victims, plan)
+    def _leaves(self, pod: Pod) -> bool:
+        return pod.deleting or pod.uid in self._told
+
+    # Eviction
 
     def _evict(self, pending: Pending, victims: Sequence[Pod], plan: Plan) -> None:
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
@@ -202,11 +231,14 @@ class Preemption:
                 continue
             except ApiError as error:
                 log.info("%s stays though %s waits: %s", _name(victim), waiting, error)
-                self._victims.defer(victim.uid)
+                with self._lock:
+                    self._deferred = {**self._deferred, victim.uid: self._clock() + DEFERRED_SECONDS}
+                    self._refused_before |= {victim.uid}
                 self._reservations.resume(pending)
                 return
             if not dry:
-                self._victims.mark_told((victim.uid,))
+                with self._lock:
+                    self._told |= {victim.uid}
                 log.info("evicted %s for %s: %s", _name(victim), waiting, where)
                 why = f"evicted: {waiting} of priority {pending.pod.priority} needs its slice of {where}"
                 self._say(victim, Event.PREEMPTED, why)
@@ -222,62 +254,12 @@ class Preemption:
             self._api.post_event(PODS, pod, event, text)
 
 
-class Advice:
-    """Answers /preempt: reduces kube-scheduler's candidates to evictions that make room on the cards too."""
-
-    def __init__(
-        self, view: ClusterView, reservations: Reservations, leader: Leader, victims: Victims
-    ) -> None:
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
-        self._victims = victims
-
-    def __call__(self, pod: Pod, candidates: Candidates) -> Candidates:
-        """One node of the candidates with the pods to evict there; empty if no eviction would help.
-
-        kube-scheduler's own victims are added only if ours are not enough, or none are needed: then CPU or memory of
-        the host is missing, which it knows.
-        """
-        try:
-            request = self._view.request_of(pod)
-        except RequestError:
-            return {}
-        if request is None:
-            return candidates
-        if self._leader.why_not() or request.gang is not None:
-            return {}
-        held, pending = self._victims.held(), Pending(self._view.known(pod), request, tuple(candidates))
-        if not self._still_wanting(pod, self._victims.ending(held)):
-            return {}
-        plan = self._victims.nominate(pending, held)
-        theirs: tuple[str, ...] = ()
-        if plan is None:
-            theirs = tuple(uid for victims in candidates.values() for uid in victims)
-            plan = self._victims.nominate(pending, held, theirs)
-        if plan is None:
-            return {}
-        node, ours = plan.places[0].node, [move.source.pod for move in plan.moves]
-        evicted = list(dict.fromkeys((*ours, *(candidates[node] if theirs or not ours else ()))))
-        for uid in evicted:
-            # kube-scheduler does not delete an unbound victim, but only cancels its attempt.
-            self._reservations.give_back(uid)
-        log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
-        return {node: evicted}
-
-    def _still_wanting(self, pod: Pod, ending: set[str]) -> bool:
-        """False if the pod only has to wait for pods that are ending; else its earlier nomination is released."""
-        with self._view.lock:
-            found = self._view.ledger.reservation(pod.uid)
-            if found is None:
-                return True
-            if found.under_way or self._leaves(found) <= ending:
-                return False
-            self._reservations.release(pod.uid)
-            return True
-
-    def _leaves(self, reservation: Reservation) -> set[str]:
-        return {conflict.other for conflict in self._view.ledger.in_the_way(reservation.grant)}
+def _let_go(planner: Planner, gone: Collection[str], node: str = "") -> None:
+    """Release the pods in `gone`, or those of them on `node`; the caller has opened a transaction."""
+    for uid in gone:
+        held = planner.ledger.holding(uid)
+        if held is not None and node in ("", held.node):
+            planner.ledger.release(uid)
 
 
 def _name(pod: Pod) -> str:

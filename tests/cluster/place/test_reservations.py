@@ -160,7 +160,7 @@ def test_the_cards_of_a_preempted_pod_are_free_for_the_one_that_preempts_it(
     low = waits(world, low)
     vip = world.pod("vip", 16, 60, priority=10)
     assert one.ask(vip) == ""
-    assert one.advice(vip, {"n1": [low.uid]}) == {"n1": [low.uid]}
+    assert one.preemption.advise(vip, {"n1": [low.uid]}) == {"n1": [low.uid]}
     if watched:
         world.api.put(replace(low, nominated="", refused=1))
     assert one.ask(low) == "", "what it had is nominated for the other"

@@ -27,7 +27,7 @@ def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
     app = Extender(
         one.filter,
         one.binder,
-        one.advice,
+        one.preemption,
         one.explainer,
         Calls(extender.read_filter, extender.read_bind, extender.read_preempt),
     ).app()

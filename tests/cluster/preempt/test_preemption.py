@@ -1,11 +1,13 @@
 """Preemption: the fewest victims, and what they leave behind goes to nobody else."""
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from device_plugin.cluster.preempt.preemption import SEARCHES
+from device_plugin.cluster.preempt import search
+from device_plugin.cluster.preempt.preemption import SEARCHES, Preemption
 from device_plugin.cluster.refused import preemption_queue
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
@@ -263,7 +265,7 @@ def test_explain_says_for_what_a_preemptor_waits(world: World) -> None:
 
 
 def advised(world: World, made: Pod, **candidates: list[str]) -> dict[str, list[str]]:
-    return {node: list(uids) for node, uids in world.one.advice(made, candidates).items()}
+    return {node: list(uids) for node, uids in world.one.preemption.advise(made, candidates).items()}
 
 
 def test_kube_scheduler_is_told_whose_leaving_makes_room_on_a_card(world: World) -> None:
@@ -286,6 +288,35 @@ def test_a_pod_that_our_watch_has_not_shown_yet_is_advised_too(world: World) -> 
     world.api.watchers.remove(world.one)
     vip = world.pod("vip", 16, None, priority=10)
     assert advised(world, vip, n1=["uid-low"]) == {"n1": ["uid-lower"]}
+
+
+def test_kube_scheduler_does_not_wait_for_a_search_in_the_background(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for no other pod before it has its answer, and a search of thousands of nodes takes seconds."""
+    one, paused, resume = world.one, threading.Event(), threading.Event()
+    monkeypatch.setattr(search, "TURN_SECONDS", 0.0)
+
+    def wait(_: float) -> None:
+        paused.set()
+        assert resume.wait(10.0)
+
+    one.preemption = Preemption(world.api, one.view, one.reservations, one.leader, world.clock, wait)
+    full(world)
+    refused(world, "slow")
+    vip = world.pod("vip", 16, None, priority=10)
+    answers: list[dict[str, list[str]]] = []
+    background, asked = Apart(), Apart()
+    background.run(one.preemption.step)
+    assert paused.wait(10.0)
+    asked.run(lambda: answers.append(advised(world, vip, n1=["uid-low"])))
+    try:
+        asked.join()
+        assert answers == [{"n1": ["uid-lower"]}]
+    finally:
+        resume.set()
+        background.join()
+    assert evicted(world) == ["low"], "the search sees what was decided meanwhile"
 
 
 def test_a_pod_refused_before_our_watch_has_shown_it_preempts_too(world: World) -> None:
