@@ -6,7 +6,7 @@ from typing import Any
 from hack.embedded.kubelet.pod_spec import ContainerView
 from hack.embedded.kubelet.reporter import now
 from hack.embedded.kubelet.timing import KubeletTiming
-from hack.embedded.runtime.containers import RunningContainer
+from hack.embedded.runtime.containers import ContainerAttempt
 
 CREATING = ("ContainerCreating", "")
 
@@ -21,13 +21,13 @@ class ContainerLife:
     view: ContainerView
     policy: str
     pod: str = ""
-    container: RunningContainer | None = None
+    container: ContainerAttempt | None = None
     restarts: int = 0
     waiting: tuple[str, str] = CREATING
     not_before: float = 0.0
     started: str = ""
     _ends: int = 0
-    _seen_end: RunningContainer | None = None
+    _seen_end: ContainerAttempt | None = None
     _last: dict[str, Any] | None = None
 
     @property
@@ -65,7 +65,7 @@ class ContainerLife:
         self._ends += 1
         return self._ends > 1
 
-    def begin(self, container: RunningContainer) -> None:
+    def begin(self, container: ContainerAttempt) -> None:
         """A new attempt runs."""
         if self.container is not None:
             self.restarts += 1
@@ -73,7 +73,7 @@ class ContainerLife:
         self.waiting = CREATING
         self.started = now()
 
-    def adopt(self, container: RunningContainer) -> None:
+    def adopt(self, container: ContainerAttempt) -> None:
         """An attempt that an earlier life of the kubelet started."""
         self.container = container
         self.restarts = container.spec.attempt
@@ -113,7 +113,7 @@ class ContainerLife:
             status["state"] = {"terminated": self._terminated(self.container)}
         return status
 
-    def _terminated(self, container: RunningContainer) -> dict[str, Any]:
+    def _terminated(self, container: ContainerAttempt) -> dict[str, Any]:
         code = container.exit_code
         problem = {"message": container.problem} if container.problem else {}
         return {

@@ -7,7 +7,7 @@ from pathlib import Path
 from hack.embedded.kubelet.session import KubeletSession, NodeConfig
 from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.runtime.cdi import CdiCache
-from hack.embedded.runtime.minimal import MinimalRuntime, OnStart, Stubborn, never
+from hack.embedded.runtime.minimal import MinimalRuntime, OnStart
 from hack.embedded.runtime.process_groups import ProcessGroups
 from hack.embedded.runtime.processes import ProcessRuntime
 
@@ -21,8 +21,7 @@ class Kubelet:
 
     `api_url` is the API server's, `token` the bearer token of `system:node:<node_name>`. All random choices follow
     `seed`. Containers are processes, with `image_mounts` as (host path, container path) beside the host's programs;
-    with `on_start` they are minimal instead (see hack.embedded.runtime.minimal), and `stubborn` says which
-    of them ignore SIGTERM. `allocatable` is what the node offers beside plugins' resources.
+    with `on_start` they are minimal instead (see hack.embedded.runtime.minimal).
     """
 
     def __init__(
@@ -35,7 +34,6 @@ class Kubelet:
         *,
         image_mounts: Sequence[tuple[Path, str]] = (),
         on_start: OnStart | None = None,
-        stubborn: Stubborn = never,
         timing: KubeletTiming | None = None,
         allocatable: Mapping[str, str] = BASE,
     ) -> None:
@@ -54,7 +52,6 @@ class Kubelet:
         )
         self._image_mounts = image_mounts
         self._on_start = on_start
-        self._stubborn = stubborn
         self._cdi: CdiCache | None = None
         self._groups: ProcessGroups | None = None
         self._runtime: ProcessRuntime | MinimalRuntime | None = None
@@ -72,7 +69,7 @@ class Kubelet:
         groups = self._groups = ProcessGroups(self.process_groups)
         self._cdi = CdiCache(self.cdi_dir, self._config.timing.cdi_lag, self._random.getrandbits(32))
         if self._on_start is not None:
-            self._runtime = MinimalRuntime(self._cdi, groups, self._on_start, self._stubborn)
+            self._runtime = MinimalRuntime(self._cdi, groups, self._on_start)
         else:
             self._runtime = ProcessRuntime(
                 self._cdi, groups, folder=self.root / "mnt", logs=self.logs, extra=self._image_mounts

@@ -14,9 +14,9 @@ from hack.embedded.kubelet.pod_status import phase, pod_status
 from hack.embedded.kubelet.reporter import Reporter, now
 from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.runtime.containers import (
+    ContainerAttempt,
     ContainerSpec,
     CreateError,
-    RunningContainer,
     Runtime,
     StartError,
 )
@@ -36,7 +36,7 @@ class Surroundings:
 class PodWorker:
     """Runs `pod`. `adopted` are its containers that the kubelet started before its restart."""
 
-    def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[RunningContainer]) -> None:
+    def __init__(self, pod: Json, around: Surroundings, seed: int, adopted: list[ContainerAttempt]) -> None:
         self.uid = pod_spec.uid(pod)
         self._pod = pod
         self._around = around
@@ -103,7 +103,7 @@ class PodWorker:
             self._poked = False
 
     def _run(self) -> None:
-        self._around.runtime.open_sandbox(self.uid)
+        self._around.runtime.groups.open_sandbox(self.uid)
         while self._grace is None and not self._abandoned:
             initialized = self._start_due()
             shown = phase(self._lives, initialized=initialized, over=False)
@@ -119,7 +119,7 @@ class PodWorker:
         self._stop_containers()
         if self._abandoned:
             return
-        self._around.runtime.close_sandbox(self.uid)
+        self._around.runtime.groups.close_sandbox(self.uid)
         final = phase(self._lives, initialized=True, over=True)
         deleting = self._grace is not None
         if not self._removed:
@@ -202,7 +202,7 @@ class PodWorker:
             container.kill()
         self._wait_for_ends(live, None)
 
-    def _wait_for_ends(self, containers: list[RunningContainer], deadline: float | None) -> None:
+    def _wait_for_ends(self, containers: list[ContainerAttempt], deadline: float | None) -> None:
         with self._wake:
             self._wake.wait_for(
                 lambda: self._abandoned or all(container.exit_code is not None for container in containers),

@@ -24,7 +24,7 @@ from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings
 from hack.embedded.kubelet.registration import CHECKPOINT, RegistrationServer
 from hack.embedded.kubelet.reporter import Reporter, now
 from hack.embedded.kubelet.timing import KubeletTiming
-from hack.embedded.runtime.containers import RunningContainer, Runtime
+from hack.embedded.runtime.containers import ContainerAttempt, Runtime
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +119,8 @@ class KubeletSession:
         for container in self._survivors:
             if container.spec.pod_uid not in listed and container.spec.pod_uid not in self._workers:
                 self._end_orphan(container.spec.pod)
-        for uid in self._runtime.sandboxes() - listed - self._workers.keys():
-            self._runtime.close_sandbox(uid)
+        for uid in self._runtime.groups.sandboxes() - listed - self._workers.keys():
+            self._runtime.groups.close_sandbox(uid)
         # Later pods with adopted containers' UIDs cannot appear: a UID is never used again.
         self._survivors = []
 
@@ -163,12 +163,12 @@ class KubeletSession:
         else:
             self._reject(pod, rejection, mine)
 
-    def _worker(self, pod: Json, adopted: list[RunningContainer]) -> PodWorker:
+    def _worker(self, pod: Json, adopted: list[ContainerAttempt]) -> PodWorker:
         worker = PodWorker(pod, self._around, self._random.getrandbits(32), adopted)
         self._workers[worker.uid] = worker
         return worker
 
-    def _admit(self, pod: Json, mine: list[RunningContainer]) -> Rejection | None:
+    def _admit(self, pod: Json, mine: list[ContainerAttempt]) -> Rejection | None:
         running = {container.spec.name for container in mine if container.exit_code is None}
         others = [other for other in self._active_pods() if pod_spec.uid(other) != pod_spec.uid(pod)]
         # The device manager counts tickets, not the predicate, because it knows which are free.
@@ -177,19 +177,19 @@ class KubeletSession:
         }
         return admit(pod, self.devices, running, others, allocatable)
 
-    def _reject(self, pod: Json, rejection: Rejection, mine: list[RunningContainer]) -> None:
+    def _reject(self, pod: Json, rejection: Rejection, mine: list[ContainerAttempt]) -> None:
         log.info("pod %s/%s rejected: %s", *pod_spec.key(pod), rejection.message)
         self._inactive.add(pod_spec.uid(pod))
         self._reporter.event(pod, rejection.reason, rejection.message)
         self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
         self._end_remains(pod, mine)
 
-    def _end_remains(self, pod: Json, mine: list[RunningContainer]) -> None:
+    def _end_remains(self, pod: Json, mine: list[ContainerAttempt]) -> None:
         """End the containers and sandbox that an earlier run of the kubelet left of a pod that may not run."""
         if any(container.exit_code is None for container in mine):
             self._end_orphan(pod)
         else:
-            self._runtime.close_sandbox(pod_spec.uid(pod))
+            self._runtime.groups.close_sandbox(pod_spec.uid(pod))
 
     def _end_orphan(self, pod: Json) -> None:
         """End the containers of a pod that is gone or was rejected, without reporting its status."""
@@ -205,7 +205,7 @@ class KubeletSession:
         for worker in list(self._workers.values()):
             worker.poke()  # the health of its tickets may have changed
 
-    def _ended(self, container: RunningContainer) -> None:
+    def _ended(self, container: ContainerAttempt) -> None:
         worker = self._workers.get(container.spec.pod_uid)
         if worker is not None:
             worker.poke()

@@ -1,9 +1,17 @@
-"""The protocol of runtimes for the kubelet stand-in, and the parts that both kinds of runtime share."""
+"""Containers and their runtime, as the kubelet stand-in uses them; what a container is, each kind of runtime says."""
 
 import secrets
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
+
+from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits
+from hack.embedded.runtime.process_groups import ProcessGroups
+
+# The exit code that the kubelet shows of a container that did not start.
+NOT_STARTED = 128
 
 
 class CreateError(Exception):
@@ -17,7 +25,7 @@ class StartError(CreateError):
 
     reason = "RunContainerError"
 
-    def __init__(self, container: "Stillborn") -> None:
+    def __init__(self, container: "ContainerAttempt") -> None:
         super().__init__(container.problem)
         self.container = container
 
@@ -48,63 +56,88 @@ class ContainerSpec:
         metadata = self.pod["metadata"]
         return f"{metadata['namespace']}_{metadata['name']}_{self.name}"
 
-
-class RunningContainer(Protocol):
-    """A container that was started."""
-
-    spec: ContainerSpec
-    id: str
-    exit_code: int | None
-    """None while it runs."""
-    problem: str
-    """Why it did not start; empty if it did."""
-
-    def terminate(self) -> None:
-        """SIGTERM to its first process."""
-
-    def kill(self) -> None:
-        """SIGKILL to all of it."""
+    def environment(self, edits: Edits) -> dict[str, str]:
+        """The variables of the container's processes after the `edits` of its CDI devices."""
+        return {**self.plugin_env, **self.env, **edits.env}
 
 
-class Stillborn:
-    """A container that never started: to the kubelet it ended with 128."""
+class ContainerAttempt:
+    """One attempt at a container. `exit_code` is None while it runs; `problem` says why it did not start."""
 
-    def __init__(self, spec: ContainerSpec, problem: str) -> None:
+    def __init__(self, spec: ContainerSpec, problem: str = "") -> None:
         self.spec = spec
         self.id = secrets.token_hex(16)
-        self.exit_code: int | None = 128
         self.problem = problem
+        self.exit_code: int | None = NOT_STARTED if problem else None
 
     def terminate(self) -> None:
-        """Do nothing: no process runs."""
+        """Send SIGTERM to the first process; nothing where none runs."""
 
     def kill(self) -> None:
-        """Do nothing: no process runs."""
+        """Send SIGKILL to all processes; nothing where none runs."""
 
 
-class Runtime(Protocol):
-    """Makes containers, keeps those it made, and survives the kubelet."""
+class Runtime(ABC):
+    """Makes containers, keeps the newest attempt of each, and survives the kubelet. Safe from any thread."""
 
-    def open_sandbox(self, pod_uid: str) -> None:
-        """Create the pod's sandbox, which lasts from its first container to its last; a second call does nothing."""
+    def __init__(self, cdi: CdiCache, groups: ProcessGroups) -> None:
+        self.groups = groups
+        self._cdi = cdi
+        self._lock = threading.Lock()
+        self._containers: dict[tuple[str, str], ContainerAttempt] = {}
+        self._on_exit: Callable[[ContainerAttempt], None] = lambda _: None
 
-    def close_sandbox(self, pod_uid: str) -> None:
-        """Remove the pod's sandbox."""
-
-    def sandboxes(self) -> set[str]:
-        """The UIDs of pods that have one."""
-
-    def listen(self, on_exit: Callable[[RunningContainer], None]) -> None:
+    def listen(self, on_exit: Callable[[ContainerAttempt], None]) -> None:
         """Call `on_exit`, on any thread, for every container that ends from now on; it replaces an earlier one."""
+        self._on_exit = on_exit
 
-    def create(self, spec: ContainerSpec) -> RunningContainer:
-        """Make and start a container. Raises CreateError and StartError."""
+    def create(self, spec: ContainerSpec) -> ContainerAttempt:
+        """Resolve the CDI devices and start the container. Raises CreateError and StartError."""
+        try:
+            edits = self._cdi.resolve(spec.devices)
+        except CdiError as error:
+            raise CreateError(str(error)) from None
+        try:
+            return self._launch(spec, edits)
+        except (CreateError, OSError) as error:
+            container = ContainerAttempt(spec, str(error))
+            self._record(container)
+            raise StartError(container) from None
 
-    def containers(self) -> list[RunningContainer]:
+    def containers(self) -> list[ContainerAttempt]:
         """The newest attempt of every container whose pod was not forgotten."""
+        with self._lock:
+            return list(self._containers.values())
 
     def forget(self, pod_uid: str) -> None:
-        """Drop the records of a pod whose containers have all ended."""
+        """Drop the records of a pod's containers that have ended."""
+        with self._lock:
+            for key, container in list(self._containers.items()):
+                if key[0] == pod_uid and container.exit_code is not None:
+                    del self._containers[key]
 
     def close(self) -> None:
-        """Kill everything and wait for it."""
+        """Kill every container."""
+        for container in self.containers():
+            container.kill()
+
+    @abstractmethod
+    def _launch(self, spec: ContainerSpec, edits: Edits) -> ContainerAttempt:
+        """Start a container and call `_started`. Raises CreateError or OSError if it does not start."""
+
+    def _started(self, container: ContainerAttempt, process_group: int) -> None:
+        self.groups.add(container.spec.pod_uid, container.id, process_group)
+        self._record(container)
+
+    def _ended(self, container: ContainerAttempt, code: int) -> None:
+        with self._lock:
+            if container.exit_code is not None:
+                return
+            # The group goes first: to an agent a container has ended no later than to the kubelet.
+            self.groups.remove(container.spec.pod_uid, container.id)
+            container.exit_code = code
+        self._on_exit(container)
+
+    def _record(self, container: ContainerAttempt) -> None:
+        with self._lock:
+            self._containers[container.spec.pod_uid, container.spec.name] = container

@@ -1,41 +1,26 @@
 """Containers as local processes in namespaces of their own, without root."""
 
-import logging
 import os
-import secrets
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from hack.embedded.runtime.cdi import CdiCache, CdiError, Edits
-from hack.embedded.runtime.containers import (
-    ContainerSpec,
-    CreateError,
-    RunningContainer,
-    StartError,
-    Stillborn,
-)
+from hack.embedded.runtime.cdi import CdiCache, Edits
+from hack.embedded.runtime.containers import ContainerAttempt, ContainerSpec, CreateError, Runtime
 from hack.embedded.runtime.image import image_operations
 from hack.embedded.runtime.process_groups import ProcessGroups
-from hack.embedded.runtime.records import ContainerRecords
 from vgpu_runtime.paths import BUILD
-
-log = logging.getLogger(__name__)
 
 LAUNCHER = BUILD / "vgpu-container"
 
 
-class ProcessContainer:
+class ProcessContainer(ContainerAttempt):
     """A container that runs as a launcher process. Its process group stands for the container's cgroup."""
 
-    problem = ""
-
     def __init__(self, spec: ContainerSpec, process: "subprocess.Popen[bytes]") -> None:
-        self.spec = spec
-        self.id = secrets.token_hex(16)
-        self.exit_code: int | None = None
+        super().__init__(spec)
         self.process = process
 
     def terminate(self) -> None:
@@ -51,7 +36,7 @@ class ProcessContainer:
             self.process.send_signal(number)
 
 
-class ProcessRuntime:
+class ProcessRuntime(Runtime):
     """Starts containers with the launcher.
 
     `extra` are (host path, container path) pairs of the image, `logs` gets `<ns>_<pod>_<container>.log`,
@@ -67,71 +52,38 @@ class ProcessRuntime:
         logs: Path,
         extra: Sequence[tuple[Path, str]] = (),
     ) -> None:
-        self._cdi = cdi
-        self._groups = groups
+        super().__init__(cdi, groups)
         self._root = folder
         self._logs = logs
         self._extra = extra
-        self._records = ContainerRecords()
-        self._on_exit: Callable[[RunningContainer], None] = lambda _: None
-        self.open_sandbox = groups.open_sandbox
-        self.close_sandbox = groups.close_sandbox
-        self.sandboxes = groups.sandboxes
         self._waiters: set[threading.Thread] = set()
-        self._lock = threading.Lock()
         for path in (folder, logs):
             path.mkdir(parents=True, exist_ok=True)
 
     def check(self) -> None:
         """Start a container that does nothing. Raises CreateError that says what is missing and how to get it."""
         pod = {"metadata": {"namespace": "", "name": "check", "uid": "check"}}
-        process = self._launch(ContainerSpec(pod, "check", ("true",)), Edits())
-        process.wait()
-        _close_lifeline(process)
-
-    def listen(self, on_exit: Callable[[RunningContainer], None]) -> None:
-        """Call `on_exit` for every container that ends from now on."""
-        self._on_exit = on_exit
-
-    def create(self, spec: ContainerSpec) -> RunningContainer:
-        """Resolve the CDI devices and start the program. Raises CreateError and StartError."""
-        try:
-            edits = self._cdi.resolve(spec.devices)
-        except CdiError as error:
-            raise CreateError(str(error)) from None
-        try:
-            process = self._launch(spec, edits)
-        except CreateError as error:
-            stillborn = Stillborn(spec, str(error))
-            self._records.add(stillborn)
-            raise StartError(stillborn) from None
-        container = ProcessContainer(spec, process)
-        self._groups.add(spec.pod_uid, container.id, process.pid)
-        self._records.add(container)
-        waiter = threading.Thread(target=self._wait, args=(container,), daemon=True)
-        with self._lock:
-            self._waiters.add(waiter)
-        waiter.start()
-        return container
-
-    def containers(self) -> list[RunningContainer]:
-        """The newest attempt of every container whose pod was not forgotten."""
-        return self._records.all()
-
-    def forget(self, pod_uid: str) -> None:
-        """Drop the records of a pod whose containers have all ended."""
-        self._records.forget(pod_uid)
+        _wait(self._process(ContainerSpec(pod, "check", ("true",)), Edits()))
 
     def close(self) -> None:
         """Kill every container and wait for its end."""
-        for container in self._records.all():
-            container.kill()
+        super().close()
         with self._lock:
             waiters = list(self._waiters)
         for waiter in waiters:
             waiter.join()
 
-    def _launch(self, spec: ContainerSpec, edits: Edits) -> "subprocess.Popen[bytes]":
+    def _launch(self, spec: ContainerSpec, edits: Edits) -> ContainerAttempt:
+        container = ProcessContainer(spec, self._process(spec, edits))
+        self._started(container, container.process.pid)
+        waiter = threading.Thread(target=self._follow, args=(container,), daemon=True)
+        with self._lock:
+            self._waiters.add(waiter)
+        waiter.start()
+        return container
+
+    def _process(self, spec: ContainerSpec, edits: Edits) -> "subprocess.Popen[bytes]":
+        """The process of the launcher, once it runs the program. Raises CreateError."""
         if not LAUNCHER.exists():
             raise CreateError(f"{LAUNCHER} is not built: run `make native`")
         reader, writer = os.pipe()
@@ -150,8 +102,7 @@ class ProcessRuntime:
         with os.fdopen(reader) as status:
             problem = status.read().strip()
         if problem:
-            process.wait()
-            _close_lifeline(process)
+            _wait(process)
             raise CreateError(problem.partition(": ")[2])
         return process
 
@@ -162,20 +113,19 @@ class ProcessRuntime:
             operations += ["bind", source, target, "rw"]
         for mount in edits.mounts:
             operations += ["bind", mount.source, mount.target, ",".join(mount.options) or "rw"]
-        for name, value in {**spec.plugin_env, **spec.env, **edits.env}.items():
+        for name, value in spec.environment(edits).items():
             operations += ["env", f"{name}={value}"]
         return operations
 
-    def _wait(self, container: ProcessContainer) -> None:
-        code = container.process.wait()
-        _close_lifeline(container.process)
-        self._groups.remove(container.spec.pod_uid, container.id)
-        container.exit_code = code
-        self._on_exit(container)
+    def _follow(self, container: ProcessContainer) -> None:
+        self._ended(container, _wait(container.process))
         with self._lock:
             self._waiters.discard(threading.current_thread())
 
 
-def _close_lifeline(process: "subprocess.Popen[bytes]") -> None:
+def _wait(process: "subprocess.Popen[bytes]") -> int:
+    """The exit code of the launcher, once it has ended. While its stdin is open, it knows that we live."""
+    code = process.wait()
     if process.stdin is not None:
         process.stdin.close()
+    return code

@@ -57,7 +57,7 @@ def recorder() -> Recorder:
 def runtime(tmp_path: Path, config: Path, recorder: Recorder) -> Iterator[MinimalRuntime]:  # noqa: ARG001 - written before
     cache = CdiCache(tmp_path / "cdi", 0, seed=1)
     groups = ProcessGroups(tmp_path / "groups")
-    made = MinimalRuntime(cache, groups, recorder.start, lambda spec: spec.name == "stubborn")
+    made = MinimalRuntime(cache, groups, recorder.start)
     made.listen(lambda container: recorder.ends.append(container.spec.name))
     yield made
     made.close()
@@ -86,12 +86,11 @@ def test_it_is_live_to_the_agent_until_it_ends(
     assert not (tmp_path / "groups" / "poduid-1").exists()
 
 
-def test_a_stubborn_one_ends_only_when_killed(runtime: MinimalRuntime) -> None:
-    container = runtime.create(spec("stubborn"))
-    container.terminate()
-    assert container.exit_code is None
+def test_killed_it_ends_with_137_once(runtime: MinimalRuntime, recorder: Recorder) -> None:
+    container = runtime.create(spec())
     container.kill()
-    assert container.exit_code == 137
+    container.terminate()
+    assert (container.exit_code, recorder.ends) == (137, ["main"])
 
 
 def test_the_callback_may_end_it(runtime: MinimalRuntime, recorder: Recorder) -> None:

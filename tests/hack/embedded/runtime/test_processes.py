@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hack.embedded.runtime.cdi import CdiCache
-from hack.embedded.runtime.containers import ContainerSpec, CreateError, RunningContainer, StartError
+from hack.embedded.runtime.containers import ContainerAttempt, ContainerSpec, CreateError, StartError
 from hack.embedded.runtime.process_groups import ProcessGroups
 from hack.embedded.runtime.processes import LAUNCHER, ProcessRuntime
 from tests.requirement import require
@@ -56,7 +56,7 @@ class Machine:
         self.wait(made)
         return (self.folder / "logs" / "default_one_main.log").read_text()
 
-    def wait(self, made: RunningContainer) -> int:
+    def wait(self, made: ContainerAttempt) -> int:
         end = time.monotonic() + 10
         while made.exit_code is None:
             assert time.monotonic() < end
