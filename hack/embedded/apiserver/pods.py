@@ -7,9 +7,10 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from hack.embedded.apiserver import clock, errors, quantities
+from hack.embedded.apiserver import errors, quantities
 from hack.embedded.apiserver.errors import Cause
 from hack.embedded.apiserver.strategies import Object, Strategy, keep
+from hack.embedded.clock import timestamp
 
 # Resource names without a domain, or with Kubernetes' own, are not extended resources.
 _NATIVE = ("requests.", "hugepages-")
@@ -118,7 +119,7 @@ def bound(old: Object, binding: Object) -> Object:
         if wanted.get(key):
             metadata[key] = {**(metadata.get(key) or {}), **wanted[key]}
     conditions = [item for item in old["status"].get("conditions", []) if item["type"] != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": clock.timestamp()}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
     return {
         **old,
         "metadata": metadata,

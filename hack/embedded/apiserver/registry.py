@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from hack.embedded.apiserver import clock, errors, pods
+from hack.embedded.apiserver import errors, pods
 from hack.embedded.apiserver.pods import PodStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
@@ -24,6 +24,7 @@ from hack.embedded.apiserver.resources import (
 )
 from hack.embedded.apiserver.store import ObjectStore, Stored
 from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy
+from hack.embedded.clock import timestamp
 
 # The alphabet of apimachinery's names.SimpleNameGenerator: no vowels, so no words.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -95,7 +96,7 @@ class Registry:
         if resource.namespaced:
             self.store.get(NAMESPACES, "", target.namespace)
         metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = clock.timestamp()
+        metadata["creationTimestamp"] = timestamp()
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"):
             metadata.pop(key, None)
         rules.prepare_create(new)
@@ -304,7 +305,7 @@ def _grace_seconds(resource: ApiResource, value: Object, asked: int | None, pend
 
 def _marked(value: Object, grace: int) -> Object:
     metadata = value["metadata"]
-    metadata["deletionTimestamp"] = clock.timestamp(grace)
+    metadata["deletionTimestamp"] = timestamp(grace)
     metadata["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:
         metadata["generation"] += 1

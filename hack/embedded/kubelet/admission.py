@@ -3,14 +3,15 @@
 The order matters: Allocate is called for pods that are then rejected, and nothing undoes it.
 """
 
+import functools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
-from hack.embedded.kubelet import pod_spec
 from hack.embedded.kubelet.devices import AllocationError, DeviceManager
-from hack.embedded.kubelet.pod_spec import Json
+from hack.embedded.kubelet.node_status import BASE
+from hack.embedded.pod_requests import ZERO, amounts, requested, total
+from hack.embedded.pod_spec import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +23,25 @@ class Rejection:
 
 
 def admit(
-    pod: Json,
-    devices: DeviceManager,
-    running: Collection[str],
-    others: Iterable[Json],
-    allocatable: Mapping[str, int],
+    pod: Json, devices: DeviceManager, running: Collection[str], others: Iterable[Json]
 ) -> Rejection | None:
-    """Allocate, then compare with `allocatable`, of which `others` have their part. None if the pod is taken.
+    """Allocate, then compare with what the node has beside devices and `others` leave. None if the pod is taken.
 
-    A resource that `allocatable` does not name is dropped silently: no plugin ever advertised it.
+    A resource that no plugin ever advertised is dropped silently.
     """
     try:
         devices.allocate(pod, running)
     except AllocationError as error:
         return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
-    used: dict[str, Fraction] = {}
-    for other in others:
-        for name, value in pod_spec.total_requests(other).items():
-            used[name] = used.get(name, Fraction(0)) + value
-    for name, wanted in sorted(pod_spec.total_requests(pod).items()):
-        taken = used.get(name, Fraction(0))
-        if name in allocatable and taken + wanted > allocatable[name]:
+    used = functools.reduce(total, map(requested, others), {})
+    wanted, there = requested(pod), amounts(BASE)
+    for name in sorted(wanted.keys() & there):
+        taken = used.get(name, ZERO)
+        if taken + wanted[name] > there[name]:
             unit = 1000 if name == "cpu" else 1  # the kubelet counts thousandths of a CPU
-            asked, held, there = (math.ceil(unit * value) for value in (wanted, taken, allocatable[name]))
+            asked, held, capacity = (math.ceil(unit * value) for value in (wanted[name], taken, there[name]))
             return Rejection(
                 f"OutOf{name}",
-                f"Node didn't have enough resource: {name}, requested: {asked}, used: {held}, capacity: {there}",
+                f"Node didn't have enough resource: {name}, requested: {asked}, used: {held}, capacity: {capacity}",
             )
     return None

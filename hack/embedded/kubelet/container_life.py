@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hack.embedded.kubelet.pod_spec import ContainerView
-from hack.embedded.kubelet.reporter import now
+from hack.embedded.clock import timestamp
 from hack.embedded.kubelet.timing import KubeletTiming
+from hack.embedded.pod_spec import ContainerView
 from hack.embedded.runtime.containers import ContainerAttempt
 
 CREATING = ("ContainerCreating", "")
@@ -71,13 +71,13 @@ class ContainerLife:
             self.restarts += 1
         self.container = container
         self.waiting = CREATING
-        self.started = now()
+        self.started = timestamp()
 
     def adopt(self, container: ContainerAttempt) -> None:
         """An attempt that an earlier life of the kubelet started."""
         self.container = container
         self.restarts = container.spec.attempt
-        self.started = now()
+        self.started = timestamp()
 
     def fail(self, reason: str, message: str, not_before: float) -> None:
         """An attempt could not be made."""
@@ -121,6 +121,6 @@ class ContainerLife:
             "reason": "StartError" if problem else "Completed" if code == 0 else "Error",
             **problem,
             "startedAt": self.started,
-            "finishedAt": now(),
+            "finishedAt": timestamp(),
             "containerID": f"containerd://{container.id}",
         }

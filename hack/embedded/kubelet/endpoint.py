@@ -34,12 +34,11 @@ class Allocated:
 
 
 class PluginEndpoint:
-    """One plugin at `socket` that serves `resource`. `stopped_at` is set once it is no longer to be used."""
+    """One plugin at `socket` that serves `resource`."""
 
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource = resource
         self.pre_start_required = False
-        self.stopped_at: float | None = None
         # Own connection: by default, channels of one process to one address share it, and would reach a plugin
         # process that was already replaced.
         options = [
@@ -87,14 +86,12 @@ class PluginEndpoint:
         self._channel.close()
 
     def _call(self, method: Callable[..., Answer], request: object, deadline: float | None) -> Answer:
-        if self.stopped_at is not None:
-            raise PluginError(f"endpoint {self.resource} has been stopped")
         try:
             return method(request, timeout=deadline)
         except grpc.RpcError as error:
             raise PluginError(_text(error)) from None
-        except ValueError as error:  # the channel was closed before the call
-            raise PluginError(f"rpc error: code = Canceled desc = {error}") from None
+        except ValueError:  # the connection was closed
+            raise PluginError(f"endpoint {self.resource} has been stopped") from None
 
 
 def _text(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The kubelet of one embedded node, as tests and the demo see it."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hack.embedded.kubelet.session import KubeletSession, NodeConfig
@@ -13,7 +13,6 @@ from hack.embedded.runtime.processes import ProcessRuntime
 
 # sockaddr_un holds 107 characters; below the root, "/kubelet/device-plugins/" and a plugin's socket have their part.
 LONGEST_ROOT = 50
-BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 
 
 class Kubelet:
@@ -35,7 +34,6 @@ class Kubelet:
         image_mounts: Sequence[tuple[Path, str]] = (),
         on_start: OnStart | None = None,
         timing: KubeletTiming | None = None,
-        allocatable: Mapping[str, str] = BASE,
     ) -> None:
         if len(str(root.absolute())) > LONGEST_ROOT:
             raise ValueError(
@@ -47,21 +45,13 @@ class Kubelet:
         self.process_groups = self.root / "groups"
         self.logs = self.root / "logs"
         self._random = random.Random(seed)
-        self._config = NodeConfig(
-            node_name, self.kubelet_dir, api_url, token, timing or KubeletTiming(), allocatable
-        )
+        self._config = NodeConfig(node_name, self.kubelet_dir, api_url, token, timing or KubeletTiming())
         self._image_mounts = image_mounts
         self._on_start = on_start
         self._cdi: CdiCache | None = None
         self._groups: ProcessGroups | None = None
         self._runtime: ProcessRuntime | MinimalRuntime | None = None
         self._session: KubeletSession | None = None
-        self._counted = 0
-
-    @property
-    def list_during_allocate(self) -> int:
-        """PodResources List calls during an Allocate, over all lives: must stay 0 (kubernetes#137534)."""
-        return self._counted + (self._session.devices.during_allocate if self._session else 0)
 
     def start(self) -> None:
         """Start the kubelet. Raises CreateError, with advice, if this machine refuses containers."""
@@ -94,7 +84,6 @@ class Kubelet:
         """End the kubelet's process; running containers survive."""
         if self._session is not None:
             self._session.stop()
-            self._counted += self._session.devices.during_allocate
             self._session = None
 
     def resume(self) -> None:

@@ -7,29 +7,29 @@ from contextlib import suppress
 
 from device_plugin.kube.api import NODES, Api, Ref
 from device_plugin.kube.errors import ApiError, ConflictError
-from hack.embedded.kubelet.reporter import now
+from hack.embedded.clock import timestamp
 
 log = logging.getLogger(__name__)
 
+# What the node offers beside the devices of plugins.
+BASE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 # Seconds between checks whether the grace of a stopped plugin has run out.
 LOOK_SECONDS = 1.0
 
 
 class NodeStatus:
-    """Publishes the Node object. `devices()` returns (capacity, allocatable) by resource; `base` is the rest of it."""
+    """Publishes the Node object. `devices()` returns (capacity, allocatable) by resource."""
 
     def __init__(
         self,
         api: Api,
         name: str,
-        base: Mapping[str, str],
         devices: Callable[[], Mapping[str, tuple[int, int]]],
         interval: float,
         retry: float,
     ) -> None:
         self._api = api
         self._name = name
-        self._base = base
         self._devices = devices
         self._interval = interval
         self._retry = retry
@@ -81,15 +81,20 @@ class NodeStatus:
 
     def _publish(self) -> None:
         counts = self._devices()
-        capacity = {**self._base, **{name: str(all_) for name, (all_, _) in counts.items()}}
-        allocatable = {**self._base, **{name: str(healthy) for name, (_, healthy) in counts.items()}}
+        capacity = {**BASE, **{name: str(all_) for name, (all_, _) in counts.items()}}
+        allocatable = {**BASE, **{name: str(healthy) for name, (_, healthy) in counts.items()}}
         if (capacity, allocatable) == self._written:
             return
         status = {
             "capacity": capacity,
             "allocatable": allocatable,
             "conditions": [
-                {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "KubeletReady",
+                    "lastHeartbeatTime": timestamp(),
+                }
             ],
             "nodeInfo": {"kubeletVersion": "v1.36.0-embedded", "containerRuntimeVersion": "embedded://1"},
         }

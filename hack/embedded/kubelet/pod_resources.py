@@ -10,9 +10,9 @@ import grpc
 
 from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
 from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
-from hack.embedded.kubelet import pod_spec
+from hack.embedded import pod_spec
 from hack.embedded.kubelet.devices import DeviceManager
-from hack.embedded.kubelet.pod_spec import Json
+from hack.embedded.pod_spec import Json
 
 RATE = 100.0
 BURST = 10
@@ -42,7 +42,7 @@ class RateLimit:
 
 
 class PodResourcesServer(rpc.PodResourcesListerServicer):
-    """Serves PodResources at `socket`. `pods` returns the active pods; `limited` counts refused calls."""
+    """Serves PodResources at `socket`. `pods` returns the active pods."""
 
     def __init__(self, socket: Path, devices: DeviceManager, pods: Callable[[], Collection[Json]]) -> None:
         self._socket = socket
@@ -51,7 +51,6 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
         self._limit = RateLimit(RATE, BURST)
         self._pool = futures.ThreadPoolExecutor(4, thread_name_prefix="pod-resources")
         self._server = grpc.server(self._pool)
-        self.limited = 0
 
     def start(self) -> None:
         """Start serving; an old socket is replaced."""
@@ -70,8 +69,7 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
     ) -> pb.ListPodResourcesResponse:
         """List the devices of every active pod."""
         self._check_rate(context)
-        self._devices.listed()
-        return pb.ListPodResourcesResponse(pod_resources=[self._show(pod) for pod in self._pods()])
+        return pb.ListPodResourcesResponse(pod_resources=map(self._show, self._pods()))
 
     def Get(
         self, request: pb.GetPodResourcesRequest, context: grpc.ServicerContext
@@ -79,10 +77,10 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
         """One pod by name."""
         self._check_rate(context)
         wanted = (request.pod_namespace, request.pod_name)
-        found = [pod for pod in self._pods() if pod_spec.key(pod) == wanted]
+        found = [pod for pod in map(self._show, self._pods()) if (pod.namespace, pod.name) == wanted]
         if not found:
             context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted[1]} in namespace {wanted[0]} not found")
-        return pb.GetPodResourcesResponse(pod_resources=self._show(found[0]))
+        return pb.GetPodResourcesResponse(pod_resources=found[0])
 
     def GetAllocatableResources(
         self, _: pb.AllocatableResourcesRequest, context: grpc.ServicerContext
@@ -97,17 +95,16 @@ class PodResourcesServer(rpc.PodResourcesListerServicer):
 
     def _check_rate(self, context: grpc.ServicerContext) -> None:
         if not self._limit.allow():
-            self.limited += 1
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     def _show(self, pod: Json) -> pb.PodResources:
-        namespace, name = pod_spec.key(pod)
-        shown = pb.PodResources(name=name, namespace=namespace)
+        of = pod_spec.ref(pod)
+        shown = pb.PodResources(name=of.name, namespace=of.namespace)
         for view in pod_spec.containers(pod):
             if view.init and not view.sidecar:
                 continue
             container = shown.containers.add(name=view.name)
-            for resource, holding in self._devices.holdings(pod_spec.uid(pod), view.name).items():
+            for holding in self._devices.holdings(of.uid, view.name):
                 for ticket in sorted(holding.ids):
-                    container.devices.add(resource_name=resource, device_ids=[ticket])
+                    container.devices.add(resource_name=holding.resource, device_ids=[ticket])
         return shown

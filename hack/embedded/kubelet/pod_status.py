@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hack.embedded.clock import timestamp
 from hack.embedded.kubelet.admission import Rejection
 from hack.embedded.kubelet.container_life import CREATING, ContainerLife
 
@@ -51,11 +52,11 @@ def pod_status(lives: Sequence[ContainerLife], phase_now: str, start_time: str) 
     return status
 
 
-def rejected_status(rejection: Rejection, start_time: str) -> dict[str, Any]:
+def rejected_status(rejection: Rejection) -> dict[str, Any]:
     """The status of a pod that was not taken."""
     return {
         "phase": "Failed",
         "reason": rejection.reason,
         "message": f"Pod was rejected: {rejection.message}",
-        "startTime": start_time,
+        "startTime": timestamp(),
     }

@@ -5,14 +5,15 @@ import threading
 import time
 from dataclasses import dataclass
 
-from hack.embedded.kubelet import pod_spec
+from hack.embedded import pod_spec
+from hack.embedded.clock import timestamp
 from hack.embedded.kubelet.container_life import ContainerLife
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.endpoint import PluginError
-from hack.embedded.kubelet.pod_spec import Json
 from hack.embedded.kubelet.pod_status import phase, pod_status
-from hack.embedded.kubelet.reporter import Reporter, now
+from hack.embedded.kubelet.reporter import Reporter
 from hack.embedded.kubelet.timing import KubeletTiming
+from hack.embedded.pod_spec import Json
 from hack.embedded.runtime.containers import (
     ContainerAttempt,
     ContainerSpec,
@@ -30,7 +31,6 @@ class Surroundings:
     runtime: Runtime
     reporter: Reporter
     timing: KubeletTiming
-    node: str
 
 
 class PodWorker:
@@ -52,14 +52,14 @@ class PodWorker:
             for life in self._lives:
                 if life.view.name == container.spec.name:
                     life.adopt(container)
-        self._started = pod.get("status", {}).get("startTime") or now()
+        self._started = pod.get("status", {}).get("startTime") or timestamp()
         self._wake = threading.Condition()
         self._poked = False
         self._grace: float | None = None
         self._removed = False
         self._abandoned = False
         self._shown: object = None
-        self.finished = threading.Event()
+        self.finished = False
         self._thread = threading.Thread(target=self._run, name=f"pod-{pod['metadata']['name']}", daemon=True)
 
     @property
@@ -124,7 +124,7 @@ class PodWorker:
         deleting = self._grace is not None
         if not self._removed:
             self._report(final, delete=deleting)
-        self.finished.set()
+        self.finished = True
         if self._removed or deleting:
             self._around.runtime.forget(self.uid)
             return

@@ -9,12 +9,12 @@ import re
 import threading
 from concurrent import futures
 from pathlib import Path
-from typing import Protocol
 
 import grpc
 
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
+from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.endpoint import PluginEndpoint, PluginError
 
 log = logging.getLogger(__name__)
@@ -28,28 +28,15 @@ _EXTENDED = re.compile(
 )
 
 
-class Plugins(Protocol):
-    """The receiver of plugins' registrations: the device manager."""
-
-    def connected(self, endpoint: PluginEndpoint) -> None:
-        """A plugin registered and answered; it replaces an earlier one of the same resource."""
-
-    def devices(self, resource: str, health: dict[str, bool]) -> None:
-        """A plugin sent its list of devices."""
-
-    def disconnected(self, resource: str) -> None:
-        """The resource's connection was dropped."""
-
-
 class RegistrationServer(rpc.RegistrationServicer):
     """Serves `<folder>/kubelet.sock`. All other files in the folder are removed at start, as the kubelet does.
 
     A plugin has `dial` seconds from its registration to serve.
     """
 
-    def __init__(self, folder: Path, plugins: Plugins, dial: float) -> None:
+    def __init__(self, folder: Path, devices: DeviceManager, dial: float) -> None:
         self._folder = folder
-        self._plugins = plugins
+        self._devices = devices
         self._dial = dial
         self._lock = threading.Lock()
         self._clients: dict[str, PluginEndpoint] = {}
@@ -99,7 +86,7 @@ class RegistrationServer(rpc.RegistrationServicer):
         except PluginError as error:
             self._drop(endpoint.resource)
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        self._plugins.connected(endpoint)
+        self._devices.connected(endpoint)
         thread = threading.Thread(
             target=self._run, args=(endpoint,), name=f"plugin-{endpoint.resource}", daemon=True
         )
@@ -108,9 +95,9 @@ class RegistrationServer(rpc.RegistrationServicer):
         return pb.Empty()
 
     def _run(self, endpoint: PluginEndpoint) -> None:
-        endpoint.follow(lambda health: self._plugins.devices(endpoint.resource, dict(health)))
+        endpoint.follow(lambda health: self._devices.listed(endpoint.resource, dict(health)))
         if self._drop(endpoint.resource):
-            self._plugins.disconnected(endpoint.resource)
+            self._devices.disconnected(endpoint.resource)
         endpoint.close()
         with self._lock:
             self._open.discard(endpoint)

@@ -6,15 +6,14 @@ A pod's newest status replaces one that was not written yet. All writes wait whi
 import logging
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Any
 
-from device_plugin.kube.api import PODS, Api, Ref
+from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError, UnknownError
-from hack.embedded.kubelet import pod_spec
-from hack.embedded.kubelet.pod_spec import Json
+from hack.embedded import pod_spec
+from hack.embedded.pod_spec import Json
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +23,6 @@ Call = Callable[[], object]
 
 class _LaterError(Exception):
     """The API server may take it later."""
-
-
-def now() -> str:
-    """The time as Kubernetes writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Reporter:
@@ -59,15 +53,16 @@ class Reporter:
         calls: list[Call] = []
         if status is not None:
             change = {"status": status}
-            calls.append(partial(self._api.patch, PODS, _ref(pod), change, subresource="status"))
+            calls.append(partial(self._api.patch, PODS, pod_spec.ref(pod), change, subresource="status"))
         if delete:
-            calls.append(partial(self._api.delete, PODS, _ref(pod), grace_seconds=0))
+            calls.append(partial(self._api.delete, PODS, pod_spec.ref(pod), grace_seconds=0))
         self._put(f"pod {pod_spec.uid(pod)}", calls)
 
     def event(self, pod: Json, reason: str, message: str) -> None:
         """A Warning event about a pod."""
         self._put(
-            f"event {next(self._events)}", [partial(self._api.post_event, PODS, _ref(pod), reason, message)]
+            f"event {next(self._events)}",
+            [partial(self._api.post_event, PODS, pod_spec.ref(pod), reason, message)],
         )
 
     def _put(self, key: str, calls: list[Call]) -> None:
@@ -102,8 +97,3 @@ class Reporter:
             if isinstance(error, UnknownError) or error.status == TOO_MANY_REQUESTS:
                 raise _LaterError from error
             log.warning("not reported: %s", error)
-
-
-def _ref(pod: Json) -> Ref:
-    namespace, name = pod_spec.key(pod)
-    return Ref(name, namespace, pod_spec.uid(pod))

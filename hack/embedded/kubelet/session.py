@@ -1,29 +1,27 @@
 """One life of the kubelet process: from start to stop or restart. Containers outlive it."""
 
 import logging
-import math
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.core.requests import parse_quantity
 from device_plugin.kube.api import PODS, Change, Where
-from hack.embedded.kubelet import pod_spec
+from hack.embedded import pod_spec
 from hack.embedded.kubelet.admission import Rejection, admit
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.node_status import NodeStatus
 from hack.embedded.kubelet.pod_resources import PodResourcesServer
-from hack.embedded.kubelet.pod_spec import Json
 from hack.embedded.kubelet.pod_status import rejected_status
 from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings
 from hack.embedded.kubelet.registration import CHECKPOINT, RegistrationServer
-from hack.embedded.kubelet.reporter import Reporter, now
+from hack.embedded.kubelet.reporter import Reporter
 from hack.embedded.kubelet.timing import KubeletTiming
+from hack.embedded.pod_spec import Json
 from hack.embedded.runtime.containers import ContainerAttempt, Runtime
 
 log = logging.getLogger(__name__)
@@ -38,14 +36,12 @@ class NodeConfig:
     api_url: str
     token: str
     timing: KubeletTiming
-    base: Mapping[str, str]
 
 
 class KubeletSession:
     """The kubelet from one start to its stop."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
-        self._config = config
         self._runtime = runtime
         self._random = rng
         self._lock = threading.Lock()
@@ -59,16 +55,16 @@ class KubeletSession:
         self._api = KubeClient(Endpoint(config.api_url, lambda: authorization), "kubelet")
         plugins = config.kubelet_dir / "device-plugins"
         plugins.mkdir(parents=True, exist_ok=True)
-        self.devices = DeviceManager(
-            plugins / CHECKPOINT, rng, timing, self._active_uids, self._devices_changed
+        self._devices = DeviceManager(
+            plugins / CHECKPOINT, rng, timing, self._active_pods, self._devices_changed
         )
-        self._registration = RegistrationServer(plugins, self.devices, timing.dial)
-        self.pod_resources = PodResourcesServer(
-            config.kubelet_dir / "pod-resources" / "kubelet.sock", self.devices, self._active_pods
+        self._registration = RegistrationServer(plugins, self._devices, timing.dial)
+        self._pod_resources = PodResourcesServer(
+            config.kubelet_dir / "pod-resources" / "kubelet.sock", self._devices, self._active_pods
         )
         self._reporter = Reporter(self._api, config.name, timing.api_retry)
         self._node = NodeStatus(
-            self._api, config.name, config.base, self.devices.capacity, timing.node_status, timing.api_retry
+            self._api, config.name, self._devices.capacity, timing.node_status, timing.api_retry
         )
         here = Where(fields=f"spec.nodeName={config.name}")
         self._watch = ListWatch(self._api, PODS.json, here, longest_pause=timing.api_retry)
@@ -77,13 +73,13 @@ class KubeletSession:
             target=self._watch.run, args=(self._on_list, self._on_change, self._ending),
             name=f"pods-{config.name}", daemon=True,
         )  # fmt: skip
-        self._around = Surroundings(self.devices, runtime, self._reporter, timing, config.name)
+        self._around = Surroundings(self._devices, runtime, self._reporter, timing)
 
     def start(self) -> None:
         """Serve the sockets, publish the node, and follow its pods."""
         self._runtime.listen(self._ended)
         self._registration.start()
-        self.pod_resources.start()
+        self._pod_resources.start()
         self._reporter.start()
         self._node.start()
         self._watching.start()
@@ -100,7 +96,7 @@ class KubeletSession:
             worker.abandon()
         self._node.stop()
         self._reporter.stop()
-        self.pod_resources.stop()
+        self._pod_resources.stop()
         self._api.close()
 
     def _on_list(self, pods: Sequence[Json]) -> None:
@@ -171,17 +167,13 @@ class KubeletSession:
     def _admit(self, pod: Json, mine: list[ContainerAttempt]) -> Rejection | None:
         running = {container.spec.name for container in mine if container.exit_code is None}
         others = [other for other in self._active_pods() if pod_spec.uid(other) != pod_spec.uid(pod)]
-        # The device manager counts tickets, not the predicate, because it knows which are free.
-        allocatable = {
-            name: math.floor(parse_quantity(text) or 0) for name, text in self._config.base.items()
-        }
-        return admit(pod, self.devices, running, others, allocatable)
+        return admit(pod, self._devices, running, others)
 
     def _reject(self, pod: Json, rejection: Rejection, mine: list[ContainerAttempt]) -> None:
-        log.info("pod %s/%s rejected: %s", *pod_spec.key(pod), rejection.message)
+        log.info("pod %s rejected: %s", pod_spec.full_name(pod), rejection.message)
         self._inactive.add(pod_spec.uid(pod))
         self._reporter.event(pod, rejection.reason, rejection.message)
-        self._reporter.status(pod, rejected_status(rejection, now()), delete=pod_spec.deleting(pod))
+        self._reporter.status(pod, rejected_status(rejection), delete=pod_spec.deleting(pod))
         self._end_remains(pod, mine)
 
     def _end_remains(self, pod: Json, mine: list[ContainerAttempt]) -> None:
@@ -238,8 +230,5 @@ class KubeletSession:
         return [
             pod
             for uid, pod in pods.items()
-            if uid not in self._inactive and not (uid in workers and workers[uid].finished.is_set())
+            if uid not in self._inactive and not (uid in workers and workers[uid].finished)
         ]
-
-    def _active_uids(self) -> set[str]:
-        return {pod_spec.uid(pod) for pod in self._active_pods()}

@@ -3,9 +3,10 @@
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from device_plugin.kube.api import PODS, Api, Ref
+from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError
-from hack.embedded.kubelet.reporter import now
+from hack.embedded import pod_spec
+from hack.embedded.clock import timestamp
 from hack.embedded.scheduler.fit import Pod
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class SchedulerReports:
         self._event(pod, "FailedScheduling", message)
         condition = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
-            "lastTransitionTime": now(),
+            "lastTransitionTime": timestamp(),
         }  # fmt: skip
         conditions = (pod.get("status") or {}).get("conditions") or []
         others = [item for item in conditions if item["type"] != "PodScheduled"]
@@ -54,19 +55,13 @@ class SchedulerReports:
         same = {"resourceVersion": pod["metadata"]["resourceVersion"]}
         change = {"metadata": same, "status": {"conditions": [*others, condition]}}
         try:
-            self._api.patch(PODS, ref_of(pod), change, subresource="status")
+            self._api.patch(PODS, pod_spec.ref(pod), change, subresource="status")
         except ApiError as error:
             log.debug("the condition of %s is not written: %s", pod["metadata"]["name"], error)
             self._told.pop(pod["metadata"]["uid"], None)
 
     def _event(self, pod: Pod, reason: str, message: str, *, warning: bool = True) -> None:
         try:
-            self._api.post_event(PODS, ref_of(pod), reason, message, warning=warning)
+            self._api.post_event(PODS, pod_spec.ref(pod), reason, message, warning=warning)
         except ApiError as error:
             log.debug("event %s of %s is not written: %s", reason, pod["metadata"]["name"], error)
-
-
-def ref_of(pod: Pod) -> Ref:
-    """The Ref of the pod."""
-    metadata = pod["metadata"]
-    return Ref(metadata["name"], metadata["namespace"], metadata["uid"])

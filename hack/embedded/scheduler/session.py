@@ -11,11 +11,12 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.kube.api import NODES, PODS, Change, Where
 from device_plugin.kube.errors import ApiError
+from hack.embedded import pod_spec
 from hack.embedded.scheduler.cache import Cache, NoFitError, node_of
 from hack.embedded.scheduler.extender import ExtenderClient, ExtenderError
 from hack.embedded.scheduler.fit import Node, Pod
 from hack.embedded.scheduler.queue import Queued, SchedulingQueue
-from hack.embedded.scheduler.reports import SchedulerReports, ref_of
+from hack.embedded.scheduler.reports import SchedulerReports
 from hack.embedded.scheduler.timing import SchedulerTiming
 
 log = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ class SchedulerSession:
             self._reports.scheduled(entry.pod, host)
 
     def _bind_by_default(self, pod: Pod, host: str) -> None:
-        self._client.bind(ref_of(pod), host, {}, {})
+        self._client.bind(pod_spec.ref(pod), host, {}, {})
 
     def _fail(self, entry: Queued, reason: str, message: str) -> None:
         pod = self._cache.pod(entry.uid)

@@ -32,9 +32,3 @@ def make_node() -> Iterator[Callable[..., OneNode]]:
 def node(make_node: Callable[..., OneNode]) -> OneNode:
     """Containers are processes."""
     return make_node()
-
-
-@pytest.fixture
-def minimal(make_node: Callable[..., OneNode]) -> OneNode:
-    """Containers are records that run until they are told to end."""
-    return make_node(on_start=lambda *_: None)

@@ -4,10 +4,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import grpc
-
-from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
-from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
 from hack.embedded.kubelet import KubeletTiming
 from hack.embedded.kubelet.pod_resources import RateLimit
 from tests.hack.embedded.kubelet.one_node import CORES, MEM, OneNode, container, until
@@ -59,16 +55,6 @@ def test_the_rate_is_a_hundred_a_second_with_a_burst_of_ten() -> None:
     assert [limit.allow() for _ in range(2)] == [True, False]
     clock[0] += 60
     assert sum(limit.allow() for _ in range(20)) == 10
-
-
-def test_a_list_during_allocate_is_counted(minimal: OneNode) -> None:
-    plugin = minimal.plugin(MEM, 2)
-    with grpc.insecure_channel(f"unix://{minimal.kubelet.kubelet_dir}/pod-resources/kubelet.sock") as channel:
-        lister = rpc.PodResourcesListerStub(channel)
-        plugin.on_allocate = lambda: lister.List(pb.ListPodResourcesRequest())
-        minimal.create("one", container(mem=1))
-        minimal.until_phase("one", "Running")
-    assert minimal.kubelet.list_during_allocate == 1
 
 
 def test_the_api_server_may_be_away(node: OneNode) -> None:

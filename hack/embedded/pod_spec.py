@@ -1,19 +1,19 @@
-"""Reading the pod object: the fields of the spec that this kubelet honours."""
+"""Reading pod objects: their identity, and the fields of the spec that the kubelet honours."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-from device_plugin.core.requests import parse_quantity
+from device_plugin.kube.api import Ref
+from hack.embedded.pod_requests import amounts
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """One container of the spec. `limits` are whole numbers; `requests` fall back on limits, as in Kubernetes."""
+    """One container of the spec. `limits` are whole numbers."""
 
     name: str
     init: bool
@@ -21,7 +21,6 @@ class ContainerView:
     command: tuple[str, ...]
     env: Mapping[str, str]
     limits: Mapping[str, int]
-    requests: Mapping[str, Fraction]
     image: str
 
 
@@ -30,15 +29,16 @@ def uid(pod: Json) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def key(pod: Json) -> tuple[str, str]:
-    """The namespace and name of the pod."""
-    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+def ref(pod: Json) -> Ref:
+    """The name of the pod in the API."""
+    metadata = pod["metadata"]
+    return Ref(metadata["name"], metadata["namespace"], metadata["uid"])
 
 
 def full_name(pod: Json) -> str:
     """The pod as the kubelet names it in messages: name_namespace(uid)."""
-    namespace, name = key(pod)
-    return f"{name}_{namespace}({uid(pod)})"
+    of = ref(pod)
+    return f"{of.name}_{of.namespace}({of.uid})"
 
 
 def deleting(pod: Json) -> bool:
@@ -66,24 +66,8 @@ def containers(pod: Json) -> list[ContainerView]:
     return found + [_view(raw, init=False) for raw in spec["containers"]]
 
 
-def total_requests(pod: Json) -> dict[str, Fraction]:
-    """The pod's requests from the node: the sum of containers that run together, or the largest init container."""
-    total: dict[str, Fraction] = {}
-    views = containers(pod)
-    for view in views:
-        if view.sidecar or not view.init:
-            for name, value in view.requests.items():
-                total[name] = total.get(name, Fraction(0)) + value
-    for view in views:
-        if view.init and not view.sidecar:
-            for name, value in view.requests.items():
-                total[name] = max(total.get(name, Fraction(0)), value)
-    return total
-
-
 def _view(raw: Json, *, init: bool) -> ContainerView:
-    resources = raw.get("resources") or {}
-    limits = _quantities(resources.get("limits") or {})
+    limits = amounts((raw.get("resources") or {}).get("limits"))
     return ContainerView(
         name=raw["name"],
         init=init,
@@ -91,10 +75,5 @@ def _view(raw: Json, *, init: bool) -> ContainerView:
         command=(*(raw.get("command") or ("sleep", "infinity")), *(raw.get("args") or ())),
         env={entry["name"]: entry.get("value", "") for entry in raw.get("env") or ()},
         limits={name: math.ceil(value) for name, value in limits.items()},
-        requests={**limits, **_quantities(resources.get("requests") or {})},
         image=raw.get("image", ""),
     )
-
-
-def _quantities(raw: Json) -> dict[str, Fraction]:
-    return {name: parse_quantity(str(value)) or Fraction(0) for name, value in raw.items()}
