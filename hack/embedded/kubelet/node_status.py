@@ -34,38 +34,27 @@ class NodeStatus:
         self._interval = interval
         self._retry = retry
         self._changed = threading.Event()
-        self._stop = threading.Event()
         self._written: object = None
-        self._thread = threading.Thread(target=self._run, name=f"node-{name}", daemon=True)
-
-    def start(self) -> None:
-        """Start publishing."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop publishing."""
-        self._stop.set()
-        self._changed.set()
-        self._thread.join()
 
     def changed(self) -> None:
         """Publish the present state soon."""
         self._changed.set()
 
-    def _run(self) -> None:
+    def run(self, stop: threading.Event) -> None:
+        """Publish until `stop` is set and `changed` was called."""
         registered = False
-        while not self._stop.is_set():
+        while not stop.is_set():
             self._changed.clear()
             try:
                 if not registered:
                     self._register()
                     registered = True
                 self._publish()
-                self._stop.wait(self._interval)
+                stop.wait(self._interval)
                 self._changed.wait(LOOK_SECONDS)
             except ApiError as error:
                 log.debug("node %s: %s", self._name, error)
-                self._stop.wait(self._retry)
+                stop.wait(self._retry)
 
     def _register(self) -> None:
         node = {

@@ -26,27 +26,21 @@ class _LaterError(Exception):
 
 
 class Reporter:
-    """Writes on behalf of node `node`."""
+    """Writes in the thread that calls `run`; `retry` are seconds between attempts to reach the API server."""
 
-    def __init__(self, api: Api, node: str, retry: float) -> None:
+    def __init__(self, api: Api, retry: float) -> None:
         self._api = api
         self._events = count()
         self._retry = retry
         self._lock = threading.Condition()
         self._pending: dict[str, list[Call]] = {}
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=f"report-{node}", daemon=True)
-
-    def start(self) -> None:
-        """Start writing."""
-        self._thread.start()
 
     def stop(self) -> None:
-        """Stop; writes that still wait are lost, as when a kubelet ends."""
+        """Make `run` return; writes that still wait are lost, as when a kubelet ends."""
         with self._lock:
             self._stopping = True
             self._lock.notify()
-        self._thread.join()
 
     def status(self, pod: Json, status: dict[str, Any] | None, *, delete: bool) -> None:
         """Write a pod's status if there is one, then delete the pod for good if `delete`."""
@@ -70,7 +64,8 @@ class Reporter:
             self._pending[key] = calls
             self._lock.notify()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Write until `stop` is called."""
         while True:
             with self._lock:
                 self._lock.wait_for(lambda: self._pending or self._stopping)

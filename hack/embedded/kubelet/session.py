@@ -39,16 +39,14 @@ class NodeConfig:
 
 
 class KubeletSession:
-    """The kubelet from one start to its stop."""
+    """The kubelet from one start to its stop. Only the thread that follows the pods changes what is known of them."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime, rng: random.Random) -> None:
         self._runtime = runtime
         self._random = rng
-        self._lock = threading.Lock()
         self._pods: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
         self._inactive: set[str] = set()
-        self._stopping = False
         self._survivors = runtime.containers()
         timing = config.timing
         authorization = f"Bearer {config.token}" if config.token else None
@@ -62,17 +60,22 @@ class KubeletSession:
         self._pod_resources = PodResourcesServer(
             config.kubelet_dir / "pod-resources" / "kubelet.sock", self._devices, self._active_pods
         )
-        self._reporter = Reporter(self._api, config.name, timing.api_retry)
+        self._reporter = Reporter(self._api, timing.api_retry)
         self._node = NodeStatus(
             self._api, config.name, self._devices.capacity, timing.node_status, timing.api_retry
         )
         here = Where(fields=f"spec.nodeName={config.name}")
         self._watch = ListWatch(self._api, PODS.json, here, longest_pause=timing.api_retry)
         self._ending = threading.Event()
-        self._watching = threading.Thread(
-            target=self._watch.run, args=(self._on_list, self._on_change, self._ending),
-            name=f"pods-{config.name}", daemon=True,
-        )  # fmt: skip
+        runs = {
+            "report": self._reporter.run,
+            "node": lambda: self._node.run(self._ending),
+            "pods": lambda: self._watch.run(self._on_list, self._on_change, self._ending),
+        }
+        self._threads = [
+            threading.Thread(target=run, name=f"{what}-{config.name}", daemon=True)
+            for what, run in runs.items()
+        ]
         self._around = Surroundings(self._devices, runtime, self._reporter, timing)
 
     def start(self) -> None:
@@ -80,22 +83,21 @@ class KubeletSession:
         self._runtime.listen(self._ended)
         self._registration.start()
         self._pod_resources.start()
-        self._reporter.start()
-        self._node.start()
-        self._watching.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """End, but leave the containers alone."""
-        self._stopping = True
+        self._ending.set()
         # Closing the plugins' connections ends an Allocate under way, on which the pods' thread may wait.
         self._registration.stop()
-        self._ending.set()
         self._watch.interrupt()
-        self._watching.join()
+        self._node.changed()
+        self._reporter.stop()
+        for thread in self._threads:
+            thread.join()
         for worker in self._workers.values():
             worker.abandon()
-        self._node.stop()
-        self._reporter.stop()
         self._pod_resources.stop()
         self._api.close()
 
@@ -103,10 +105,9 @@ class KubeletSession:
         listed = {pod_spec.uid(pod) for pod in pods}
         for uid in set(self._pods) - listed:
             self._remove(self._pods[uid])
-        with self._lock:
-            new = listed - self._pods.keys()
-            # All of them are counted before the first is admitted, so that none loses the tickets that it had before.
-            self._pods |= {pod_spec.uid(pod): pod for pod in pods}
+        new = listed - self._pods.keys()
+        # All of them are counted before the first is admitted, so that none loses the tickets that it had before.
+        self._pods.update({pod_spec.uid(pod): pod for pod in pods})
         for pod in pods:
             if pod_spec.uid(pod) in new:
                 self._add(pod)
@@ -121,17 +122,12 @@ class KubeletSession:
         self._survivors = []
 
     def _on_change(self, change: Change, pod: Json) -> None:
+        uid = pod_spec.uid(pod)
         if change is Change.DELETED:
             self._remove(pod)
-        else:
-            self._see(pod)
-
-    def _see(self, pod: Json) -> None:
-        """A pod was added or changed."""
-        uid = pod_spec.uid(pod)
-        with self._lock:
-            known = uid in self._pods
-            self._pods[uid] = pod
+            return
+        known = uid in self._pods
+        self._pods[uid] = pod
         if not known:
             self._add(pod)
         elif pod_spec.deleting(pod):
@@ -152,7 +148,7 @@ class KubeletSession:
             worker.start()
             return
         rejection = self._admit(pod, mine)
-        if self._stopping:
+        if self._ending.is_set():
             return
         if rejection is None:
             self._worker(pod, mine).start()
@@ -211,8 +207,7 @@ class KubeletSession:
 
     def _remove(self, pod: Json) -> None:
         uid = pod_spec.uid(pod)
-        with self._lock:
-            self._pods.pop(uid, None)
+        self._pods.pop(uid, None)
         self._inactive.discard(uid)
         if uid in self._workers:
             self._workers[uid].remove(pod)
@@ -224,9 +219,7 @@ class KubeletSession:
 
     def _active_pods(self) -> list[Json]:
         """Pods that hold their tickets: taken or being decided, not ended, not gone from the API server."""
-        with self._lock:
-            pods = dict(self._pods)
-        workers = self._workers
+        pods, workers = self._pods.copy(), self._workers
         return [
             pod
             for uid, pod in pods.items()

@@ -77,13 +77,13 @@ class SchedulerSession:
         listed = {pod["metadata"]["uid"] for pod in pods}
         for pod in pods:
             self._see_pod(pod)
-        for uid in {*self._cache.pods(), *self._queue.uids()} - listed:
+        for uid in {*self._cache.pods, *self._queue.uids()} - listed:
             self._lose_pod(uid)
         self._synced[0].set()
 
     def _sync_nodes(self, nodes: Sequence[Node]) -> None:
-        for name in set(self._cache.node_names()) - {node["metadata"]["name"] for node in nodes}:
-            self._cache.drop_node(name)
+        for name in set(self._cache.nodes) - {node["metadata"]["name"] for node in nodes}:
+            del self._cache.nodes[name]
         for node in nodes:
             self._on_node(Change.ADDED, node)
         self._synced[1].set()
@@ -96,7 +96,7 @@ class SchedulerSession:
 
     def _on_node(self, change: Change, node: Node) -> None:
         if change is Change.DELETED:
-            self._cache.drop_node(node["metadata"]["name"])
+            self._cache.nodes.pop(node["metadata"]["name"], None)
         elif self._cache.set_node(node):
             self._queue.move()
 
@@ -106,11 +106,12 @@ class SchedulerSession:
             self._queue.bound()
         if node_of(pod) or spec.get("schedulerName") != self._name or spec.get("schedulingGates"):
             self._queue.drop(uid)
-        elif not self._cache.assumed(uid):
+        elif uid not in self._cache.assumed:
             self._queue.put(pod)
 
     def _lose_pod(self, uid: str) -> None:
-        was = self._cache.drop_pod(uid)
+        self._cache.assumed.pop(uid, None)
+        was = self._cache.pods.pop(uid, None)
         self._queue.drop(uid)
         self._reports.forget(uid)
         if was is not None and node_of(was):
@@ -126,7 +127,7 @@ class SchedulerSession:
                 self._schedule(entry)
 
     def _schedule(self, entry: Queued) -> None:
-        pod = self._cache.pod(entry.uid)
+        pod = self._cache.pods.get(entry.uid)
         if pod is None or node_of(pod) or "deletionTimestamp" in pod["metadata"]:
             return
         entry.pod = pod
@@ -139,18 +140,18 @@ class SchedulerSession:
         except ExtenderError as error:
             self._fail(entry, "SchedulerError", str(error))
             return
-        self._cache.assume(entry.uid, host)
+        self._cache.assumed[entry.uid] = host
         self._bindings.submit(self._bind, entry, host)
 
     def _host(self, pod: Pod) -> str:
-        names = self._cache.node_names()
         feasible, reasons = self._cache.feasible(pod)
+        nodes = len(feasible) + len(reasons)
         asks = bool(feasible) and self._extender.interested(pod)
         if asks:
             feasible, failed = self._extender.filter(pod, feasible)
             reasons.update((name, [text]) for name, text in failed.items())
         if not feasible:
-            raise NoFitError(len(names), reasons, extender=asks)
+            raise NoFitError(nodes, reasons, extender=asks)
         # Equal scores: kube-scheduler takes one at random.
         return self._rng.choice(feasible)
 
@@ -160,25 +161,22 @@ class SchedulerSession:
             if self._extender.interested(entry.pod):
                 self._extender.bind(entry.pod, host)
             else:
-                self._bind_by_default(entry.pod, host)
+                self._client.bind(pod_spec.ref(entry.pod), host, {}, {})
         except (ExtenderError, ApiError) as error:
-            self._cache.forget(entry.uid)
+            self._cache.assumed.pop(entry.uid, None)
             self._queue.move()
             self._fail(entry, "SchedulerError", str(error))
         else:
             self._reports.scheduled(entry.pod, host)
 
-    def _bind_by_default(self, pod: Pod, host: str) -> None:
-        self._client.bind(pod_spec.ref(pod), host, {}, {})
-
     def _fail(self, entry: Queued, reason: str, message: str) -> None:
-        pod = self._cache.pod(entry.uid)
+        pod = self._cache.pods.get(entry.uid)
         # A Binding whose answer was lost may have happened.
         if pod is None or node_of(pod):
             return
         log.info("pod %s/%s: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], message)
         self._queue.give_back(entry, unschedulable=reason == "Unschedulable")
-        if (now := self._cache.pod(entry.uid)) is None or node_of(now):
+        if (now := self._cache.pods.get(entry.uid)) is None or node_of(now):
             # Gone or bound between the look and the return.
             self._queue.drop(entry.uid)
             return

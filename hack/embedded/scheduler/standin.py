@@ -3,27 +3,30 @@
 import logging
 import random
 import threading
+import time
 import uuid
-from collections.abc import Collection
+from datetime import UTC, datetime
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
-from device_plugin.core.requests import DEFAULT_PREFIXES, resource_names
 from device_plugin.kube.api import Ref
+from device_plugin.kube.errors import ApiError
+from device_plugin.kube.leases import Candidate, Election
 from hack.embedded.scheduler.extender import ExtenderClient
-from hack.embedded.scheduler.lease import Elector
 from hack.embedded.scheduler.session import SchedulerSession
 from hack.embedded.scheduler.timing import SchedulerTiming
 
 log = logging.getLogger(__name__)
 
-MANAGED = tuple(name for prefix in DEFAULT_PREFIXES for name in resource_names(prefix))
+# The schedulerName of the pods that it takes.
+NAME = "vgpu-scheduler"
+LEASE = Ref("vgpu-scheduler", "vgpu-system")
 
 
 class SchedulerStandIn:
-    """`start` it, `stop` or `kill` it; it may be started again. `pod_name` begins its identity in the Lease.
+    """`start` it and `stop` it; it may be started again. `pod_name` begins its identity in the Lease.
 
-    `managed` are the extender's managedResources; pods that ask for none of them are bound without it.
+    While the event `leading` is set, it holds the Lease by its own record.
     """
 
     def __init__(
@@ -33,43 +36,18 @@ class SchedulerStandIn:
         extender_url: str,
         pod_name: str,
         *,
-        name: str = "vgpu-scheduler",
-        lease_namespace: str = "vgpu-system",
-        lease_name: str = "vgpu-scheduler",
-        managed: Collection[str] = MANAGED,
         timing: SchedulerTiming | None = None,
-        seed: int = 0,
     ) -> None:
+        self.leading = threading.Event()
         self._endpoint = Endpoint(api_url, lambda: f"Bearer {token}" if token else None)
         self._extender_url = extender_url
         self._pod_name = pod_name
-        self._name = name
-        self._lease = Ref(lease_name, lease_namespace)
-        self._managed = managed
         self._timing = timing or SchedulerTiming()
-        self._rng = random.Random(seed)
+        self._rng = random.Random(0)
         self._stop = threading.Event()
-        self._releases = True
         self._gate = threading.Event()
         self._gate.set()
-        self._leading = threading.Event()
         self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> "SchedulerStandIn":
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def leading(self) -> bool:
-        """True while the scheduler holds the Lease, by its own record."""
-        return self._leading.is_set()
-
-    def wait_leading(self, seconds: float) -> bool:
-        """Return once it leads; False if that takes longer than `seconds`."""
-        return self._leading.wait(seconds)
 
     def start(self) -> None:
         """Begin to seek the Lease. Does nothing if it runs."""
@@ -79,12 +57,12 @@ class SchedulerStandIn:
             self._thread.start()
 
     def stop(self) -> None:
-        """End as on SIGTERM: the Lease is given up at once. Does nothing if it does not run."""
-        self._end(releases=True)
-
-    def kill(self) -> None:
-        """End as on SIGKILL: the Lease stays until it expires."""
-        self._end(releases=False)
+        """End as on SIGTERM: the Lease is given up at once (ReleaseOnCancel). Does nothing if it does not run."""
+        if self._thread is not None:
+            self._stop.set()
+            self._gate.set()
+            self._thread.join()
+            self._thread = None
 
     def pause(self) -> None:
         """Freeze before the next step, as a machine that is suspended: nothing is renewed, scheduled or bound."""
@@ -94,34 +72,45 @@ class SchedulerStandIn:
         """Go on, in the belief that no time passed."""
         self._gate.set()
 
-    def _end(self, *, releases: bool) -> None:
-        if self._thread is None:
-            return
-        self._releases = releases
-        self._stop.set()
-        self._gate.set()
-        self._thread.join()
-        self._thread = None
-
     def _run(self) -> None:
-        client = KubeClient(self._endpoint, self._name)
+        client = KubeClient(self._endpoint, NAME)
         while not self._stop.is_set():
             # A process that lost the Lease ends, and its successor has another identity.
             identity = f"{self._pod_name}_{uuid.uuid4()}"
-            elector = Elector(client, self._lease, identity, self._timing, self._gate)
-            if elector.acquire(self._stop):
-                self._lead(elector, client)
+            election = Election(identity, self._timing.lease, self._timing.renew_deadline)
+            candidate = Candidate(client, LEASE, election, time.monotonic, _now)
+            while not self._stop.is_set() and not self._attempt(candidate):
+                self._stop.wait(self._timing.retry_period)
+            if candidate.leads():
+                log.info("%s leads", identity)
+                self._lead(candidate, client)
         client.close()
 
-    def _lead(self, elector: Elector, client: KubeClient) -> None:
-        log.info("%s leads", elector.identity)
-        extender = ExtenderClient(self._extender_url, self._managed, self._timing.extender)
-        session = SchedulerSession(client, extender, self._name, self._timing, self._gate, self._rng)
+    def _lead(self, candidate: Candidate, client: KubeClient) -> None:
+        """Schedule, and renew the Lease, until it is lost or the end has come."""
+        extender = ExtenderClient(self._extender_url, self._timing.extender)
+        session = SchedulerSession(client, extender, NAME, self._timing, self._gate, self._rng)
         session.start()
-        self._leading.set()
-        elector.renew(self._stop)
-        self._leading.clear()
-        if self._releases:
-            elector.release()
+        self.leading.set()
+        while candidate.leads() and not self._stop.wait(self._timing.retry_period):
+            self._attempt(candidate)
+        self.leading.clear()
+        try:
+            candidate.release()
+        except ApiError as error:
+            log.debug("the Lease is not released: %s", error)
         session.stop()
         extender.close()
+
+    def _attempt(self, candidate: Candidate) -> bool:
+        """Acquire the Lease or renew it, once; True if it is ours now."""
+        self._gate.wait()
+        try:
+            return candidate.attempt()
+        except ApiError as error:
+            log.debug("the Lease is not renewed: %s", error)
+            return False
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -45,9 +45,9 @@ def test_assumed_pods_hold_their_room_until_they_are_forgotten() -> None:
     cache.set_pod(pod("held", 4, node="n"))
     cache.set_pod(pod("assumed", 4))
     assert cache.feasible(pod("p", 4)) == (["n"], {})
-    cache.assume("assumed", "n")
+    cache.assumed["assumed"] = "n"
     assert cache.feasible(pod("p", 4)) == ([], {"n": [f"Insufficient {MEM}"]})
-    cache.forget("assumed")
+    cache.assumed.clear()
     assert cache.feasible(pod("p", 4)) == (["n"], {})
 
 

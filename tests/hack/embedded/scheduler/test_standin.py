@@ -11,8 +11,10 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.kube.api import EVENTS, NODES, PODS, Ref
+from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.scheduler import SchedulerStandIn, SchedulerTiming
+from hack.embedded.scheduler.standin import LEASE
 from tests.deadline import eventually
 
 if TYPE_CHECKING:
@@ -246,25 +248,40 @@ def test_other_pods_are_none_of_the_extenders_business(world: World) -> None:
 def test_only_the_holder_of_the_lease_schedules(world: World) -> None:
     world.node("n1", 100)
     world.scheduler.start()
-    assert world.scheduler.wait_leading(SECONDS)
+    assert world.scheduler.leading.wait(SECONDS)
     url = f"http://127.0.0.1:{world.extender.server.port}"
-    with SchedulerStandIn(world.server.url, "system:kube-scheduler", url, "vgpu-1", timing=TIMING) as second:
+    second = SchedulerStandIn(world.server.url, "system:kube-scheduler", url, "vgpu-1", timing=TIMING)
+    second.start()
+    try:
         world.pod("p", 1)
         assert eventually(lambda: world.where("p"), SECONDS)
-        assert not second.leading
+        assert not second.leading.is_set()
         world.scheduler.pause()
-        assert second.wait_leading(SECONDS)
+        assert second.leading.wait(SECONDS)
         world.scheduler.resume()
-        assert eventually(lambda: not world.scheduler.leading, SECONDS)
+        assert eventually(lambda: not world.scheduler.leading.is_set(), SECONDS)
         world.pod("q", 1)
         assert eventually(lambda: world.where("q"), SECONDS)
         assert len(world.extender.told("bind")) == 2
+    finally:
+        second.stop()
+
+
+def test_a_holder_that_cannot_renew_stops_leading_and_one_that_ends_gives_the_lease_up(world: World) -> None:
+    world.scheduler.start()
+    assert world.scheduler.leading.wait(SECONDS)
+    world.server.stop()
+    assert eventually(lambda: not world.scheduler.leading.is_set(), SECONDS)
+    world.server.start()
+    assert world.scheduler.leading.wait(SECONDS)
+    world.scheduler.stop()
+    assert world.api.get(LEASES, LEASE).holder == ""
 
 
 def test_it_outlives_an_api_server_that_is_away(world: World) -> None:
     world.node("n1")
     world.scheduler.start()
-    assert world.scheduler.wait_leading(SECONDS)
+    assert world.scheduler.leading.wait(SECONDS)
     world.server.stop()
     world.server.start()
     world.pod("p", 1)
