@@ -3,14 +3,13 @@
 The order matters: Allocate is called for pods that are then rejected, and nothing undoes it.
 """
 
-import functools
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from hack.embedded.kubelet.devices import AllocationError, DeviceManager
 from hack.embedded.kubelet.node_status import BASE
-from hack.embedded.pod_requests import ZERO, amounts, requested, total
+from hack.embedded.pod_requests import ZERO, Amounts, amounts, requested, total
 from hack.embedded.pod_spec import Json
 
 
@@ -33,7 +32,9 @@ def admit(
         devices.allocate(pod, running)
     except AllocationError as error:
         return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
-    used = functools.reduce(total, map(requested, others), {})
+    used: Amounts = {}
+    for other in others:
+        used = total(used, requested(other))
     wanted, there = requested(pod), amounts(BASE)
     for name in sorted(wanted.keys() & there):
         taken = used.get(name, ZERO)
