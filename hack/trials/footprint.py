@@ -62,11 +62,11 @@ def quarter(name: str) -> Object:
 def measure(cluster: EmbeddedCluster, seconds: float) -> int:
     """Watch the agent do nothing; returns the exit status."""
     pid = cluster.agents[NODE].pid
-    cluster.api.forget_requests()
+    cluster.api.write_requests.clear()
     before = cpu_seconds(pid)
     time.sleep(seconds)
     cpu = 100 * (cpu_seconds(pid) - before) / seconds
-    writes = cluster.api.writes[f"{AGENT_USER}@{NODE}"]
+    writes = sum(user == f"{AGENT_USER}@{NODE}" for user, _, _ in cluster.api.write_requests)
     rss = rss_mib(pid)
     print(f"{CARDS} cards, {SLICES} slices, {seconds:.0f} s idle")
     print(f"RSS {rss:.1f} MiB (at most {MOST_MIB:.0f}), CPU {cpu:.2f} % of a core (at most {MOST_CPU:.0f})")

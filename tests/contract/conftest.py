@@ -45,7 +45,7 @@ def cluster() -> Iterator[Cluster]:
     server.start()
 
     def forget(version: str) -> str:
-        server.compact()
+        server.store.compact()
         return version
 
     identities = {role: {"Authorization": f"Bearer token-of-{role}"} for role in USERS}

@@ -5,17 +5,30 @@ Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hack.embedded.apiserver import cel, errors
 from hack.embedded.apiserver.cel import Expression
 from hack.embedded.apiserver.policies import AdmissionPolicy, Validation
-from hack.embedded.apiserver.registry import Write
+from hack.embedded.apiserver.resources import RequestTarget
 from hack.embedded.apiserver.store import Object
 
 # The user with all rights; the authorizer denies all other users.
 ADMIN = "system:admin"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
+
+    user: str
+    operation: str
+    target: RequestTarget
+    new: Object
+    old: Object | None = None
+    options: Object | None = None
 
 
 class PolicyAdmission:
@@ -25,8 +38,8 @@ class PolicyAdmission:
         self._mutating = [policy for policy in policies if policy.patches]
         self._validating = [policy for policy in policies if policy.validations]
 
-    def mutate(self, write: Write) -> Object:
-        """Apply the patches of the policies that match; each policy sees what those before it made."""
+    def mutate(self, write: Write) -> None:
+        """Apply to `write.new` the patches of the policies that match; each sees what those before it made."""
         for policy in self._mutating:
             for _, base in self._matching([policy], write):
                 with _failure(policy, write):
@@ -36,10 +49,9 @@ class PolicyAdmission:
                     for expression in policy.patches:
                         for operation in scope.evaluate(expression):
                             _patch(write.new, operation)
-        return write.new
 
     def validate(self, write: Write) -> None:
-        """Raises ApiError with the message of the first validation that does not hold."""
+        """Raises StatusError with the message of the first validation that does not hold."""
         for policy, base in self._matching(self._validating, write):
             with _failure(policy, write):
                 scope = self._scope(policy, base)

@@ -1,7 +1,7 @@
 """HTTP/1.1 to and from the registry: one thread per kept connection."""
 
 import contextlib
-import json
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, cast
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hack.embedded.apiserver.server import EmbeddedApiServer, Listener
 
 DEFAULT_WATCH_SECONDS = 1800.0
-_VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0+vgpu.embedded", "platform": "linux/amd64"}
-_WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class ApiHandler(BaseHTTPRequestHandler):
@@ -42,51 +40,35 @@ class ApiHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's signature
         """Log nothing: tests read the server's record of requests instead."""
 
-    def do_GET(self) -> None:
-        """Health, version, one object, a list, or a watch."""
-        self._answer(self._get)
-
-    def do_POST(self) -> None:
-        """Create, bind or evict."""
-        self._answer(self._post)
-
-    def do_PUT(self) -> None:
-        """Replace an object."""
-        self._answer(self._put)
-
-    def do_PATCH(self) -> None:
-        """Patch an object."""
-        self._answer(self._patch)
-
-    def do_DELETE(self) -> None:
-        """Delete an object."""
-        self._answer(self._delete)
-
-    def _answer(self, verb: Any) -> None:
+    def _answer(self) -> None:
         url = urlsplit(self.path)
+        path, body = unquote(url.path), self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self._query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        verbs = {
+            "GET": self._get,
+            "POST": self._post,
+            "PUT": self._put,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
         try:
             self._user = self.api.user(self.headers.get("Authorization"))
-            if self.command in _WRITES:
-                self.api.record(self._user, self.command, unquote(url.path))
-            self._checked(verb, unquote(url.path), body)
+            if self.command != "GET":
+                self.api.write_requests.append((self._user, self.command, path))
+            verbs[self.command](resources.target(path), body)
         except errors.StatusError as error:
-            self._send(error.code, msgspec.json.encode(error.status()))
-
-    def _checked(self, verb: Any, path: str, body: bytes) -> None:
-        # Kubernetes decodes into types and refuses other values; here a wrong type fails when it is used.
-        try:
-            verb(path, body)
+            self._refuse(error)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise errors.bad_request(f"a field is missing or of the wrong type: {error!r}") from error
+            # Kubernetes decodes into types and refuses other values; here a wrong type fails when it is used.
+            self._refuse(errors.bad_request(f"a field is missing or of the wrong type: {error!r}"))
 
-    def _get(self, path: str, body: bytes) -> None:  # noqa: ARG002 - GET has no body
-        if path in ("/healthz", "/livez", "/readyz"):
-            self._send(200, b"ok", "text/plain; charset=utf-8")
-        elif path == "/version":
-            self._send(200, msgspec.json.encode(_VERSION))
-        elif (target := resources.target(path)).name:
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the base class's names
+
+    def _refuse(self, error: errors.StatusError) -> None:
+        self._send(error.code, msgspec.json.encode(error.status()))
+
+    def _get(self, target: RequestTarget, body: bytes) -> None:  # noqa: ARG002 - GET has no body
+        if target.name:
             self._send(200, self.api.registry.get(target).document)
         elif target.resource is BINDINGS:
             raise errors.method_not_allowed()
@@ -101,11 +83,8 @@ class ApiHandler(BaseHTTPRequestHandler):
         if wanted > store.version:
             raise errors.too_new(wanted, store.version)
         version, items = store.select(resource, self._selection(target))
-        head = (
-            f'{{"kind":"{resource.kind}List","apiVersion":"{resource.api_version}",'
-            f'"metadata":{{"resourceVersion":"{version}"}},"items":['
-        )
-        self._send(200, head.encode() + b",".join(stored.item for stored in items) + b"]}")
+        head = resource.head("List") + b'"metadata":{"resourceVersion":"%d"},"items":[' % version
+        self._send(200, head + b",".join(stored.item for stored in items) + b"]}")
 
     def _watch(self, target: RequestTarget) -> None:
         self._version()
@@ -127,39 +106,35 @@ class ApiHandler(BaseHTTPRequestHandler):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         self.wfile.write(b"0\r\n\r\n")
 
-    def _post(self, path: str, body: bytes) -> None:
-        target, value = resources.target(path), _object(body)
+    def _post(self, target: RequestTarget, body: bytes) -> None:
+        value = _object(body)
         if target.resource is BINDINGS or target.subresource == "binding":
             self.api.registry.bind(self._user, target, value)
-            self._send(201, _success({}, 201))
+            self._send(201, _success(code=201))
         elif target.subresource == "eviction":
             options, dry = _deletion(value.get("deleteOptions") or {}), self._query.get("dryRun") == "All"
             self.api.registry.evict(self._user, target, value, options, dry=dry)
-            self._send(201, _success({}, 201))
+            self._send(201, _success(code=201))
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         else:
             self._send(201, self.api.registry.create(self._user, target, value).document)
 
-    def _put(self, path: str, body: bytes) -> None:
-        target, value = self._named(path), _object(body)
-        # The registry may call it again after a lost race, and keeps the result.
-        self._updated(target, lambda _: cast(Object, json.loads(msgspec.json.encode(value))), patched=False)
+    def _put(self, target: RequestTarget, body: bytes) -> None:
+        self._update(target, lambda _: _object(body), patch=False)
 
-    def _patch(self, path: str, body: bytes) -> None:
-        target = self._named(path)
+    def _patch(self, target: RequestTarget, body: bytes) -> None:
         content_type = (self.headers.get("Content-Type") or "").partition(";")[0]
-        if content_type not in patch.ACCEPTED:
-            raise errors.unsupported_media_type()
         change = _object(body)
-        self._updated(target, lambda old: patch.apply(content_type, old.copy(), change), patched=True)
+        self._update(target, lambda old: patch.apply(content_type, old, change), patch=True)
 
-    def _updated(self, target: RequestTarget, change: Any, *, patched: bool) -> None:
-        stored, created = self.api.registry.update(self._user, target, change, patch=patched)
+    def _update(self, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool) -> None:
+        _check_named(target)
+        stored, created = self.api.registry.update(self._user, target, change, patch=patch)
         self._send(201 if created else 200, stored.document)
 
-    def _delete(self, path: str, body: bytes) -> None:
-        target = self._named(path)
+    def _delete(self, target: RequestTarget, body: bytes) -> None:
+        _check_named(target)
         if target.subresource:
             raise errors.method_not_allowed()
         options = {
@@ -168,12 +143,6 @@ class ApiHandler(BaseHTTPRequestHandler):
         }
         last = self.api.registry.delete(self._user, target, _deletion(options))
         self._send(200, last.document if target.resource is resources.PODS else _deleted(last))
-
-    def _named(self, path: str) -> RequestTarget:
-        target = resources.target(path)
-        if not target.name or target.resource is BINDINGS or target.subresource in ("binding", "eviction"):
-            raise errors.method_not_allowed()
-        return target
 
     def _selection(self, target: RequestTarget) -> watch.Selects:
         return selects(
@@ -192,9 +161,9 @@ class ApiHandler(BaseHTTPRequestHandler):
             raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": must be a whole number')
         return int(text)
 
-    def _send(self, code: int, body: bytes, content_type: str = "application/json") -> None:
+    def _send(self, code: int, body: bytes) -> None:
         head = (
-            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: {content_type}\r\n"
+            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self.wfile.write(head.encode() + body)
@@ -220,13 +189,18 @@ def _deletion(options: Object) -> Deletion:
     )
 
 
-def _success(details: dict[str, Any], code: int | None = None) -> bytes:
+def _success(**more: Any) -> bytes:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return msgspec.json.encode(
-        {**status, **({"details": details} if details else {}), **({} if code is None else {"code": code})}
-    )
+    return msgspec.json.encode({**status, **more})
 
 
 def _deleted(last: Stored) -> bytes:
     details = {"name": last.name, "kind": last.resource.plural, "uid": last.value["metadata"]["uid"]}
-    return _success({**details, **({"group": last.resource.group} if last.resource.group else {})})
+    group = {"group": last.resource.group} if last.resource.group else {}
+    return _success(details={**details, **group})
+
+
+def _check_named(target: RequestTarget) -> None:
+    """Raises StatusError 405 unless `target` is an object, or a part of one, that can be written as a whole."""
+    if not target.name or target.resource is BINDINGS or target.subresource in ("binding", "eviction"):
+        raise errors.method_not_allowed()

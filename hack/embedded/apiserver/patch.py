@@ -6,19 +6,16 @@ from hack.embedded.apiserver import errors
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-ACCEPTED = (MERGE, STRATEGIC)
 
 
-def apply(content_type: str, value: dict[str, Any], body: object) -> dict[str, Any]:
+def apply(content_type: str, value: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     """`value` with the patch `body` applied; `value` must be the caller's own, and may be changed.
 
-    Raises ApiError: 415 for another format, and for a strategic patch that holds a list or a directive,
-    because those need the merge keys of the kind; 400 for a body that is not an object.
+    Raises StatusError 415 for another format, and for a strategic patch that holds a list or a directive, because
+    those need the merge keys of the kind.
     """
-    if content_type not in ACCEPTED:
+    if content_type not in (MERGE, STRATEGIC):
         raise errors.unsupported_media_type()
-    if not isinstance(body, dict):
-        raise errors.bad_request("the patch must be a JSON object")
     if content_type == STRATEGIC and not _is_plain(body):
         error = errors.unsupported_media_type()
         why = f"{error} (no lists in strategic merge patches here: send {MERGE})"

@@ -20,7 +20,7 @@ class PodStrategy(Strategy):
     """The three routes that write a pod: itself, its status, its ephemeral containers."""
 
     def default(self, new: Object) -> None:
-        """Set the API server's defaults, and normalise quantities. Raises ApiError 400 for a malformed quantity."""
+        """Set the API server's defaults, and normalise quantities. Raises StatusError 400 for a malformed quantity."""
         spec = new.setdefault("spec", {})
         if not isinstance(spec, dict):
             raise errors.bad_request('Pod in version "v1" cannot be handled as a Pod: spec is not an object')
@@ -90,7 +90,7 @@ class PodStrategy(Strategy):
 
 
 def containers(spec: Object) -> Iterator[tuple[str, Object]]:
-    """Every init and app container with its path. Raises ApiError 400 if the lists are not lists of objects."""
+    """Every init and app container with its path. Raises StatusError 400 if the lists are not lists of objects."""
     for kind in ("initContainers", "containers"):
         listed = spec.get(kind) or []
         if not isinstance(listed, list) or not all(isinstance(container, dict) for container in listed):
@@ -101,7 +101,7 @@ def containers(spec: Object) -> Iterator[tuple[str, Object]]:
 
 
 def bound(old: Object, binding: Object) -> Object:
-    """The pod `old` after `binding`; it may share parts with both. Raises ApiError 409 if it cannot be bound."""
+    """The pod `old` after `binding`; it may share parts with both. Raises StatusError 409 if it cannot be bound."""
     name, wanted = old["metadata"]["name"], binding["metadata"]
     if wanted.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
         raise errors.conflict("pods", name, uid_mismatch(wanted["uid"], old))

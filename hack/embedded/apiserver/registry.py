@@ -8,9 +8,10 @@ import random
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from hack.embedded.apiserver import errors, pods
+from hack.embedded.apiserver.admission import PolicyAdmission, Write
 from hack.embedded.apiserver.pods import PodStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
@@ -32,28 +33,6 @@ _LONGEST_BASE = 63 - 5
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """A write that admission decides. `old` is None for a creation; a DELETE has `options` and an empty `new`."""
-
-    user: str
-    operation: str
-    target: RequestTarget
-    new: Object
-    old: Object | None = None
-    options: Object | None = None
-
-
-class Admission(Protocol):
-    """The admission chain, which may change or refuse a write."""
-
-    def mutate(self, write: Write) -> Object:
-        """The object to store in place of `write.new`; it may be changed in place."""
-
-    def validate(self, write: Write) -> None:
-        """Raises ApiError to refuse."""
-
-
-@dataclass(frozen=True, slots=True)
 class Deletion:
     """The DeleteOptions: a grace period in seconds (None: the pod's own), and preconditions (empty: none)."""
 
@@ -63,9 +42,9 @@ class Deletion:
 
 
 class Registry:
-    """Objects as the API shows them. Every method raises ApiError to refuse."""
+    """Objects as the API shows them. Every method raises StatusError to refuse."""
 
-    def __init__(self, store: ObjectStore, admission: Admission) -> None:
+    def __init__(self, store: ObjectStore, admission: PolicyAdmission) -> None:
         self.store = store
         self._admission = admission
         self._strategies: dict[ApiResource, Strategy] = {
@@ -92,7 +71,7 @@ class Registry:
             raise errors.invalid(resource.qualified_kind, "", [cause])
         rules.default(new)
         target = RequestTarget(resource, target.namespace, metadata["name"])
-        new = self._admission.mutate(Write(user, "CREATE", target, new))
+        self._admission.mutate(Write(user, "CREATE", target, new))
         if resource.namespaced:
             self.store.get(NAMESPACES, "", target.namespace)
         metadata["uid"] = str(uuid.uuid4())
@@ -105,11 +84,11 @@ class Registry:
         return self.store.create(resource, new)
 
     def update(
-        self, user: str, target: RequestTarget, change: Callable[[Stored], Object], *, patch: bool = False
+        self, user: str, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool
     ) -> tuple[Stored, bool]:
-        """Replace the object by the result of `change`; returns it, and whether it was created.
+        """Replace the object by the result of `change`, which may change what it gets and may be called again.
 
-        A PUT creates a missing object of some kinds (Lease, Event).
+        Returns the object, and whether it was created: a PUT creates a missing object of some kinds (Lease, Event).
         """
         while True:
             try:
@@ -117,18 +96,16 @@ class Registry:
             except errors.StatusError:
                 if patch or target.subresource or not target.resource.create_on_update:
                     raise
-                placeholder = Stored(
-                    target.resource, target.namespace, target.name, 0, {"metadata": {}}, b"{}"
-                )
-                return self.create(user, target, change(placeholder)), True
-            new = change(old)
+                return self.create(user, target, change({})), True
+            new = change(old.copy())
             self._prepare_update(target, new, old, unconditional=patch)
-            new = self._admission.mutate(Write(user, "UPDATE", target, new, old.value))
+            write = Write(user, "UPDATE", target, new, old.value)
+            self._admission.mutate(write)
             if new == old.value:
                 return old, False
             rules = self._rules(target.resource)
             self._check(target.resource, target.name, rules.validate_update(new, old.value))
-            self._admission.validate(Write(user, "UPDATE", target, new, old.value))
+            self._admission.validate(write)
             stored = self._remove_finished(old, new) or self.store.replace(old, new)
             if stored is not None:
                 return stored, False
@@ -146,8 +123,9 @@ class Registry:
                 500, "InternalError", "target.name: Required value, target.kind: must be Node"
             )
         target = replace(target, name=name)
-        binding = self._admission.mutate(Write(user, "CREATE", target, binding))
-        self._admission.validate(Write(user, "CREATE", target, binding))
+        write = Write(user, "CREATE", target, binding)
+        self._admission.mutate(write)
+        self._admission.validate(write)
         while True:
             old = self.store.get(PODS, target.namespace, name)
             if self.store.replace(old, pods.bound(old.copy(), binding)) is not None:
@@ -266,7 +244,7 @@ class Registry:
 
 
 def _metadata(resource: ApiResource, value: Object) -> dict[str, Any]:
-    """The object's metadata, without nulls and empty maps. Raises ApiError 400 for the wrong kind or form."""
+    """The object's metadata, without nulls and empty maps. Raises StatusError 400 for the wrong kind or form."""
     kind, version = value.pop("kind", resource.kind), value.pop("apiVersion", resource.api_version)
     if (kind, version) != (resource.kind, resource.api_version):
         raise errors.bad_request(

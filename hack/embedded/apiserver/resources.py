@@ -37,6 +37,10 @@ class ApiResource:
         """The kind with its group, as complaints about an object name it."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
+    def head(self, suffix: str = "") -> bytes:
+        """The beginning of the JSON of an object, up to its first field; with "List", of a list."""
+        return f'{{"kind":"{self.kind}{suffix}","apiVersion":"{self.api_version}",'.encode()
+
 
 PODS = ApiResource(
     "pods", "Pod",
@@ -84,7 +88,7 @@ class RequestTarget:
 
 
 def target(path: str) -> RequestTarget:
-    """The target of a decoded URL path. Raises ApiError 404 if nothing is served there."""
+    """The target of a decoded URL path. Raises StatusError 404 if nothing is served there."""
     match = _PATH.fullmatch(path)
     if match is None:
         raise errors.no_such_path()

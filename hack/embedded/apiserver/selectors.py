@@ -16,7 +16,7 @@ _EXISTS = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=,()]+)")
 
 
 def selects(resource: ApiResource, namespace: str, labels: str, fields: str) -> Callable[[Stored], bool]:
-    """The test that a list or watch applies. Raises ApiError 400 for a selector that it cannot read."""
+    """The test that a list or watch applies. Raises StatusError 400 for a selector that it cannot read."""
     label_checks = [_label_check(term.strip()) for term in _terms(labels)]
     field_checks = [_field_check(resource, term.strip()) for term in fields.split(",") if term.strip()]
 

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import socket
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +30,7 @@ class EmbeddedApiServer:
     `tokens` maps bearer tokens to user names; without it a token is the user's name. USER@NODE is a user whose token is
     bound to a pod on that node. No token at all is ADMIN.
     `history` is how many changes of a kind a watcher may miss before it is told 410 Gone.
+    `write_requests` are the last ones, refused ones included: (user, method, path).
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class EmbeddedApiServer:
         self._port = port
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
-        self._requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
+        self.write_requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
         for name in _NAMESPACES:
             namespace: Object = {"metadata": {"name": name}, "status": {"phase": "Active"}}
             self.registry.create(ADMIN, RequestTarget(NAMESPACES), namespace)
@@ -86,37 +87,10 @@ class EmbeddedApiServer:
         self._listener.server_close()
         self._listener.drop_connections()
         self.store.end_watches()
-        self._listener.join()
         self._listener = None
 
-    def drop_watches(self) -> None:
-        """End every watch that runs now, as a restarting API server does; other connections stay."""
-        self.store.end_watches()
-
-    def compact(self) -> None:
-        """Drop the history of changes: watches from earlier versions get 410 Gone."""
-        self.store.compact()
-
-    @property
-    def writes(self) -> Counter[str]:
-        """Write requests per user since the start or the last `forget_requests`, refused ones included."""
-        return Counter(user for user, _, _ in list(self._requests))
-
-    @property
-    def write_requests(self) -> list[tuple[str, str, str]]:
-        """The last write requests in their order: (user, method, path)."""
-        return list(self._requests)
-
-    def forget_requests(self) -> None:
-        """Empty the record of requests."""
-        self._requests.clear()
-
-    def record(self, user: str, method: str, path: str) -> None:
-        """Note a write request."""
-        self._requests.append((user, method, path))
-
     def user(self, authorization: str | None) -> str:
-        """The user of a request. Raises ApiError 401 for an unknown token."""
+        """The user of a request. Raises StatusError 401 for an unknown token."""
         if authorization is None:
             return ADMIN
         scheme, _, token = authorization.partition(" ")
@@ -134,40 +108,25 @@ def policy_files() -> list[Path]:
 class Listener(ThreadingHTTPServer):
     """The socket, and a thread for each connection that was accepted from it."""
 
-    allow_reuse_address = True
     request_queue_size = 256
 
     def __init__(self, api: EmbeddedApiServer, port: int) -> None:
         self.api = api
-        self._threads_by_connection: dict[socket.socket, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), ApiHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve one connection in a thread of its own."""
-        thread = threading.Thread(
-            target=self.process_request_thread, args=(request, client_address), name="apiserver", daemon=True
-        )
-        with self._lock:
-            self._threads_by_connection[request] = thread
-        thread.start()
+        """Note a new connection, and serve it in a thread of its own."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """Forget a connection when its thread is done with it."""
-        with self._lock:
-            self._threads_by_connection.pop(request, None)
+        self._connections.discard(request)
         super().shutdown_request(request)
 
     def drop_connections(self) -> None:
         """End every connection without a word."""
-        with self._lock:
-            for connection in self._threads_by_connection:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-
-    def join(self) -> None:
-        """Wait until the threads of all connections have ended."""
-        with self._lock:
-            threads = list(self._threads_by_connection.values())
-        for thread in threads:
-            thread.join()
+        for connection in self._connections.copy():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -33,8 +33,7 @@ class Stored:
     @property
     def document(self) -> bytes:
         """The JSON of the whole object."""
-        head = f'{{"kind":"{self.resource.kind}","apiVersion":"{self.resource.api_version}",'
-        return head.encode() + self.item[1:]
+        return self.resource.head() + self.item[1:]
 
     def copy(self) -> Object:
         """A fresh value that the caller may change."""
@@ -83,7 +82,7 @@ class ObjectStore:
         return self._version
 
     def get(self, resource: ApiResource, namespace: str, name: str) -> Stored:
-        """The stored object. Raises ApiError 404."""
+        """The stored object. Raises StatusError 404."""
         stored = self._tables[resource].objects.get((namespace, name))
         if stored is None:
             raise errors.not_found(resource.qualified, name)
@@ -96,7 +95,7 @@ class ObjectStore:
         return version, sorted(filter(selects, objects), key=lambda item: (item.namespace, item.name))
 
     def create(self, resource: ApiResource, value: Object) -> Stored:
-        """Add an object; returns it as stored. Raises ApiError 409 if its name is taken."""
+        """Add an object; returns it as stored. Raises StatusError 409 if its name is taken."""
         name = value["metadata"]["name"]
         with self._lock:
             key = (value["metadata"].get("namespace", ""), name)
@@ -123,7 +122,7 @@ class ObjectStore:
             return last
 
     def position(self, resource: ApiResource, after: int) -> int:
-        """The position in the history of the first change after `after`. Raises ApiError 410 if it was dropped."""
+        """The position in the history of the first change after `after`. Raises StatusError 410 if it was dropped."""
         with self._lock:
             table = self._tables[resource]
             if after < table.floor:
@@ -135,7 +134,7 @@ class ObjectStore:
     ) -> tuple[list[StoreEvent], int]:
         """The changes from `position` on, waiting for the first one; and the version that they lead to.
 
-        An empty list after `seconds`, or when `epoch` is over. Raises ApiError 410 if the history was lost meanwhile.
+        An empty list after `seconds`, or when `epoch` is over. Raises StatusError 410 if the history is lost.
         """
         with self._lock:
             table = self._tables[resource]

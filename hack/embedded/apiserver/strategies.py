@@ -33,7 +33,7 @@ class Strategy:
     """The rules of a kind without rules of its own (ConfigMap, Lease, Namespace, Event)."""
 
     def default(self, new: Object) -> None:
-        """Set the defaults, before admission. Raises ApiError 400 for a malformed object."""
+        """Set the defaults, before admission. Raises StatusError 400 for a malformed object."""
 
     def prepare_create(self, new: Object) -> None:
         """Remove the fields that a creator may not set."""

@@ -68,5 +68,4 @@ def _line(kind: str, document: bytes) -> bytes:
 
 
 def _bookmark(resource: ApiResource, version: int) -> bytes:
-    head = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
-    return _line("BOOKMARK", f'{head}"metadata":{{"resourceVersion":"{version}"}}}}'.encode())
+    return _line("BOOKMARK", resource.head() + b'"metadata":{"resourceVersion":"%d"}}' % version)

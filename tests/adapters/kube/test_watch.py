@@ -78,7 +78,7 @@ def test_a_forgotten_history_is_listed_again(client: KubeClient, api: EmbeddedAp
     assert follower.next() == ("sync", ["n1"])
     api.stop()
     api.registry.create("system:admin", _nodes(), {"metadata": {"name": "n2"}})
-    api.compact()
+    api.store.compact()
     api.start()
     assert follower.next() == ("sync", ["n1", "n2"])
     follower.end()
