@@ -4,14 +4,13 @@
         cluster.api.url ...
 
 The API server, kubelets and schedulers are threads of this process; the services are processes of their own, so
-that they can be killed and measured. Everything lies below `root`, and nothing outlives `stop`.
+that they can be killed and measured. Everything lies below `root`, and nothing outlives the `with` statement.
 """
 
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.kubelet import Kubelet, KubeletTiming
@@ -66,15 +65,6 @@ class EmbeddedCluster:
         self.replicas: list[Replica] = []
 
     def __enter__(self) -> "EmbeddedCluster":
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
         """Start everything, and return when both services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
@@ -87,10 +77,11 @@ class EmbeddedCluster:
             for replica in self.replicas:
                 replica.scheduler.start()
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End everything, newest first."""
         for replica in self.replicas:
             replica.scheduler.stop()

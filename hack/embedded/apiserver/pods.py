@@ -134,7 +134,11 @@ def uid_mismatch(uid: str, old: Object) -> str:
 
 
 def grace_seconds(pod: Object, asked: int | None) -> int:
-    """The grace period of a deletion in seconds; 0, also for unbound and ended pods, removes it at once."""
+    """Seconds of grace after a DELETE that asks for `asked`; 0, also for unbound and ended pods, removes a pod now."""
+    pending: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
+    if pending is not None:
+        # A second DELETE may only shorten the grace period.
+        return pending if asked is None else min(asked, pending)
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     period = pod["spec"]["terminationGracePeriodSeconds"] if asked is None else asked

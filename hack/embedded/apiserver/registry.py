@@ -24,12 +24,19 @@ from hack.embedded.apiserver.resources import (
     RequestTarget,
 )
 from hack.embedded.apiserver.store import ObjectStore, Stored
-from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy
+from hack.embedded.apiserver.strategies import EventStrategy, NodeStrategy, Object, Strategy, keep
 from hack.embedded.clock import timestamp
 
 # The alphabet of apimachinery's names.SimpleNameGenerator: no vowels, so no words.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 63 - 5
+# Metadata that no writer sets: of a new object what an API server decides later, of an object what it decided.
+_LATER = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation")
+_KEPT = ("uid", "creationTimestamp", *_LATER)
+_STRATEGIES: Mapping[ApiResource, Strategy] = {
+    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy()
+}  # fmt: skip
+_PLAIN = Strategy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,6 @@ class Registry:
     def __init__(self, store: ObjectStore, admission: PolicyAdmission) -> None:
         self.store = store
         self._admission = admission
-        self._strategies: dict[ApiResource, Strategy] = {
-            PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy()
-        }  # fmt: skip
-        self._plain = Strategy()
 
     def get(self, target: RequestTarget) -> Stored:
         """The object that `target` names."""
@@ -58,7 +61,7 @@ class Registry:
 
     def create(self, user: str, target: RequestTarget, new: Object) -> Stored:
         """Store a new object; its name may come from `generateName`."""
-        resource, rules = target.resource, self._rules(target.resource)
+        resource, rules = target.resource, _STRATEGIES.get(target.resource, _PLAIN)
         metadata = _metadata(resource, new)
         _in_namespace(target, metadata)
         if "name" not in metadata and metadata.get("generateName"):
@@ -76,10 +79,10 @@ class Registry:
             self.store.get(NAMESPACES, "", target.namespace)
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = timestamp()
-        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"):
+        for key in _LATER:
             metadata.pop(key, None)
         rules.prepare_create(new)
-        self._check(resource, target.name, rules.validate(new))
+        _check(resource, target.name, rules.validate(new))
         self._admission.validate(Write(user, "CREATE", target, new))
         return self.store.create(resource, new)
 
@@ -103,8 +106,8 @@ class Registry:
             self._admission.mutate(write)
             if new == old.value:
                 return old, False
-            rules = self._rules(target.resource)
-            self._check(target.resource, target.name, rules.validate_update(new, old.value))
+            rules = _STRATEGIES.get(target.resource, _PLAIN)
+            _check(target.resource, target.name, rules.validate_update(new, old.value))
             self._admission.validate(write)
             stored = self._remove_finished(old, new) or self.store.replace(old, new)
             if stored is not None:
@@ -166,11 +169,12 @@ class Registry:
             metadata = old.value["metadata"]
             _check_preconditions(target, options, metadata)
             pending = metadata.get("deletionGracePeriodSeconds")
-            grace = _grace_seconds(target.resource, old.value, options.grace_seconds, pending)
+            is_pod = target.resource is PODS
+            grace = pods.grace_seconds(old.value, options.grace_seconds) if is_pod else 0
             if grace == pending and grace:
                 return old
             validate(old.value, grace)
-            if grace != pending and target.resource is PODS:
+            if is_pod and grace != pending:
                 marked = self.store.replace(old, _marked(old.copy(), grace))
                 if marked is None:
                     continue
@@ -211,19 +215,9 @@ class Registry:
             raise errors.conflict(
                 resource.qualified, target.name, pods.uid_mismatch(metadata["uid"], old.value)
             )
-        for key in (
-            "uid",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generation",
-        ):
-            if key in was:
-                metadata[key] = was[key]
-            else:
-                metadata.pop(key, None)
-        metadata["resourceVersion"] = was["resourceVersion"]
-        rules = self._rules(resource)
+        for key in _KEPT:
+            keep(metadata, was, key)
+        rules = _STRATEGIES.get(resource, _PLAIN)
         rules.default(new)
         rules.prepare_update(new, old.value, target.subresource)
 
@@ -235,12 +229,10 @@ class Registry:
             return self.store.remove(old)
         return None
 
-    def _check(self, resource: ApiResource, name: str, causes: list[errors.Cause]) -> None:
-        if causes:
-            raise errors.invalid(resource.qualified_kind, name, causes)
 
-    def _rules(self, resource: ApiResource) -> Strategy:
-        return self._strategies.get(resource, self._plain)
+def _check(resource: ApiResource, name: str, causes: list[errors.Cause]) -> None:
+    if causes:
+        raise errors.invalid(resource.qualified_kind, name, causes)
 
 
 def _metadata(resource: ApiResource, value: Object) -> dict[str, Any]:
@@ -269,16 +261,6 @@ def _in_namespace(target: RequestTarget, metadata: dict[str, Any]) -> None:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-
-
-def _grace_seconds(resource: ApiResource, value: Object, asked: int | None, pending: int | None) -> int:
-    """The grace period after a DELETE that asks for `asked` seconds, `pending` having been granted before."""
-    if resource is not PODS:
-        return 0
-    if pending is None:
-        return pods.grace_seconds(value, asked)
-    # A second DELETE may only shorten the grace period.
-    return pending if asked is None else min(asked, pending)
 
 
 def _marked(value: Object, grace: int) -> Object:

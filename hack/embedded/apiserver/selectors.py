@@ -10,9 +10,10 @@ from hack.embedded.apiserver.store import Stored
 
 Check = Callable[[Mapping[str, str]], bool]
 
-_SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<how>in|notin)\s+\((?P<values>[^()]*)\)")
-_EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<how>==|=|!=)\s*(?P<value>[^\s!=,()]*)")
-_EXISTS = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=,()]+)")
+_TERM = re.compile(
+    r"(?P<absent>!)?\s*(?P<key>[^\s!=,()]+)"
+    r"(?:\s*(?P<equal>==|=|!=)\s*(?P<value>[^\s!=,()]*)|\s+(?P<set>in|notin)\s+\((?P<values>[^()]*)\))?"
+)
 
 
 def selects(resource: ApiResource, namespace: str, labels: str, fields: str) -> Callable[[Stored], bool]:
@@ -38,30 +39,29 @@ def _terms(labels: str) -> list[str]:
 
 
 def _label_check(term: str) -> Check:
-    if match := _SET.fullmatch(term):
-        key, values = match["key"], {value.strip() for value in match["values"].split(",")}
-        if match["how"] == "in":
-            return lambda labels: key in labels and labels[key] in values
-        return lambda labels: labels.get(key) not in values
-    if match := _EQUAL.fullmatch(term):
-        key, value = match["key"], match["value"]
-        if match["how"] == "!=":
-            return lambda labels: labels.get(key) != value
-        return lambda labels: labels.get(key) == value
-    if match := _EXISTS.fullmatch(term):
-        key, wanted = match["key"], not match["absent"]
-        return lambda labels: (key in labels) is wanted
-    raise errors.bad_request(f"unable to parse requirement: {term!r}")
+    match = _TERM.fullmatch(term)
+    if match is None or (match["absent"] and (match["equal"] or match["set"])):
+        raise errors.bad_request(f"unable to parse requirement: {term!r}")
+    key = match["key"]
+    if match["set"]:
+        wanted, values = match["set"] == "in", {value.strip() for value in match["values"].split(",")}
+    elif match["equal"]:
+        wanted, values = match["equal"] != "!=", {match["value"]}
+    else:
+        present = not match["absent"]
+        return lambda labels: (key in labels) is present
+    # An absent label is like a value that no selector names.
+    return lambda labels: (labels.get(key) in values) is wanted
 
 
 def _field_check(resource: ApiResource, term: str) -> tuple[tuple[str, ...], str, bool]:
-    match = _EQUAL.fullmatch(term)
-    if match is None:
+    match = _TERM.fullmatch(term)
+    if match is None or match["absent"] or not match["equal"]:
         raise errors.bad_request(f"invalid selector: {term!r}; can't understand {term!r}")
     key = match["key"]
     if key not in ("metadata.name", "metadata.namespace", *resource.fields):
         raise errors.bad_request(f"field label not supported: {key}")
-    return tuple(key.split(".")), match["value"], match["how"] != "!="
+    return tuple(key.split(".")), match["value"], match["equal"] != "!="
 
 
 def _field(value: Any, path: tuple[str, ...]) -> str:

@@ -103,23 +103,17 @@ class ObjectStore:
                 raise errors.already_exists(resource.qualified, name)
             return self._write(resource, key, value, None)
 
-    def replace(self, old: Stored, value: Object) -> Stored | None:
-        """Write the next version of `old`; None if someone else wrote or removed it first."""
+    def replace(self, old: Stored, value: Object, *, gone: bool = False) -> Stored | None:
+        """Write the next version of `old`, the last one if `gone`; None if someone else wrote or removed it first."""
         with self._lock:
             key = (old.namespace, old.name)
             if self._tables[old.resource].objects.get(key) is not old:
                 return None
-            return self._write(old.resource, key, value, old)
+            return self._write(old.resource, key, value, old, gone=gone)
 
     def remove(self, old: Stored) -> Stored | None:
         """Remove `old` and return its last state; None if someone else wrote or removed it first."""
-        with self._lock:
-            key = (old.namespace, old.name)
-            if self._tables[old.resource].objects.get(key) is not old:
-                return None
-            last = self._write(old.resource, key, old.copy(), old, gone=True)
-            del self._tables[old.resource].objects[key]
-            return last
+        return self.replace(old, old.copy(), gone=True)
 
     def position(self, resource: ApiResource, after: int) -> int:
         """The position in the history of the first change after `after`. Raises StatusError 410 if it was dropped."""
@@ -175,7 +169,10 @@ class ObjectStore:
         value["metadata"]["resourceVersion"] = str(self._version)
         stored = Stored(resource, *key, self._version, value, msgspec.json.encode(value))
         table = self._tables[resource]
-        table.objects[key] = stored
+        if gone:
+            del table.objects[key]
+        else:
+            table.objects[key] = stored
         table.changes.append(StoreEvent(stored, old, gone))
         if len(table.changes) > 2 * self._history:
             self._forget(table, self._history)

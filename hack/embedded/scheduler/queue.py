@@ -111,21 +111,18 @@ class SchedulingQueue:
                 entry.pod = newer.pod
             self._entries[entry.uid] = entry
 
-    def move(self) -> None:
-        """Something changed in the cluster: whoever was unschedulable may fit now."""
-        with self._changed:
-            self._moves += 1
-            for entry in self._entries.values():
-                if entry.place is Place.UNSCHEDULABLE:
-                    entry.place = Place.BACKOFF
-            self._changed.notify_all()
+    def move(self, *, binding: bool = False) -> None:
+        """Something changed in the cluster: pods that were unschedulable may fit now.
 
-    def bound(self) -> None:
-        """A pod was bound: the extender may think otherwise now (EventAssignedPodAdd; no plugin of ours would)."""
+        That a pod was bound (`binding`, EventAssignedPodAdd) is news only for those that the extender refused.
+        """
         with self._changed:
-            self._bindings += 1
+            if binding:
+                self._bindings += 1
+            else:
+                self._moves += 1
             for entry in self._entries.values():
-                if entry.place is Place.UNSCHEDULABLE and entry.extender:
+                if entry.place is Place.UNSCHEDULABLE and (entry.extender or not binding):
                     entry.place = Place.BACKOFF
             self._changed.notify_all()
 

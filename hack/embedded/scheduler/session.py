@@ -103,7 +103,7 @@ class SchedulerSession:
     def _see_pod(self, pod: Pod) -> None:
         uid, spec = pod["metadata"]["uid"], pod["spec"]
         if self._cache.set_pod(pod):
-            self._queue.bound()
+            self._queue.move(binding=True)
         if node_of(pod) or spec.get("schedulerName") != self._name or spec.get("schedulingGates"):
             self._queue.drop(uid)
         elif uid not in self._cache.assumed:

@@ -104,7 +104,7 @@ def test_a_binding_is_news_for_pods_that_the_extender_refused(queue: SchedulingQ
         entry = taken(queue)
         entry.extender = extender
         queue.give_back(entry, unschedulable=True)
-    queue.bound()
+    queue.move(binding=True)
     clock.now = 1.0
     assert taken(queue).uid == "told"
     assert waits(queue)
@@ -142,7 +142,7 @@ def test_a_touch_is_not_missed(queue: SchedulingQueue, clock: Clock, *, during: 
 def test_a_binding_during_the_attempt_is_not_missed(queue: SchedulingQueue) -> None:
     queue.put(pod("a"))
     entry = taken(queue)
-    queue.bound()
+    queue.move(binding=True)
     entry.extender = True
     queue.give_back(entry, unschedulable=True)
     assert taken(queue).uid == "a"
