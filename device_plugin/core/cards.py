@@ -64,14 +64,6 @@ class Card:
         """MiB that `unit_count` memory units of this card grant."""
         return units.units_to_mib(unit_count, self.mem_mib, self.units)
 
-    def cores_for(self, unit_count: int) -> int:
-        """Core groups in proportion to `unit_count` memory units, rounded up."""
-        return units.proportional(unit_count, self.units, self.core_groups)
-
-    def units_for(self, core_groups: int) -> int:
-        """Memory units in proportion to `core_groups`, rounded up."""
-        return units.proportional(core_groups, self.core_groups, self.units)
-
 
 class SliceState(Enum):
     """The state of a container's slices that an agent reports."""

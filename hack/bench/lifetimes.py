@@ -15,7 +15,7 @@ from itertools import count
 
 import numpy as np
 
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.fit import fit
 from hack.bench.cluster import BenchCluster
@@ -155,7 +155,7 @@ class Freed:
             return True
         asked = request.containers[0][1]
         cards = (card for card in self._cards if request.models.accepts(card.card.model))
-        return sum(isinstance(fit(card, asked), Slice) for card in cards) >= max(1, asked.whole)
+        return sum(fit(card, asked) is not None for card in cards) >= max(1, asked.whole)
 
 
 def _kind(job: Job) -> object:

@@ -7,13 +7,12 @@ computed them, until all new scores are ready.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, StaleRows, kinds_where
+from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, RowCache, kinds_where
 from device_plugin.core.requests import ANYTHING, Shape
 
 # Bounds of the cache: shapes, bytes of scores in all, and bytes of one score.
@@ -30,14 +29,12 @@ Bound = Callable[[Ints], Floats]
 """For nodes at these positions values that are never lower than their scores; both of shape (positions,)."""
 
 
-class UpperBounds(Protocol):
+class UpperBounds(RowCache):
     """Computes upper bounds of scores, faster than the scores: a node whose bound is too low need not be scored."""
 
+    @abstractmethod
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask, /) -> Bound:
         """The bounds for `shape`, which takes `sizes` of the `accepted` kinds of cards, of shape (kinds + 1,)."""
-
-    def renew(self, most: int, /) -> bool:
-        """Update the bounds of at most `most` nodes that changed; true once none is left."""
 
 
 class Policy(ABC):
@@ -56,9 +53,9 @@ class Policy(ABC):
     def slices(self, view: NodeView, need: CardFit, shape: Shape, /) -> Floats:
         """The score of each card for a slice; shape (nodes, cards). Used only where the shape fits."""
 
-    @abstractmethod
-    def whole(self, view: NodeView, taken: Mask, shape: Shape, /) -> Floats:
-        """The score of each node for the whole cards `taken` of shape (nodes, cards); shape (nodes,)."""
+    def whole(self, view: NodeView, _taken: Mask, _shape: Shape, /) -> Floats:
+        """The score of each node for the whole cards `_taken` of shape (nodes, cards); shape (nodes,)."""
+        return self.several(view)
 
     def several(self, view: NodeView, /) -> Floats:
         """The score of each node for a pod of several containers, by default the fullest; shape (nodes,)."""
@@ -69,7 +66,7 @@ class Policy(ABC):
         return self
 
 
-class NodeScores:
+class NodeScores(RowCache):
     """The scores of all nodes for one shape by one policy.
 
     `value`, of shape (nodes,), is minus infinity where no cards fit. Where a policy has upper bounds, a value may be
@@ -77,34 +74,16 @@ class NodeScores:
     """
 
     def __init__(self, table: NodeTable, shape: Shape, policy: Policy) -> None:
+        super().__init__(table)
         self.policy = policy
         self.used = 0
         """The number of the cache's latest use of these scores: those with the lowest number were used longest ago."""
-        self._table = table
         self.shape = shape
-        self._stale = StaleRows(table)
         self.value: Floats = np.zeros(0)
         # The index of the best card in its row.
         self._card: Places = np.zeros(0, dtype=np.int16)
         self._exact: Mask = np.zeros(0, dtype=bool)
         self._bound: Bound | None = None
-
-    def refresh(self, most: int | None = None) -> bool:
-        """Score at most `most` of the nodes that changed since they were scored; true once none is left."""
-        if self._stale.relaid():
-            self._lay_out()
-        stale = self._stale.all()
-        now = stale[:most]
-        bound = None if len(now) <= AT_ONCE else self._bound
-        for start in range(0, len(now), BATCH):
-            batch = now[start : start + BATCH]
-            if bound is not None:
-                self.value[batch] = bound(batch)
-            else:
-                self._score(batch)
-        self._exact[now] = bound is None
-        self._stale.made(now)
-        return len(now) == len(stale)
 
     def best(self, among: Mask | None) -> int | None:
         """The position of the highest value, the first of equal ones, of all nodes or `among` some; None if none."""
@@ -130,10 +109,7 @@ class NodeScores:
         """The indexes of the cards that the shape takes in the row at `position`."""
         if self.shape.is_slice:
             return [int(self._card[position])]
-        taken: list[int] = np.flatnonzero(
-            self._taken(NodeView(self._table, np.array([position])))[0]
-        ).tolist()
-        return taken
+        return np.flatnonzero(self._taken(NodeView(self._table, np.array([position])))[0]).tolist()
 
     def _lay_out(self) -> None:
         nodes, kinds, shape = len(self._table.nodes), self._table.kinds, self.shape
@@ -145,6 +121,16 @@ class NodeScores:
         self._all_kinds = bool(self._accepted[:-1].all())
         bounds = self.policy.bounds
         self._bound = None if bounds is None else bounds.of(shape, self._sizes, self._accepted)
+
+    def _compute(self, positions: Ints) -> None:
+        bound = None if len(positions) <= AT_ONCE else self._bound
+        for start in range(0, len(positions), BATCH):
+            batch = positions[start : start + BATCH]
+            if bound is not None:
+                self.value[batch] = bound(batch)
+            else:
+                self._score(batch)
+        self._exact[positions] = bound is None
 
     def _make_exact(self, best: int, value: Floats, most: int) -> None:
         """Score the node at `best` and those with the highest bounds above every exact value, `most` in all."""
@@ -183,8 +169,7 @@ class NodeScores:
     def _taken(self, view: NodeView) -> Mask:
         """Of each node the first wholly free cards, as many as are asked for; fewer where there are not enough."""
         free = self._open(view) & view.untouched
-        taken: Mask = free & (np.cumsum(free, axis=1) <= self.shape.request.whole)
-        return taken
+        return free & (np.cumsum(free, axis=1) <= self.shape.request.whole)
 
     def _open(self, view: NodeView) -> Mask:
         """Usable cards that the selectors of the shape accept; shape (nodes, cards)."""

@@ -28,8 +28,7 @@ def _central(sizes_: bytes, demand_: bytes, card: tuple[int, int]) -> Floats:
     # Seeded, so that equal workloads give equal prices.
     rng = np.random.default_rng(0)
     noise = np.exp(NOISE * rng.normal(size=(DRAWS, len(sizes))))
-    means: Floats = np.mean([_duals(sizes, demand * draw, card) for draw in noise], axis=0)
-    return means
+    return np.mean([_duals(sizes, demand * draw, card) for draw in noise], axis=0)
 
 
 def _duals(sizes: Ints, demand: Floats, card: tuple[int, int]) -> Floats:
@@ -88,5 +87,4 @@ def _taken(best: Floats, values: Floats, sizes: Ints, card: tuple[int, int]) -> 
 def _copies(sizes: Ints, card: tuple[int, int]) -> Ints:
     """The number of slices of each size that fit a free card alone."""
     times: Ints = (np.array(card) // np.maximum(sizes, 1)).astype(np.int64)
-    least: Ints = np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)
-    return least
+    return np.where(sizes > 0, times, np.iinfo(np.int64).max).min(axis=1)

@@ -13,15 +13,14 @@ choices.
 """
 
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from device_plugin.core.placement.cache import Bound, Policy
+from device_plugin.core.placement.cache import Bound, Policy, UpperBounds
 from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView, StaleRows
+from device_plugin.core.placement.table import Floats, Ints, Mask, NodeTable, NodeView
 from device_plugin.core.requests import Shape
 
 # Thousandths of a card that a wholly useless card costs.
@@ -71,25 +70,21 @@ class Worth:
         after += node[:, :, None] - cards
         if cpu:
             after -= (self._fill.cpu * cpu)[:, None, None]
-        lost: Floats = after.min(axis=0) - node.min(axis=0)[:, None]
-        return lost
+        return after.min(axis=0) - node.min(axis=0)[:, None]
 
     def lost_by_whole(self, view: NodeView, taken: Mask, cpu: int) -> Floats:
         """Minus the worth that a node loses when it gives the cards `taken` and `cpu`; shape (nodes,)."""
         node, cards = self.now(view)
         after = node - np.where(taken, cards, 0).sum(axis=2) - (self._fill.cpu * cpu)[:, None]
-        lost: Floats = after.min(axis=0) - node.min(axis=0)
-        return lost
+        return after.min(axis=0) - node.min(axis=0)
 
     def _of_nodes(self, view: NodeView, cards: Floats) -> Floats:
-        node: Floats = cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
-        return node
+        return cards.sum(axis=2) + self._fill.cpu[:, None] * view.cpu
 
     def _of_cards(self, view: NodeView, mib: Ints, cores: Ints) -> Floats:
         """The worth of cards with `mib` and `cores` free, at each CPU price; shape (CPU prices, …, nodes, cards)."""
         level = self._fill.grid.levels(mib, cores, view.mib, view.groups)
-        worth: Floats = self._flat.take(view.kind * self._levels + level, axis=1, mode="clip")
-        return worth
+        return self._flat.take(view.kind * self._levels + level, axis=1, mode="clip")
 
 
 class ExpectedFill(Policy):
@@ -124,21 +119,10 @@ class ExpectedFill(Policy):
 def _settled(view: NodeView, score: Floats) -> Floats:
     """The scores with untouched nodes put last, rounded so that equal states have exactly equal scores."""
     untouched = view.untouched.all(axis=1, keepdims=score.ndim > 1)
-    settled: Floats = np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
-    return settled
+    return np.round(score - np.where(untouched, OPENING, 0.0), DIGITS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The memory, core groups and price of a shape's slice on a card of each kind; shape (kinds + 1,)."""
-
-    shape: Shape
-    mib: Ints
-    cores: Ints
-    price: Floats
-
-
-class FillBounds:
+class FillBounds(UpperBounds):
     """Computes upper bounds of the policy's scores, faster than the scores, and never below them.
 
     A node's worth is a minimum over CPU prices. At the price that gives the minimum now, the node loses what the one
@@ -147,10 +131,9 @@ class FillBounds:
     """
 
     def __init__(self, fill: Fill, worth: Worth, table: NodeTable) -> None:
+        super().__init__(table)
         self._fill = fill
         self._worth = worth
-        self._table = table
-        self._stale = StaleRows(table)
         self._flat: Floats = worth.table.reshape(-1)
         _, self._kinds, self._levels = worth.table.shape
         self._lay_out()
@@ -158,7 +141,7 @@ class FillBounds:
     def fork(self, table: NodeTable) -> "FillBounds":
         """The bounds for a fork of the table."""
         made = copy(self)
-        made._table, made._stale = table, self._stale.fork(table)
+        made._table, made._made = table, self._made.copy()
         made._now, made._price, made._untouched = self._now.copy(), self._price.copy(), self._untouched.copy()
         return made
 
@@ -168,37 +151,30 @@ class FillBounds:
         if not shape.is_slice:
             return partial(self._whole, shape, accepted)
         price = np.where(accepted, np.append(self._fill.price, 0.0) * sizes.share, np.inf)
-        return partial(self._slice, _Asked(shape, sizes.mib, sizes.cores, price))
+        return partial(self._slice, shape, sizes, price)
 
-    def renew(self, most: int) -> bool:
-        """Update the bounds of at most `most` nodes that changed; true once none is left."""
-        self._follow()
-        stale = self._stale.all()
-        self._make(stale[:most])
-        return len(stale) <= most
-
-    def _slice(self, asked: "_Asked", positions: Ints) -> Floats:
-        """The bound of a slice: by the card of each node that loses least."""
-        self._catch_up(positions)
+    def _slice(self, shape: Shape, sizes: KindSizes, price: Floats, positions: Ints) -> Floats:
+        """The bound of a slice: by the card of each node that loses least. `price` has the shape (kinds + 1,)."""
+        self.refresh_some(positions)
         # With one kind of card its values are broadcast instead of copied for each card.
         kind = self._table.kind[positions] if self._kinds > 1 else _ONE_KIND
         mib, cores, slices = self._table.layers[:3].take(positions, axis=1)
-        mib -= asked.mib[kind]
-        cores -= asked.cores[kind]
+        mib -= sizes.mib[kind]
+        cores -= sizes.cores[kind]
         level = self._fill.grid.levels(mib, cores, self._table.mib[positions], self._table.groups[positions])
         level += self._levels * (self._kinds * self._price[positions][:, None] + kind)
         # Once its last slice is given, a card is worth nothing to other pods.
         after = self._flat.take(level, mode="clip") * (slices > 1)
-        score = after - self._now.take(positions, axis=0) - asked.price[kind]
+        score = after - self._now.take(positions, axis=0) - price[kind]
         # True where either is negative, because the sign is a bit.
         score[(mib | cores) < 0] = -np.inf
         if self._fill.multi_card.matters:
-            score += self._fill.multi_card.lost_by_slice(NodeView(self._table, positions), asked.shape)
-        return _rounded_up(score.max(axis=1) - self._cpu(positions, asked.shape) - self._opened(positions))
+            score += self._fill.multi_card.lost_by_slice(NodeView(self._table, positions), shape)
+        return _rounded_up(score.max(axis=1) - self._cpu(positions, shape) - self._opened(positions))
 
     def _whole(self, shape: Shape, accepted: Mask, positions: Ints) -> Floats:
         """The bound of whole cards: their number times the worth of the least free card; without cards, CPU alone."""
-        self._catch_up(positions)
+        self.refresh_some(positions)
         view, number = NodeView(self._table, positions), shape.request.whole
         score = self._fill.multi_card.lost_by_whole(view, shape) - self._cpu(positions, shape)
         if not number:
@@ -210,19 +186,10 @@ class FillBounds:
 
     def _cpu(self, positions: Ints, shape: Shape) -> Floats:
         """The cost of the shape's CPU on each node, at the node's CPU price."""
-        cpu: Floats = self._fill.cpu[self._price[positions]] * shape.host.cpu_milli
-        return cpu
+        return self._fill.cpu[self._price[positions]] * shape.host.cpu_milli
 
     def _opened(self, positions: Ints) -> Floats:
         return np.where(self._untouched[positions], OPENING, 0.0)
-
-    def _follow(self) -> None:
-        if self._stale.relaid():
-            self._lay_out()
-
-    def _catch_up(self, positions: Ints) -> None:
-        self._follow()
-        self._make(self._stale.among(positions))
 
     def _lay_out(self) -> None:
         # For each card its worth, infinite where it can give no slice. For each node the index of its CPU price, and
@@ -232,18 +199,14 @@ class FillBounds:
         self._price: Ints = np.zeros(nodes, dtype=np.int64)
         self._untouched: Mask = np.zeros(nodes, dtype=bool)
 
-    def _make(self, positions: Ints) -> None:
-        if not len(positions):
-            return
+    def _compute(self, positions: Ints) -> None:
         view = NodeView(self._table, positions)
         node, cards = self._worth.now(view)
         price = node.argmin(axis=0)
         self._now[view.where] = np.where(view.gives, cards[price, np.arange(len(price))], np.inf)
         self._price[view.where] = price
         self._untouched[view.where] = view.untouched.all(axis=1)
-        self._stale.made(positions)
 
 
 def _rounded_up(score: Floats) -> Floats:
-    rounded: Floats = np.round(score + ERROR, DIGITS)
-    return rounded
+    return np.round(score + ERROR, DIGITS)

@@ -169,8 +169,7 @@ def _useless(grid: Grid, sizes: Ints, demand: Demand, family: Mask) -> Floats:
     # Requests for whole cards can use only a free card, the last level.
     usable[:-1] &= demand.slice
     wanted = demand.count * (demand.slice | (demand.whole > 0))
-    useless: Floats = idle * (1 - usable @ wanted / max(float(wanted.sum()), 1e-9))
-    return useless
+    return idle * (1 - usable @ wanted / max(float(wanted.sum()), 1e-9))
 
 
 def _better_half(values: Floats, mass: Floats) -> Floats:
@@ -178,8 +177,7 @@ def _better_half(values: Floats, mass: Floats) -> Floats:
     values, mass = np.take_along_axis(values, order, 0), mass[order]
     half = CHOOSY * mass[:, 0].sum()
     taken = np.clip(half - (np.cumsum(mass, axis=0) - mass), 0, mass)
-    mean: Floats = (taken * np.maximum(values, 0)).sum(axis=0) / half
-    return mean
+    return (taken * np.maximum(values, 0)).sum(axis=0) / half
 
 
 def _scarcity(demand: Demand, supply: Floats) -> Floats:
@@ -235,8 +233,7 @@ class MultiCardWorth:
         free = _free(view)
         number, taken = free.sum(axis=1), np.array([[0], [1], [0]])
         now, opened, touched = self._worth(view, number - taken, shape, np.array([[0], [1], [1]]))
-        lost: Floats = np.where(free, opened[:, None], touched[:, None]) - now[:, None]
-        return lost
+        return np.where(free, opened[:, None], touched[:, None]) - now[:, None]
 
     def lost_by_whole(self, view: NodeView, shape: Shape) -> Floats:
         """Minus the worth that a node loses when it gives the free cards that `shape` asks for; shape (nodes,)."""
@@ -244,8 +241,7 @@ class MultiCardWorth:
             return np.zeros(len(view.kind))
         number, times = _free(view).sum(axis=1), np.array([[0], [1]])
         now, then = self._worth(view, number - times * shape.request.whole, shape, times)
-        lost: Floats = then - now
-        return lost
+        return then - now
 
     def _worth(self, view: NodeView, number: Ints, shape: Shape, times: Ints) -> Floats:
         """The worth with `number` free cards, and `times` the shape's host amounts taken; has the shape of `number`."""
@@ -254,10 +250,8 @@ class MultiCardWorth:
         fits &= cpu[..., None] >= self._cpu
         fits &= memory[..., None] >= self._memory
         # The cards of a node are nearly always of one kind.
-        worth: Floats = np.where(fits, self._value[view.kind[:, 0]], 0).sum(axis=-1)
-        return worth
+        return np.where(fits, self._value[view.kind[:, 0]], 0).sum(axis=-1)
 
 
 def _free(view: NodeView) -> Mask:
-    free: Mask = view.untouched & view.usable
-    return free
+    return view.untouched & view.usable

@@ -11,8 +11,8 @@ from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
 from device_plugin.core.masks import core_ids, core_mask
 from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask, NodeTable, kinds_where
-from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
+from device_plugin.core.units import proportional
 
 # Cards that a decision may look at, on one node and in all. A pod of 8 containers that fits a node of 16 cards needs a
 # hundred looks; a pod can be made so that it needs very many: LOOKS take about 0.1 s.
@@ -32,35 +32,42 @@ class Size:
     cores: int
 
 
-def size_on(card: Card, request: Request) -> Size | None:
-    """The size of `request` on `card`, missing memory or core groups in proportion, rounded up; None if too large."""
+def completed(request: Request, units: int, groups: int) -> tuple[int, int]:
+    """Memory units and core groups of `request` on a card of `units` and `groups`: what is missing in proportion.
+
+    They are rounded up, and may be more than the card has.
+    """
     if request.whole:
-        return Size(card.mem_mib, card.core_groups)
+        return units, groups
     mem, cores = request.mem, request.cores
     if mem is None:
-        mem = card.units_for(cores or 0)
+        mem = proportional(cores or 0, groups, units)
     if cores is None:
-        cores = card.cores_for(mem)
-    if mem > card.units or cores > card.core_groups:
-        return None
-    return Size(card.mib(mem), cores)
+        cores = proportional(mem, units, groups)
+    return mem, cores
 
 
-def fit(state: CardState, request: Request) -> Slice | Reason:
-    """The slice that the card would give, or the reason why it cannot. Only the free part of the card is compared."""
+def size_on(card: Card, request: Request) -> Size | None:
+    """The size of `request` on `card`; None if it is too large for the card."""
+    units, cores = completed(request, card.units, card.core_groups)
+    return Size(card.mib(units), cores) if units <= card.units and cores <= card.core_groups else None
+
+
+def has_room(state: CardState, size: Size) -> bool:
+    """True if the free part of the card has room for a slice of this size."""
+    return (
+        not state.short
+        and state.free_slices > 0
+        and state.free_mib >= size.mem_mib
+        and state.free_cores.bit_count() >= size.cores
+    )
+
+
+def fit(state: CardState, request: Request) -> Slice | None:
+    """The slice that the card would give; None if it has no room. Only the free part of the card is compared."""
     size = size_on(state.card, request)
-    if size is None:
-        return Reason.TOO_LARGE
-    if request.whole and not state.untouched:
-        return Reason.WHOLE
-    if state.short:
-        return Reason.SHORT
-    if state.free_slices < 1:
-        return Reason.SLICES
-    if size.mem_mib > state.free_mib:
-        return Reason.MEMORY
-    if size.cores > state.free_cores.bit_count():
-        return Reason.CORES
+    if size is None or not has_room(state, size) or (request.whole and not state.untouched):
+        return None
     return Slice(state.card.uuid, size.mem_mib, choose_cores(state.free_cores, size.cores))
 
 
@@ -178,7 +185,7 @@ def _choices(
         tried.add(key)
         if not budget.spend(1):
             return
-        if state.card.family == request.family and isinstance(given := fit(state, request), Slice):
+        if state.card.family == request.family and (given := fit(state, request)):
             yield ((position, given),)
 
 
@@ -186,7 +193,7 @@ def _free_cards(cards: Sequence[CardState], request: Request) -> Mapping[object,
     """Free cards of the request's family by size: cards of one size are interchangeable."""
     sizes: dict[object, list[tuple[int, Slice]]] = {}
     for position, state in enumerate(cards):
-        if state.card.family == request.family and isinstance(given := fit(state, request), Slice):
+        if state.card.family == request.family and (given := fit(state, request)):
             sizes.setdefault(_alike(state.card), []).append((position, given))
     return sizes
 
@@ -211,25 +218,25 @@ def _alike(card: Card) -> tuple[object, ...]:
 class KindSizes:
     """The size of one request on each kind of card: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
 
-    The last position stands for NO_KIND. `small` marks the kinds that are too small; `fits_all` if there are none.
+    The last position stands for NO_KIND. `family` marks the kinds of the family that is asked for, `small` those that
+    are too small; `all_fit` if a free card of every kind would do.
     """
 
     def __init__(self, kinds: Collection[Kind], request: Request) -> None:
-        self.whole = request.whole
-        sizes = [(kind.mem_mib, kind.units, kind.groups) for kind in kinds]
-        mib, card_units, card_cores = np.array([*sizes, (1, 1, 1)], dtype=np.int64).T
-        units, cores = card_units, card_cores
-        if not request.whole:
-            units, cores = (np.full(len(mib), part or 0) for part in (request.mem, request.cores))
-            if request.mem is None:
-                units = -(-cores * card_units // np.maximum(card_cores, 1))
-            elif request.cores is None:
-                cores = -(-units * card_cores // np.maximum(card_units, 1))
+        self.whole = request.whole > 0
+        cards = [*kinds, Kind("", "", 1, 1, 1, 1)]
+        sizes = [
+            (*completed(request, kind.units, kind.groups), kind.mem_mib, kind.units, kind.groups)
+            for kind in cards
+        ]
+        units, cores, card_mib, card_units, card_cores = np.array(sizes, dtype=np.int64).T
         self.cores: Ints = cores
-        self.mib: Ints = mib if request.whole else units * mib // np.maximum(card_units, 1)
+        self.mib: Ints = units * card_mib // card_units
+        self.share: Floats = np.maximum(self.mib / card_mib, cores / card_cores)
+        self.family = kinds_where(kinds, lambda kind: kind.family == request.family)
         self.small: Mask = (units > card_units) | (cores > card_cores)
-        self.fits_all = not self.small[:-1].any()
-        self.share: Floats = np.maximum(self.mib / mib, cores / card_cores)
+        self.unfit: Mask = self.small | ~self.family
+        self.all_fit = not self.unfit[:-1].any()
 
 
 class CardFit:
@@ -237,31 +244,24 @@ class CardFit:
 
     def __init__(self, columns: Columns, sizes: KindSizes) -> None:
         self._columns = columns
-        self._sizes = sizes
+        self.sizes = sizes
         self.mib: Ints = sizes.mib[columns.kind]
         self.cores: Ints = sizes.cores[columns.kind]
 
     @property
     def share(self) -> Floats:
         """The share of each card that the request would take, the larger of memory and core groups."""
-        share: Floats = self._sizes.share[self._columns.kind]
-        return share
-
-    @property
-    def small(self) -> Mask:
-        """True for cards that are too small for the request even when they are free."""
-        small: Mask = self._sizes.small[self._columns.kind]
-        return small
+        return self.sizes.share[self._columns.kind]
 
     def fits(self) -> Mask:
-        """True for cards with enough free; health, family and selectors are not compared."""
+        """True for cards of the family with enough free; health and selectors are not compared."""
         columns = self._columns
         enough: Mask = (
             (columns.free_mib >= self.mib) & (columns.free_cores >= self.cores) & (columns.free_slices >= 1)
         )
-        if not self._sizes.fits_all:
-            enough &= ~self.small
-        return enough & columns.untouched if self._sizes.whole else enough
+        if not self.sizes.all_fit:
+            enough &= ~self.sizes.unfit[columns.kind]
+        return enough & columns.untouched if self.sizes.whole else enough
 
     def copies(self) -> Ints:
         """The number of slices of the request that each card has room for now; 1 or 0 for whole cards."""
@@ -278,30 +278,11 @@ class CardFit:
         left += (columns.free_cores - self.cores) * 10**6 // columns.groups
         return left
 
-    def lacking(self) -> list[tuple[Reason, Mask]]:
-        """For each reason the cards to which it applies, in the order of preference when a card has several."""
-        columns = self._columns
-        whole = ~columns.untouched if self._sizes.whole else np.zeros(columns.mib.shape, dtype=bool)
-        return [
-            (Reason.TOO_LARGE, self.small),
-            (Reason.WHOLE, whole),
-            (Reason.SLICES, columns.free_slices < 1),
-            (Reason.MEMORY, columns.free_mib < self.mib),
-            (Reason.CORES, columns.free_cores < self.cores),
-        ]
-
-
-def cards_of(table: NodeTable, family: str) -> Mask:
-    """True for cards of `family`; shape (nodes, cards)."""
-    mask: Mask = kinds_where(table.kinds, lambda kind: kind.family == family)[table.kind]
-    return mask
-
 
 def allowed_cards(table: NodeTable, request: PodRequest) -> Mask:
     """True for usable cards that the request's selectors accept; shape (nodes, cards)."""
     models = kinds_where(table.kinds, lambda kind: request.models.accepts(kind.model))
-    allowed: Mask = table.usable & models[table.kind] & table.named(request.uuids)
-    return allowed
+    return table.usable & models[table.kind] & table.named(request.uuids)
 
 
 def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterator[tuple[int, Ints]]:
@@ -312,7 +293,7 @@ def fits_by_node(table: NodeTable, request: PodRequest, allowed: Mask) -> Iterat
     """
     for asked, times in Counter(asked for _, asked in request.containers).items():
         copies = CardFit(table, KindSizes(table.kinds, asked)).copies()
-        counts: Ints = np.where(allowed & cards_of(table, asked.family), copies, 0).sum(axis=1)
+        counts: Ints = np.where(allowed, copies, 0).sum(axis=1)
         yield times * max(1, asked.whole), counts
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.cache import Policy
 from device_plugin.core.placement.fit import CardFit
-from device_plugin.core.placement.table import Floats, Ints, Kind, Mask, NodeTable, NodeView, StaleRows
+from device_plugin.core.placement.table import Floats, Ints, Kind, Mask, NodeTable, NodeView, RowCache
 from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 
@@ -42,7 +42,7 @@ class Fragments:
     def of(self, view: NodeView) -> Floats:
         """F of each node; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
-        return self._sum(self._served(view.cpu), idle.sum(axis=1), _useless(idle, fit), fit.sum(axis=1))
+        return self._of_cards(view.cpu, idle, fit)
 
     def added_by_slice(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The growth of F when a card gives the slice; shape (nodes, cards)."""
@@ -65,10 +65,9 @@ class Fragments:
     def added_by_whole(self, view: NodeView, taken: Mask, shape: Shape) -> Floats:
         """The growth of F when the cards `taken` are given away; shape (nodes,)."""
         idle, fit = self._cards(view, view.free_mib, view.free_cores, view.free_slices)
-        before = self._sum(self._served(view.cpu), idle.sum(axis=1), _useless(idle, fit), fit.sum(axis=1))
-        left, fit = np.where(taken, 0, idle), fit & ~taken[:, :, None]
-        served = self._served(view.cpu - shape.host.cpu_milli)
-        return self._sum(served, left.sum(axis=1), _useless(left, fit), fit.sum(axis=1)) - before
+        left, fits_then = np.where(taken, 0, idle), fit & ~taken[:, :, None]
+        after = self._of_cards(view.cpu - shape.host.cpu_milli, left, fits_then)
+        return after - self._of_cards(view.cpu, idle, fit)
 
     def _cards(self, view: NodeView, mib: Ints, cores: Ints, slices: Ints) -> tuple[Floats, Mask]:
         """The idle share of each card with `mib`, `cores` and `slices` free, and which groups could use it.
@@ -88,21 +87,18 @@ class Fragments:
 
     def _served(self, cpu: Ints) -> Floats:
         """The share of the workload for which nodes have enough CPU, by group; shape (…, nodes, groups)."""
-        served: Floats = (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
-        return served
+        return (cpu[..., None] >= self._cpu).astype(np.float64) @ self._shares
+
+    def _of_cards(self, cpu: Ints, idle: Floats, fit: Mask) -> Floats:
+        """F of nodes with `cpu` free, from the idle share of each card and the groups that could use it."""
+        useless = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
+        return self._sum(self._served(cpu), idle.sum(axis=1), useless, fit.sum(axis=1))
 
     def _sum(self, served: Floats, idle: Floats, useless: Floats, number: Ints) -> Floats:
         """F of nodes with `idle` cards in all, of which `useless` cannot be used by each group that fits the node."""
         fits = number >= np.maximum(self._demand.whole, 1)
         spared = np.where(fits, served * (idle[..., None] - useless), 0).sum(axis=-1)
-        f: Floats = idle * self._all - spared
-        return f
-
-
-def _useless(idle: Floats, fit: Mask) -> Floats:
-    """The sum of the idle shares of the cards that a group cannot use; shape (nodes, groups)."""
-    useless: Floats = np.where(fit, 0, idle[:, :, None]).sum(axis=1)
-    return useless
+        return idle * self._all - spared
 
 
 class Fgd(Policy):
@@ -127,26 +123,20 @@ def _steps(added: Floats) -> Floats:
     return np.floor(100 / (1 + np.exp(np.round(added, 9))))
 
 
-class FragmentationGauge:
-    """Measures the fragmentation of the cluster for one target workload, again only for nodes that changed."""
+class FragmentationGauge(RowCache):
+    """Measures the fragmentation of the cluster for one target workload."""
 
     def __init__(self, table: NodeTable, fragments: Fragments) -> None:
-        self._table = table
+        super().__init__(table)
         self._fragments = fragments
-        self._stale = StaleRows(table)
-        self._f: Floats = np.zeros(0)
-
-    def refresh(self, most: int | None = None) -> bool:
-        """Measure at most `most` of the nodes that changed; true once none is left."""
-        if self._stale.relaid():
-            self._f = np.zeros(len(self._table.nodes))
-        stale = self._stale.all()
-        now = stale[:most]
-        if len(now):
-            self._f[now] = self._fragments.of(NodeView(self._table, now))
-            self._stale.made(now)
-        return len(now) == len(stale)
+        self._lay_out()
 
     def ratio(self) -> float:
         """The share of all cards that is idle and useless to the target workload, as of the last `refresh`."""
         return float(self._f.sum() / max(1, self._table.card_count))
+
+    def _lay_out(self) -> None:
+        self._f: Floats = np.zeros(len(self._table.nodes))
+
+    def _compute(self, positions: Ints) -> None:
+        self._f[positions] = self._fragments.of(NodeView(self._table, positions))

@@ -19,7 +19,7 @@ import numpy as np
 from device_plugin.core.app_types import Scoring, Weights
 from device_plugin.core.placement.cache import Policy
 from device_plugin.core.placement.fit import CardFit
-from device_plugin.core.placement.table import Floats, Mask, NodeView
+from device_plugin.core.placement.table import Floats, NodeView
 from device_plugin.core.requests import Shape
 
 # Digits that scores are rounded to, and the weight of a card's own free share, which decides among the cards of a node.
@@ -40,10 +40,6 @@ class NodeScore(Policy):
         """The score of the card's node, plus a small part of the card's own free share."""
         return self.score(view)[:, None] + CARD * self.free(view)
 
-    def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """The score of the node."""
-        return self.score(view)
-
     def several(self, view: NodeView) -> Floats:
         """The score of the node."""
         return self.score(view)
@@ -63,5 +59,4 @@ class NodeScore(Policy):
         if not self._counts:
             gpu = gpu / np.maximum(view.there.sum(axis=1), 1)
         beside = np.array([weights.cpu, weights.memory, weights.disk]) @ host
-        score: Floats = np.round(weights.gpu * gpu + beside, DIGITS)
-        return score
+        return np.round(weights.gpu * gpu + beside, DIGITS)

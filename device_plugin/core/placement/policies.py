@@ -41,10 +41,6 @@ class Pack(Policy):
         """Highest where the least of the card is left; of equal ones, on the fullest node."""
         return -(need.leftover() * float(STEP) + view.node_slack()[:, None])
 
-    def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """Highest for the fullest node."""
-        return -view.node_slack()
-
 
 class Spread(Policy):
     """Choose the emptiest node, and there the emptiest card."""
@@ -52,10 +48,6 @@ class Spread(Policy):
     def slices(self, view: NodeView, need: CardFit, _shape: Shape) -> Floats:
         """Highest on the emptiest node; there, highest for the card with the most left."""
         return view.node_slack()[:, None] * 2.0**22 + need.leftover()
-
-    def whole(self, view: NodeView, _taken: Mask, _shape: Shape) -> Floats:
-        """Highest for the emptiest node."""
-        return view.node_slack()
 
     def several(self, view: NodeView) -> Floats:
         """Highest for the emptiest node."""
@@ -97,8 +89,7 @@ class Random(Policy):
 def _fullness(view: NodeView) -> Floats:
     # The pod takes equal amounts on every node, so the amounts left now order the nodes as those left afterwards would.
     cards = np.where(view.there, view.idle(), 0).sum(axis=1)
-    fullness: Floats = -(cards / LARGEST_CARDS + view.cpu / LARGEST_CPU)
-    return fullness
+    return -(cards / LARGEST_CARDS + view.cpu / LARGEST_CPU)
 
 
 class WorkloadTables:
@@ -227,4 +218,4 @@ class Model:
     def prepare(self, most: int) -> bool:
         """Update bounds and fragmentation of at most `most` changed nodes; true once none is left. Needs `learnt`."""
         bounds = [policy.bounds for policy in self.policies.values() if policy.bounds is not None]
-        return all(each.renew(most) for each in bounds) and self.gauge.refresh(most)
+        return all(each.refresh(most) for each in bounds) and self.gauge.refresh(most)

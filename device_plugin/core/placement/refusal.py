@@ -1,7 +1,6 @@
 """Refusals: count, for the cards of the offered nodes, the first reason that keeps each from taking the request."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import Ints, Mask, NodeTable, kinds_where
+from device_plugin.core.placement.table import Ints, Mask, NodeTable, kinds_where, marked, rows_of
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest
 
@@ -60,14 +59,9 @@ class Refusal:
     steady: str = ""
 
     @property
-    def reasons(self) -> Mapping[Reason, int]:
-        """The number of cards and nodes per reason."""
-        return Counter(self.cards) + Counter(self.nodes)
-
-    @property
     def main(self) -> Reason:
         """The first reason in ORDER, which metrics and advice use."""
-        return next((r for r in ORDER if r in self.reasons), Reason.NO_INVENTORY)
+        return next((r for r in ORDER if r in self.cards or r in self.nodes), Reason.NO_INVENTORY)
 
     @property
     def text(self) -> str:
@@ -169,16 +163,15 @@ class Causes:
 
     def refusal(self) -> Refusal:
         """The refusal with its counts, numbers and the first reason of each node."""
-        positions = _positions(self._position, self._names)
-        offered = self._places(positions)[:, None] & self._there
+        offered = marked(self._position, self._names)[:, None] & self._there
         family, need = self._hardest() if self._request.containers else ("", None)
-        ranks = self._ranks(family, need)
+        ranks = self._ranks(need)
         counts = np.bincount(ranks[offered], minlength=len(ORDER)).tolist()
         cards = {reason: count for reason, count in zip(ORDER, counts, strict=True) if count}
         # For each node the lowest rank of its cards, the reason that is easiest to cure; the last element is for nodes
         # without cards.
         foremost = np.append(ranks.min(axis=1), len(ORDER)).astype(np.int8)
-        silent = int((foremost[positions] == len(ORDER)).sum())
+        silent = _of_nodes(self._position, foremost, self._names).count(len(ORDER))
         exact, about = self._details(family, cards, ranks, offered)
         return Refusal(
             cards, {Reason.NO_INVENTORY: silent} if silent else {}, exact, about,
@@ -224,11 +217,11 @@ class Causes:
         name = next(name for name, position in self._position.items() if position == best)
         return f"{name} with {count[best]}"
 
-    def _ranks(self, family: str, need: CardFit | None) -> Ints:
+    def _ranks(self, need: CardFit | None) -> Ints:
         """The rank of the first reason of each card, len(ORDER) for empty cells; shape (nodes, cards)."""
         # Reasons that depend on the state are found once per state, those of single cards and nodes per cell.
         states = np.full(len(self._states.kind), _RANK[Reason.TOGETHER], dtype=np.int64)
-        for reason, hit in reversed(list(self._causes(family, need))):
+        for reason, hit in reversed(self._causes(need) if need is not None else ()):
             states[hit] = _RANK[reason]
         states[0] = len(ORDER)
         ranks: Ints = states[self._code]
@@ -237,7 +230,7 @@ class Causes:
             ranks[other & ~self._named] = _RANK[Reason.UUID]
         together = ranks == _RANK[Reason.TOGETHER]
         if self._request.rank.avoid:
-            avoided = self._places(_positions(self._position, self._request.rank.avoid))
+            avoided = marked(self._position, self._request.rank.avoid)
             ranks[together & avoided[:, None]] = _RANK[Reason.APART]
         if self._host is not None:
             ranks[together & ~self._host[:, None]] = _RANK[Reason.HOST]
@@ -250,7 +243,8 @@ class Causes:
         if len(needs) == 1:
             return needs[0]
         count = np.bincount(self._code.reshape(-1), minlength=len(self._states.kind))
-        return min(needs, key=lambda item: int(count[item[1].fits() & self._of_family(item[0])].sum()))
+        count[0] = 0  # empty cells
+        return min(needs, key=lambda item: int(count[item[1].fits()].sum()))
 
     def _numbers(self, reason: Reason, cells: Mask) -> tuple[int, int]:
         """Two numbers about the cards in `cells`, which all have `reason`.
@@ -266,43 +260,27 @@ class Causes:
             return int(states.most[hit].max()), int(states.free_mib[self._code[cells]].sum())
         return int(states.free_mib[hit].max()), int(states.free_cores[hit].max())
 
-    def _causes(self, family: str, need: CardFit | None) -> Iterator[tuple[Reason, Mask]]:
+    def _causes(self, need: CardFit) -> Sequence[tuple[Reason, Mask]]:
         """Each reason with the states to which it applies, in the order of preference when a state has several."""
-        if need is not None:
-            states = self._states
-            yield Reason.FAMILY, ~self._of_family(family)
-            models = self._request.models
-            yield (
-                Reason.MODEL,
-                ~kinds_where(self._kinds, lambda kind: models.accepts(kind.model))[states.kind],
-            )
-            yield Reason.TOO_LARGE, need.small
-            yield Reason.NOT_SERVING, ~states.serving
-            yield Reason.CORDONED, states.cordoned
-            yield Reason.SHORT, states.short
-            yield Reason.UNHEALTHY, ~states.usable
-            yield from need.lacking()
-
-    def _of_family(self, family: str) -> Mask:
-        """True for states of cards of `family`."""
-        mask: Mask = kinds_where(self._kinds, lambda kind: kind.family == family)[self._states.kind]
-        return mask
-
-    def _places(self, positions: Ints) -> Mask:
-        """True for the rows in `positions`; shape (nodes,)."""
-        places = np.zeros(len(self._position) + 1, dtype=bool)
-        places[positions] = True
-        return places[:-1]
-
-
-def _positions(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
-    """The rows of `nodes`; -1, the last element, for nodes without cards."""
-    return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
+        states, models = self._states, self._request.models
+        accepted = kinds_where(self._kinds, lambda kind: models.accepts(kind.model))
+        return (
+            (Reason.FAMILY, ~need.sizes.family[states.kind]),
+            (Reason.MODEL, ~accepted[states.kind]),
+            (Reason.TOO_LARGE, need.sizes.small[states.kind]),
+            (Reason.NOT_SERVING, ~states.serving),
+            (Reason.CORDONED, states.cordoned),
+            (Reason.SHORT, states.short),
+            (Reason.UNHEALTHY, ~states.usable),
+            (Reason.WHOLE, ~states.untouched & need.sizes.whole),
+            (Reason.SLICES, states.free_slices < 1),
+            (Reason.MEMORY, states.free_mib < need.mib),
+            (Reason.CORES, states.free_cores < need.cores),
+        )
 
 
 def _of_nodes(position: Mapping[str, int], foremost: Ranks, nodes: Sequence[str]) -> Sequence[int]:
-    ranks: list[int] = foremost[_positions(position, nodes)].tolist()
-    return ranks
+    return foremost[rows_of(position, nodes)].tolist()
 
 
 def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool = False) -> str:

@@ -1,22 +1,23 @@
-"""The node table: all cards and nodes as arrays that follow the ledger, and how caches learn which rows changed.
+"""The node table: all cards and nodes as arrays that follow the ledger, and caches of values about its rows.
 
 A row is a node, and the cells of a row are its cards; both stand in the fixed order, by node name and card uuid. A
 decision reads whole columns at once instead of walking thousands of objects. After a change only that node's row is
-written again and stamped, and StaleRows tells each cache which of its values are older than their row's stamp.
+written again and stamped, and a RowCache computes only the values again that are older than their row's stamp.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import repeat
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device_plugin.core.cards import Card
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.ledger import CardState, NodeState
+from device_plugin.core.ledger import CardState, Ledger, NodeState
 from device_plugin.core.loads import Loads
 from device_plugin.core.requests import ANYTHING, Selector
 
@@ -85,42 +86,35 @@ class Columns:
     @property
     def serving(self) -> Mask:
         """True for cards whose node serves."""
-        mask: Mask = self.layers[3] == 1
-        return mask
+        return self.layers[3] == 1
 
     @property
     def usable(self) -> Mask:
         """True for cards that may get new slices and whose node serves."""
-        mask: Mask = self.layers[4] == 1
-        return mask
+        return self.layers[4] == 1
 
     @property
     def cordoned(self) -> Mask:
         """True for cordoned cards."""
-        mask: Mask = self.layers[5] == 1
-        return mask
+        return self.layers[5] == 1
 
     @property
     def short(self) -> Mask:
         """True for cards that have less now than their holders were granted."""
-        mask: Mask = self.layers[6] == 1
-        return mask
+        return self.layers[6] == 1
 
     @property
     def untouched(self) -> Mask:
         """True for cards of which no slice is held."""
-        mask: Mask = self.free_slices == self.most
-        return mask
+        return self.free_slices == self.most
 
     def idle(self) -> Floats:
         """The idle share of each card: the lesser of its free shares of memory and core groups."""
-        idle: Floats = np.minimum(self.free_mib / self.mib, self.free_cores / self.groups)
-        return idle
+        return np.minimum(self.free_mib / self.mib, self.free_cores / self.groups)
 
     def slack(self) -> Ints:
         """The free part of each card, in millionths of a card; memory and core groups are added."""
-        slack: Ints = self.free_mib * 10**6 // self.mib + self.free_cores * 10**6 // self.groups
-        return slack
+        return self.free_mib * 10**6 // self.mib + self.free_cores * 10**6 // self.groups
 
 
 class CardStates:
@@ -131,14 +125,12 @@ class CardStates:
     there are never more states than cards.
     """
 
-    def __init__(self, cells: Ints) -> None:
-        flat = cells.reshape(len(COLUMNS), -1)
+    def __init__(self, shape: tuple[int, int]) -> None:
         self._codes: dict[tuple[int, ...], int] = {EMPTY: 0}
-        codes = [self._codes.setdefault(tuple(state), len(self._codes)) for state in flat.T.tolist()]
-        self.code: Ints = np.array(codes, dtype=np.int64).reshape(cells.shape[1:])
-        self._states = [*self._codes]
+        self.code: Ints = np.zeros(shape, dtype=np.int64)
+        self._states = [EMPTY]
         self._layers: Ints = _packed(self._states)
-        self._count = np.bincount(self.code.reshape(-1), minlength=len(self._codes)).tolist()
+        self._count = [self.code.size]
         self._unused: list[int] = []
         self._frozen: tuple[Columns, Ints] | None = None
 
@@ -159,6 +151,12 @@ class CardStates:
         if self._frozen is None:
             self._frozen = Columns(self._layers.copy()), self.code.copy()
         return self._frozen
+
+    def assign_rows(self, origin: Ints) -> None:
+        """Give each row the cells of the row `origin`, or empty ones for -1. Rows that go must be empty."""
+        self._frozen = None
+        self.code = np.where(origin[:, None] < 0, 0, self.code.take(origin, axis=0))
+        self._count[0] += self.code.size - sum(self._count)
 
     def move(self, cell: tuple[int, int], state: tuple[int, ...]) -> None:
         """Record that the card of `cell` now has `state`."""
@@ -187,27 +185,6 @@ class CardStates:
         return self._unused.pop()
 
 
-class Store(Protocol):
-    """A versioned record of each node, which the table follows: the ledger, or the measured loads."""
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-
-    def changed_since(self, version: int) -> Iterator[str]:
-        """Nodes that changed after `version`, newest first."""
-
-
-class Cards(Store, Protocol):
-    """The ledger, or a copy of it."""
-
-    def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes with an inventory, in order."""
-
-    def node(self, name: str) -> NodeState | None:
-        """The state of a node: the free part of its cards and host; None if it has no inventory."""
-
-
 class NodeTable(Columns):
     """Columns of shape (nodes, most cards of a node), and the free CPU, memory and disk of each node.
 
@@ -218,23 +195,46 @@ class NodeTable(Columns):
     `position` is the row of each node by name; it is replaced with each layout and never changed.
     """
 
-    def __init__(self, ledger: Cards, loads: Loads | None = None) -> None:
-        self._follow(ledger, loads)
+    def __init__(self, ledger: Ledger, loads: Loads | None = None) -> None:
+        self._ledger, self._loads = ledger, loads or Loads()
+        self._seen = self._versions()
         self._chosen: tuple[dict[str, int], Collection[str], Mask] = {}, (), np.zeros(0, dtype=bool)
-        self._seen: tuple[int, ...] = ()
         self.layout = 0
         self.now = 0
         """The newest stamp."""
         self._load()
 
-    def fork(self, ledger: Cards, loads: Loads | None = None) -> "NodeTable":
+    def _load(self) -> None:
+        """Assign rows to all nodes anew and write all of them."""
+        nodes = self._ledger.nodes()
+        states = [state for name in nodes if (state := self._ledger.node(name)) is not None]
+        kinds = sorted({Kind.of(card.card) for state in states for card in state.cards})
+        self.kinds = {kind: number for number, kind in enumerate(kinds)}
+        self._numbers = [kind.numbers(number) for kind, number in self.kinds.items()]
+        shape = len(nodes), max((len(state.cards) for state in states), default=0) or 1
+        Columns.__init__(self, np.zeros((len(COLUMNS), *shape), dtype=np.int64))
+        self.there: Mask = np.zeros(shape, dtype=bool)
+        self.states = CardStates(shape)
+        self.stamp: Ints = np.zeros(len(nodes), dtype=np.int64)
+        self.host: Ints = np.zeros((3, len(nodes)), dtype=np.int64)
+        self.host_most: Ints = np.zeros((3, len(nodes)), dtype=np.int64)
+        self.used: Ints = np.zeros((2, *shape), dtype=np.int64)
+        self._rows = list(states)
+        # The cells of each uuid; found when first asked for.
+        self._cells: dict[str, list[tuple[int, int]]] | None = None
+        self._name_rows(nodes)
+        for position, state in enumerate(states):
+            self._write_row(position, state)
+        self.card_count = int(self.there.sum())
+
+    def fork(self, ledger: Ledger, loads: Loads | None = None) -> "NodeTable":
         """A copy of the table that follows copies of its stores; these must hold what this table has caught up with.
 
         It copies the arrays and shares immutable values: 2 ms for 5,000 nodes of 8 cards, a hundredth of the time that
         a new table takes.
         """
         made = copy(self)
-        made._follow(ledger, loads)
+        made._ledger, made._loads = ledger, loads or Loads()
         made._seen = made._versions()
         Columns.__init__(made, self.layers.copy())
         made.host, made.host_most, made.used = self.host.copy(), self.host_most.copy(), self.used.copy()
@@ -243,17 +243,15 @@ class NodeTable(Columns):
 
     def refresh(self) -> None:
         """Catch up with the ledger and the loads."""
-        versions = self._versions()
-        if versions == self._seen:
+        seen, self._seen = self._seen, self._versions()
+        if seen == self._seen:
             return
-        for store, seen, update in zip(self._stores, self._seen, self._updates, strict=True):
-            if store is None or store.version == seen:
-                continue
-            for name in store.changed_since(seen):
-                if not update(name):
-                    self._load()
-                    return
-        self._seen = versions
+        others = [name for name in self._ledger.changed_since(seen[0]) if not self._update_node(name)]
+        if others:
+            self._exchange(others)
+        for name in self._loads.changed_since(seen[1]):
+            if name in self.position:
+                self._write_used(self.position[name])
 
     def node(self, name: str) -> NodeState | None:
         """The state of a node as of the last refresh; None if it has no inventory."""
@@ -276,13 +274,13 @@ class NodeTable(Columns):
         found_by, names, known = self._chosen
         if found_by is position and names == nodes:
             return known
-        chosen = _marked(position, nodes)
+        chosen = marked(position, nodes)
         self._chosen = position, copy(nodes), chosen
         return chosen
 
     def looked_up(self, nodes: Collection[str]) -> Mask:
         """Like `chosen`, but the answer is not kept: for a few `nodes`, or those of one pod."""
-        return _marked(self.position, nodes)
+        return marked(self.position, nodes)
 
     def with_host(self, asked: HostAmounts) -> Mask:
         """True for nodes with at least `asked` of CPU, memory and disk free; shape (nodes,)."""
@@ -298,20 +296,24 @@ class NodeTable(Columns):
         mask = np.zeros(self.there.shape, dtype=bool) if uuids.include else self.there.copy()
         for words, wanted in ((uuids.include, True), (uuids.exclude, False)):
             for word in words:
-                if word in self._cell_of:
-                    mask.flat[self._twins.get(word, self._cell_of[word])] = wanted
+                for position, slot in self._cells_of(word):
+                    mask[position, slot] = wanted
         return mask
 
-    def _follow(self, ledger: Cards, loads: Loads | None) -> None:
-        self._ledger, self._loads = ledger, loads
-        self._stores: tuple[Store | None, ...] = ledger, loads
-        self._updates = self._update_node, self._update_used
+    def _cells_of(self, uuid: str) -> list[tuple[int, int]]:
+        """The cells of the cards with this uuid: several if two nodes claim it."""
+        if self._cells is None:
+            self._cells = {}
+            for position, state in enumerate(self._rows):
+                for slot, card in enumerate(state.cards):
+                    self._cells.setdefault(card.card.uuid, []).append((position, slot))
+        return self._cells.get(uuid, [])
 
-    def _versions(self) -> tuple[int, ...]:
-        return tuple([-1 if store is None else store.version for store in self._stores])
+    def _versions(self) -> tuple[int, int]:
+        return self._ledger.version, self._loads.version
 
     def _update_node(self, name: str) -> bool:
-        """Write the row of a node that changed; False if it now has other cards, so that a new layout is needed."""
+        """Write the cells of a node that changed; False if it came or went, or has other cards than before."""
         state, position = self._ledger.node(name), self.position.get(name)
         if state is None or position is None:
             return state is None and position is None
@@ -325,72 +327,91 @@ class NodeTable(Columns):
             if before.card is not after.card and not _alike(before.card, after.card):
                 return False
             cell = position, slot
-            left = _left(state, after)
+            left = _free_part(state, after)
             self.layers[: len(left), position, slot] = left
             self.states.move(cell, left + self._numbers[self.kind[cell]])
         self._rows[position] = state
         self._write_host(position, state)
-        self._stamp(position)
         return True
+
+    def _exchange(self, names: Collection[str]) -> None:
+        """Write the rows of the nodes that came, went, or have other cards than before.
+
+        It takes some milliseconds at 5,000 nodes of 8 cards, a hundredth of a new layout. That is needed for
+        the first node, and if there are other kinds of cards now, or another width.
+        """
+        found = {name: state for name in names if (state := self._ledger.node(name)) is not None}
+        # Replaced, never changed, because readers without the lock may have it.
+        self.there = self.there.copy()
+        for name in names:
+            if name in self.position:
+                self._write_cards(self.position[name], NodeState(name))
+        kinds = {
+            self.kinds.get(Kind.of(state.card), NO_KIND) for node in found.values() for state in node.cards
+        }
+        kinds.update(np.unique(self.kind[self.there]).tolist())
+        widths = [self.there.sum(axis=1).max(initial=1), *(len(state.cards) for state in found.values())]
+        same_form = kinds == set(range(len(self.kinds))) and max(widths) == self.there.shape[1]
+        if not (self.nodes and same_form):
+            self._load()
+            return
+        if any((name in self.position) != (name in found) for name in names):
+            self._assign_rows()
+        for name, state in found.items():
+            self._write_row(self.position[name], state)
+        self._cells, self.card_count = None, int(self.there.sum())
+
+    def _assign_rows(self) -> None:
+        """Assign rows to the nodes that there are now; those of nodes that went have been emptied."""
+        nodes = self._ledger.nodes()
+        origin = np.array([self.position.get(name, -1) for name in nodes], dtype=np.int64)
+        rows = [*self._rows, NodeState("")]
+        self._rows = [rows[position] for position in origin.tolist()]
+        Columns.__init__(self, self.layers.take(origin, axis=1))
+        self.there, self.stamp = self.there.take(origin, axis=0), self.stamp.take(origin)
+        self.host, self.host_most = self.host.take(origin, axis=1), self.host_most.take(origin, axis=1)
+        self.used = self.used.take(origin, axis=1)
+        self.states.assign_rows(origin)
+        self._name_rows(nodes)
+
+    def _name_rows(self, nodes: tuple[str, ...]) -> None:
+        self.layout += 1
+        self.nodes = nodes
+        self.position = {name: position for position, name in enumerate(nodes)}
+
+    def _write_row(self, position: int, state: NodeState) -> None:
+        self._write_cards(position, state)
+        self._write_host(position, state)
+        self._write_used(position)
+
+    def _write_cards(self, position: int, state: NodeState) -> None:
+        """Write all cells of a row, empty ones after those of the node's cards."""
+        self._rows[position] = state
+        self.there[position] = np.arange(self.there.shape[1]) < len(state.cards)
+        cells = [EMPTY] * self.there.shape[1]
+        for slot, card in enumerate(state.cards):
+            cells[slot] = _free_part(state, card) + self._numbers[self.kinds[Kind.of(card.card)]]
+        self.layers[:, position] = _packed(cells)
+        for slot, cell in enumerate(cells):
+            self.states.move((position, slot), cell)
 
     def _write_host(self, position: int, state: NodeState) -> None:
         left, whole = state.left, state.whole
         self.host[:, position] = left.cpu_milli, left.memory_mib, left.disk_mib
         self.host_most[:, position] = whole.cpu_milli, whole.memory_mib, whole.disk_mib
+        self._stamp(position)
 
-    def _update_used(self, name: str) -> bool:
-        position = self.position.get(name)
-        if position is not None and self._loads is not None:
-            used = self._loads.used(name)
-            for slot, state in enumerate(self.cards(position)):
-                card = used.get(state.card.uuid)
-                self.used[:, position, slot] = (card.memory, card.busy) if card is not None else 0
-            self._stamp(position)
-        return True
+    def _write_used(self, position: int) -> None:
+        used = self._loads.used(self.nodes[position])
+        self.used[:, position] = 0
+        for slot, state in enumerate(self.cards(position)):
+            if (card := used.get(state.card.uuid)) is not None:
+                self.used[:, position, slot] = card.memory, card.busy
+        self._stamp(position)
 
     def _stamp(self, position: int) -> None:
         self.now += 1
         self.stamp[position] = self.now
-
-    def _load(self) -> None:
-        """Assign rows to all nodes anew and write all of them."""
-        self._seen = self._versions()
-        self.layout += 1
-        self.nodes = self._ledger.nodes()
-        self._rows = [state for name in self.nodes if (state := self._ledger.node(name)) is not None]
-        self.position = {name: position for position, name in enumerate(self.nodes)}
-        cards = [(state, card) for state in self._rows for card in state.cards]
-        kind_of = [Kind.of(card.card) for _, card in cards]
-        self.kinds = {kind: number for number, kind in enumerate(sorted(set(kind_of)))}
-        self._numbers = [kind.numbers(number) for kind, number in self.kinds.items()]
-        sizes = np.array([len(state.cards) for state in self._rows], dtype=np.int64)
-        shape = len(sizes), int(sizes.max(initial=1))
-        layers = np.broadcast_to(np.array(EMPTY)[:, None, None], (len(COLUMNS), *shape)).copy()
-        self.there: Mask = np.arange(shape[1]) < sizes[:, None]
-        self.card_count = len(cards)
-        # The index of each uuid in flattened arrays, and all indexes of a uuid that two nodes claim.
-        uuids, places = [card.card.uuid for _, card in cards], np.flatnonzero(self.there).tolist()
-        self._cell_of: dict[str, int] = dict(zip(uuids, places, strict=True))
-        self._twins: dict[str, list[int]] = {}
-        if len(self._cell_of) < len(cards):
-            for uuid, place in zip(uuids, places, strict=True):
-                if self._cell_of[uuid] != place:
-                    self._twins.setdefault(uuid, [self._cell_of[uuid]]).append(place)
-        layers[:, self.there] = _packed([
-            _left(state, card) + self._numbers[self.kinds[kind]]
-            for (state, card), kind in zip(cards, kind_of, strict=True)
-        ])  # fmt: skip
-        super().__init__(layers)
-        self.states = CardStates(layers)
-        self.stamp: Ints = np.zeros(len(self._rows), dtype=np.int64)
-        self.host: Ints = np.zeros((3, len(self._rows)), dtype=np.int64)
-        self.host_most: Ints = np.zeros((3, len(self._rows)), dtype=np.int64)
-        self.used: Ints = np.zeros((2, *shape), dtype=np.int64)
-        for position, state in enumerate(self._rows):
-            self._write_host(position, state)
-            self._stamp(position)
-            if self._loads is not None and self._loads.used(state.name):
-                self._update_used(state.name)
 
 
 def _packed(cards: Sequence[Sequence[int]]) -> Ints:
@@ -398,7 +419,7 @@ def _packed(cards: Sequence[Sequence[int]]) -> Ints:
     return np.array(cards, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()
 
 
-def _left(node: NodeState, state: CardState) -> tuple[int, ...]:
+def _free_part(node: NodeState, state: CardState) -> tuple[int, ...]:
     """The columns of a card before "mib": its free part and its health."""
     return (
         state.free_mib, state.free_cores.bit_count(), state.free_slices,
@@ -406,11 +427,16 @@ def _left(node: NodeState, state: CardState) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
-    """True at the positions of `nodes`; shape (nodes,)."""
+def rows_of(position: Mapping[str, int], nodes: Collection[str]) -> Ints:
+    """The rows of `nodes`; -1 for names that have no row."""
+    return np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))
+
+
+def marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
+    """True for the rows of `nodes`; shape (nodes,)."""
     # One more element at the end, for names that have no row.
     mask = np.zeros(len(position) + 1, dtype=bool)
-    mask[np.fromiter(map(position.get, nodes, repeat(-1)), dtype=np.int64, count=len(nodes))] = True
+    mask[rows_of(position, nodes)] = True
     return mask[:-1]
 
 
@@ -437,14 +463,12 @@ class NodeView(Columns):
     @property
     def there(self) -> Mask:
         """True for cells that hold a card."""
-        there: Mask = self._table.there[self.where]
-        return there
+        return self._table.there[self.where]
 
     @property
     def memory(self) -> Ints:
         """The free memory of the nodes' hosts, in MiB; shape (rows,)."""
-        memory: Ints = self._table.host[1, self.where]
-        return memory
+        return self._table.host[1, self.where]
 
     # A view does not change, so each of these is computed once.
     @cached_property
@@ -460,67 +484,68 @@ class NodeView(Columns):
     @cached_property
     def gives(self) -> Mask:
         """True for usable cards that can give one more slice."""
-        gives: Mask = self.usable & (self.free_slices > 0)
-        return gives
+        return self.usable & (self.free_slices > 0)
 
     def node_slack(self) -> Floats:
         """The free part of all cards of each node, in millionths of a card; shape (rows,)."""
-        slack: Floats = np.where(self.there, self.slack(), 0).sum(axis=1).astype(np.float64)
-        return slack
+        return np.where(self.there, self.slack(), 0).sum(axis=1).astype(np.float64)
 
     @property
     def shares(self) -> Floats:
         """The free shares of each node's CPU, memory and disk, 0 to 1; shape (3, rows)."""
         left, most = np.maximum(self._table.host[:, self.where], 0), self._table.host_most[:, self.where]
-        shares: Floats = np.where(most > 0, np.minimum(1.0, left / np.maximum(most, 1)), 0.0)
-        return shares
+        return np.where(most > 0, np.minimum(1.0, left / np.maximum(most, 1)), 0.0)
 
     @property
     def amounts(self) -> Floats:
         """The free amounts of each node: CPUs, GiB of memory, GiB of disk; shape (3, rows)."""
-        amounts: Floats = np.maximum(self._table.host[:, self.where] / [[1000], [1024], [1024]], 0)
-        return amounts
+        return np.maximum(self._table.host[:, self.where] / [[1000], [1024], [1024]], 0)
 
     @property
     def used(self) -> Ints:
         """The measured use of each card's memory and time, in percent; shape (2, rows, cards)."""
-        used: Ints = self._table.used[:, self.where]
-        return used
+        return self._table.used[:, self.where]
 
 
-class StaleRows:
-    """Tells a cache for which rows of the table it has no values yet, or values older than the row."""
+class RowCache(ABC):
+    """Values about each row of a table, which are computed again only for rows that changed."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._layout = -1
-        # For each row its stamp when the cache's values were computed.
+        # For each row its stamp when its values were computed.
         self._made: Ints = np.zeros(0, dtype=np.int64)
 
-    def fork(self, table: NodeTable) -> "StaleRows":
-        """The stale rows of a copy of the cache, made for a fork of the table."""
-        made = copy(self)
-        made._table, made._made = table, self._made.copy()
-        return made
+    @abstractmethod
+    def _lay_out(self) -> None:
+        """Drop all values, because rows were assigned to other nodes."""
 
-    def relaid(self) -> bool:
-        """True, once, after rows were assigned to other nodes: then all values of the cache are void."""
-        if self._layout == self._table.layout:
-            return False
-        self._layout, self._made = self._table.layout, np.full(len(self._table.nodes), -1, dtype=np.int64)
-        return True
+    @abstractmethod
+    def _compute(self, positions: Ints, /) -> None:
+        """Compute the values of these rows, ascending and at least one."""
 
-    def all(self) -> Ints:
-        """Positions of all stale rows, ascending; none while no node has a card."""
-        if not self._table.kinds:
-            return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(self._table.stamp > self._made)
+    def refresh(self, most: int | None = None) -> bool:
+        """Compute at most `most` of the values that are out of date; true once none is left."""
+        self._follow()
+        stale = np.flatnonzero(self._table.stamp > self._made) if self._table.kinds else _NO_ROWS
+        now = stale[:most]
+        self._make(now)
+        return len(now) == len(stale)
 
-    def among(self, positions: Ints) -> Ints:
-        """The stale rows among `positions`."""
-        stale: Ints = positions[self._table.stamp[positions] > self._made[positions]]
-        return stale
+    def refresh_some(self, positions: Ints) -> None:
+        """Compute the values of the rows at `positions` that are out of date."""
+        self._follow()
+        self._make(positions[self._table.stamp[positions] > self._made[positions]])
 
-    def made(self, positions: Ints) -> None:
-        """Record that the cache's values for these rows are up to date."""
-        self._made[positions] = self._table.stamp[positions]
+    def _follow(self) -> None:
+        if self._layout != self._table.layout:
+            self._layout, self._made = self._table.layout, np.full(len(self._table.nodes), -1, dtype=np.int64)
+            self._lay_out()
+
+    def _make(self, positions: Ints) -> None:
+        if len(positions):
+            self._compute(positions)
+            self._made[positions] = self._table.stamp[positions]
+
+
+_NO_ROWS: Ints = np.zeros(0, dtype=np.int64)

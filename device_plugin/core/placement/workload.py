@@ -1,6 +1,7 @@
 """The target workload: the shapes that later pods will probably have, estimated from the pods that came."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
@@ -61,9 +62,8 @@ class Target:
 
     def copy(self) -> "Target":
         """A copy that later pods do not change."""
-        made = Target()
-        made._counts, made._weight, made._growth = self._counts.copy(), self._weight, self._growth
-        made.arrivals = self.arrivals
+        made = copy(self)
+        made._counts = self._counts.copy()
         return made
 
     def affordable(self) -> tuple[Weighted, ...]:
@@ -128,10 +128,9 @@ class Demand:
                 continue
             need = CardFit(free, KindSizes(kinds, each.request))
             self.mib[:, number], self.cores[:, number] = need.mib, need.cores
-            family = [kind.family == each.request.family for kind in kinds]
-            accepted = [each.accepts(kind.family, kind.model) for kind in kinds]
-            self.family[:, number] = need.fits() & np.array(family, dtype=bool)
-            self.allowed[:, number] = self.family[:, number] & np.array(accepted, dtype=bool)
+            self.family[:, number] = need.fits()
+            models = [each.models.accepts(kind.model) for kind in kinds]
+            self.allowed[:, number] = self.family[:, number] & np.array(models, dtype=bool)
 
     def wanted(self) -> Floats:
         """The cards that all pods of each shape take together; shape (shapes,).
@@ -142,5 +141,4 @@ class Demand:
             return np.zeros(len(self.count))
         cards = np.array([[kind.mem_mib, kind.groups] for kind in self.kinds])
         share = np.maximum(self.mib / cards[:, :1], self.cores / cards[:, 1:]).max(axis=0)
-        wanted: Floats = self.count * np.maximum(self.whole, 1) * share
-        return wanted
+        return self.count * np.maximum(self.whole, 1) * share

@@ -10,7 +10,7 @@ from itertools import combinations, islice
 
 from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
-from device_plugin.core.placement.fit import SearchBudget, Size, fit_pod, size_on
+from device_plugin.core.placement.fit import SearchBudget, fit_pod, has_room, size_on
 from device_plugin.core.requests import PodRequest, Request
 
 # Sets of pods that are tried on one node, before the best so far is taken: less than 0.1 s. For a pod of several
@@ -85,29 +85,20 @@ def _for_card(shared: Shared, asked: Request, ranks: Ranks, budget: Budget) -> V
         return None
     if asked.whole:
         return tuple(sorted(shared.held)) if all(pod in ranks for pod in shared.held) else None
-    if _fits(shared.state, size):
+    if has_room(shared.state, size):
         return ()
     movable = sorted(
         (pod for pod in shared.held if pod in ranks),
         key=lambda pod: (-sum(s.mem_mib for s in shared.held[pod]), pod),
     )
-    if not _fits(shared.without(movable), size):
+    if not has_room(shared.without(movable), size):
         return None
 
     def fits(pods: Collection[str]) -> bool:
         budget.left -= 1
-        return _fits(shared.without(pods), size)
+        return has_room(shared.without(pods), size)
 
     return _least(movable, fits, ranks, budget)
-
-
-def _fits(state: CardState, size: Size) -> bool:
-    return (
-        not state.short
-        and state.free_slices > 0
-        and state.free_mib >= size.mem_mib
-        and state.free_cores.bit_count() >= size.cores
-    )
 
 
 def _together(sets: Sequence[VictimSet], count: int, ranks: Ranks) -> VictimSet | None:

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.cards import Card
-from device_plugin.core.grants import Slice
-from device_plugin.core.ledger import CardState
+from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.masks import core_mask
+from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import Size, choose_cores, fit, size_on, take
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import Request
+from device_plugin.core.requests import PodRequest, Request
 from tests.core.clusters import FAMILY, card
 
 CARD = card("c")
@@ -38,22 +39,33 @@ def test_the_missing_half_is_completed_in_proportion(request_: Request, size: Si
 
 
 @pytest.mark.parametrize(
-    ("remainder", "request_", "reason"),
+    ("held", "request_", "reason"),
     [
-        (state(), Request(FAMILY, 0, 17), Reason.TOO_LARGE),
-        (state(slices=3), Request(FAMILY, 1), Reason.WHOLE),
-        (state(slices=0), Request(FAMILY, 0, 1), Reason.SLICES),
-        (state(mib=4091), Request(FAMILY, 0, 4, 1), Reason.MEMORY),
-        (state(cores=0b111), Request(FAMILY, 0, 1), Reason.CORES),
+        (0, Request(FAMILY, 0, 17), Reason.TOO_LARGE),
+        (1, Request(FAMILY, 1), Reason.WHOLE),
+        (4, Request(FAMILY, 0, 1), Reason.SLICES),
+        (3, Request(FAMILY, 0, 5, 1), Reason.MEMORY),
+        (3, Request(FAMILY, 0, 1, 16), Reason.CORES),
     ],
 )
-def test_what_is_lacking_is_named(remainder: CardState, request_: Request, reason: Reason) -> None:
-    assert fit(remainder, request_) is reason
+def test_what_is_lacking_is_named(held: int, request_: Request, reason: Reason) -> None:
+    """On a card of which quarters are held."""
+    ledger = Ledger()
+    ledger.set_node("n", Inventory((CARD,)))
+    for i in range(held):
+        ledger.hold(Grant(f"h{i}", "n", {"main": (Slice("c", 4092, tuple(range(15 * i, 15 * i + 15))),)}))
+    node = ledger.node("n")
+    assert node is not None
+    assert fit(node.cards[0], request_) is None
+    answer = Placer(ledger).place(PodRequest("p", (("main", request_),)))
+    assert isinstance(answer, Refusal)
+    assert answer.cards == {reason: 1}
 
 
 def test_taking_a_slice_leaves_the_rest() -> None:
     given_ = fit(state(), Request(FAMILY, 0, 4))
     assert given_ == Slice("c", 4092, tuple(range(15)))
+    assert given_ is not None
     left = take(state(), given_)
     assert left == state(mib=12276, cores=((1 << 60) - 1) & ~((1 << 15) - 1), slices=3)
 

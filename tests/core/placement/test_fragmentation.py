@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Ledger, NodeState
 from device_plugin.core.placement import POLICIES, Placer
@@ -30,7 +30,7 @@ def by_definition(state: NodeState, cpu: int, shapes: tuple[Weighted, ...]) -> f
     ]
     found = 0.0
     for each in shapes:
-        usable = [isinstance(fit(c, each.shape.request), Slice) for c in state.cards]
+        usable = [fit(c, each.shape.request) is not None for c in state.cards]
         serves = cpu >= each.shape.host.cpu_milli and sum(usable) >= max(1, each.shape.request.whole)
         useless = sum(i for i, u in zip(idle, usable, strict=True) if not (serves and u))
         found += each.count / total * useless

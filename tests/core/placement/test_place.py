@@ -49,7 +49,7 @@ def test_a_cordoned_card_gets_no_new_slice_and_the_refusal_says_so() -> None:
     ledger.set_node("n", Inventory((replace(card("a"), cordoned=True), card("b"))))
     assert only(granted(ledger, slice_request("p", 16))).card == "b"
     found = refusal(ledger, slice_request("q", 16))
-    assert found.reasons == {Reason.CORDONED: 1, Reason.MEMORY: 1}
+    assert (found.cards, found.nodes) == ({Reason.CORDONED: 1, Reason.MEMORY: 1}, {})
     assert "1 cordoned" in found.text
 
 
@@ -60,7 +60,7 @@ def test_a_pod_without_cards_is_refused_for_its_host_alone(ledger: Ledger) -> No
     assert isinstance(placer.place(PodRequest("p", (), host=HostAmounts(2000, 1))), Grant)
     found = placer.place(PodRequest("q", (), host=HostAmounts(2001, 1)))
     assert isinstance(found, Refusal)
-    assert found.reasons == {Reason.HOST: 4}
+    assert (found.cards, found.nodes) == ({Reason.HOST: 4}, {})
 
 
 @pytest.mark.parametrize(("mem", "cores"), [(4, None), (None, 15), (4, 15)])
