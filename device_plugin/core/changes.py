@@ -1,10 +1,13 @@
-"""Change logs: the names that changed since the version that a reader last saw."""
+"""A versioned record of each node, of which readers follow the changes."""
 
 from collections.abc import Iterator
 
 
-class Changes:
-    """A log that keeps only the newest change of each name, so that it is never longer than the list of names."""
+class Followed:
+    """Logs which nodes changed: readers ask for those that changed since the version that they last saw.
+
+    The log keeps only the newest change of each name, so that it is never longer than the list of names.
+    """
 
     def __init__(self) -> None:
         # Newest change last, so that a reader catches up from the end.
@@ -12,31 +15,15 @@ class Changes:
         self.version = 0
         """Grows with every change."""
 
-    def touch(self, name: str) -> None:
-        """Record a change of `name` under a new version."""
-        self.version += 1
-        self._changed.pop(name, None)
-        self._changed[name] = self.version
-
-    def since(self, version: int) -> Iterator[str]:
-        """Names that changed after `version`, newest first."""
+    def changed_since(self, version: int) -> Iterator[str]:
+        """Nodes that changed after `version`, newest first."""
         for name in reversed(self._changed):
             if self._changed[name] <= version:
                 return
             yield name
 
-
-class Followed:
-    """A versioned record of each node; readers ask for the nodes that changed since a version."""
-
-    def __init__(self) -> None:
-        self._changes = Changes()
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return self._changes.version
-
-    def changed_since(self, version: int) -> Iterator[str]:
-        """Nodes that changed after `version`, newest first."""
-        return self._changes.since(version)
+    def _touch(self, name: str) -> None:
+        """Log a change of a node under a new version."""
+        self.version += 1
+        self._changed.pop(name, None)
+        self._changed[name] = self.version

@@ -48,7 +48,7 @@ class Loads(Followed):
         for node, used in copied.items():
             if self._used.get(node) is not used:
                 self._used[node] = used
-                self._changes.touch(node)
+                self._touch(node)
 
     def put(self, node: NodeState, loads: Mapping[str, Load]) -> None:
         """Store the loads measured on `node`; cards that the ledger does not have are left out."""
@@ -56,12 +56,12 @@ class Loads(Followed):
         used = {uuid: _percent(loads[uuid]) for uuid in known if uuid in loads}
         if self._used.get(node.name) != used:
             self._used[node.name] = used
-            self._changes.touch(node.name)
+            self._touch(node.name)
 
     def drop(self, node: str) -> None:
         """Remove the node's loads: from then on only grants count."""
         if self._used.pop(node, None) is not None:
-            self._changes.touch(node)
+            self._touch(node)
 
 
 def _percent(load: Load) -> Used:

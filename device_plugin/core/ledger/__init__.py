@@ -1,11 +1,9 @@
 """The ledger: which holder has which slices of every card, and amounts of hosts, with transactions and snapshots."""
 
 from device_plugin.core.ledger.holdings import Holding, Reservation, Stage
-from device_plugin.core.ledger.ledger import Ledger
-from device_plugin.core.ledger.snapshot import Snapshot
+from device_plugin.core.ledger.ledger import Ledger, Transaction
 from device_plugin.core.ledger.states import CardState, NodeState
-from device_plugin.core.ledger.transaction import Transaction
-from device_plugin.core.ledger.view import CardPart, Conflict
+from device_plugin.core.ledger.view import CardPart, Conflict, Snapshot
 
 __all__ = [
     "CardPart",

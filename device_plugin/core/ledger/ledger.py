@@ -6,16 +6,43 @@ grants equals the live one. Callers that change it hold one lock around it; read
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import TracebackType
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.changes import Followed
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger.holdings import Holding, Reservation
-from device_plugin.core.ledger.snapshot import Snapshot
 from device_plugin.core.ledger.states import CardState, Held, NodeState
-from device_plugin.core.ledger.transaction import Transaction
-from device_plugin.core.ledger.view import Conflict, LedgerView
+from device_plugin.core.ledger.view import Conflict, LedgerView, Snapshot
+
+
+class Transaction:
+    """A context manager that rolls back all changes to the ledger made inside it, unless `commit` is called.
+
+    Transactions nest: changes that an inner one commits are rolled back with the outer one. `nodes`, `gained` and
+    `freed` are the ledger's values from before the changes.
+    """
+
+    def __init__(self, ledger: "Ledger") -> None:
+        self._ledger = ledger
+        self.nodes: dict[str, NodeState | None] = {}
+        self.gained, self.freed = ledger.gained, ledger.freed
+        self._committed = False
+
+    def commit(self) -> None:
+        """Keep all changes when the transaction ends."""
+        self._committed = True
+
+    def __enter__(self) -> "Transaction":
+        self._ledger.begin(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Keep committed changes, roll back others; after an error all are rolled back."""
+        self._ledger.end(self, keep=self._committed and error is None)
 
 
 class Ledger(Followed, LedgerView):
@@ -109,18 +136,11 @@ class Ledger(Followed, LedgerView):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take over the holdings and records of a snapshot. Only nodes that differ are reported as changed."""
-        nodes, unbound = snapshot.records()
-        others = [
-            name for name in self._nodes.keys() | nodes.keys() if self._nodes.get(name) is not nodes.get(name)
-        ]
-        for name in others:
-            for holder in self._nodes[name].holdings if name in self._nodes else ():
-                del self._holdings[holder]
-        for name in others:
-            self._set_node(name, nodes.get(name))
-            self._holdings.update(nodes[name].holdings if name in nodes else {})
-        self._unbound = dict(unbound)
-        self._first_expiry = -_NEVER
+        nodes = snapshot.records()
+        names = self._nodes.keys() | nodes.keys()
+        self._put_back(
+            {name: nodes.get(name) for name in names if self._nodes.get(name) is not nodes.get(name)}
+        )
         self._snapshot = snapshot
         self.gained += 1
         self.freed += 1
@@ -135,21 +155,26 @@ class Ledger(Followed, LedgerView):
             raise AssertionError("an inner transaction is still open")
         if keep:
             if self._open:
-                outer = self._open[-1]
-                outer.nodes = transaction.nodes | outer.nodes
-                outer.holdings = transaction.holdings | outer.holdings
+                self._open[-1].nodes = transaction.nodes | self._open[-1].nodes
             return
-        self._snapshot = None
-        for holder, holding in transaction.holdings.items():
-            self._set_holding(holder, holding)
-        for name, node in transaction.nodes.items():
-            self._set_node(name, node)
+        self._put_back(transaction.nodes)
         self.gained, self.freed = transaction.gained, transaction.freed
+
+    def _put_back(self, nodes: Mapping[str, NodeState | None]) -> None:
+        """Replace the records of these nodes by earlier ones, with all holdings on them."""
+        returning: dict[str, Holding] = {}
+        for name, node in nodes.items():
+            now, then = _holdings(self._nodes.get(name)), _holdings(node)
+            for holder in [holder for holder, held in now.items() if then.get(holder) is not held]:
+                self._set_holding(holder, None)
+            returning |= {holder: held for holder, held in then.items() if now.get(holder) is not held}
+            self._set_node(name, node)
+        # Only now, because a holder may have moved from one of the nodes to another.
+        for holder, held in returning.items():
+            self._set_holding(holder, held)
 
     def _write(self, holder: str, before: Holding | None, after: Holding | None) -> None:
         """Replace one holding, and the records of its old and new node."""
-        if self._open:
-            self._open[-1].holdings.setdefault(holder, before)
         self._set_holding(holder, after)
         other_slices = not _same(_grant(before), _grant(after))
         self.gained += _grant(before) is not None and other_slices
@@ -199,7 +224,7 @@ class Ledger(Followed, LedgerView):
         else:
             self._nodes[name] = node
         if changed:
-            self._changes.touch(name)
+            self._touch(name)
 
     def _set_holding(self, holder: str, holding: Holding | None) -> None:
         self._snapshot = None
@@ -239,6 +264,10 @@ class Ledger(Followed, LedgerView):
 
 
 _NEVER = float("inf")
+
+
+def _holdings(node: NodeState | None) -> Mapping[str, Holding]:
+    return node.holdings if node is not None else {}
 
 
 def _grant(holding: Holding | None) -> Grant | None:

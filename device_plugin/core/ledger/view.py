@@ -1,8 +1,9 @@
-"""The reading methods that the ledger and its snapshots share."""
+"""The reading methods that the ledger and its snapshots share, and the snapshot."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from types import MappingProxyType
 
 from device_plugin.core.cards import Inventory
@@ -139,6 +140,26 @@ class LedgerView:
                 yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.MEMORY)
             elif many:
                 yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.SLICES)
+
+
+class Snapshot(LedgerView):
+    """An immutable view of the ledger at one version, read without the ledger's lock.
+
+    The records of a ledger at one moment. The ledger replaces its records and never changes them.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeState], unbound: Mapping[str, Holding]) -> None:
+        self._nodes = dict(nodes)
+        self._unbound = dict(unbound)
+
+    # Built when first read, because copying 40,000 entries takes too long with the lock held.
+    @cached_property
+    def _holdings(self) -> Mapping[str, Holding]:  # type: ignore[override]
+        return {holder: held for node in self._nodes.values() for holder, held in node.holdings.items()}
+
+    def records(self) -> Mapping[str, NodeState]:
+        """All records of nodes."""
+        return self._nodes
 
 
 _UNKNOWN = NodeState("")
