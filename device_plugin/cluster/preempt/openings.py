@@ -1,11 +1,13 @@
 """Openings: find the few pods that would have to move so that one waiting pod fits. Nothing is moved here."""
 
+from functools import partial
+
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
-from device_plugin.core.rearrange import Plan, Ranked, ordered, size
+from device_plugin.core.rearrange import Plan, Ranked, size
 from device_plugin.core.requests import PodRequest
 
 # Most nodes for which moves are tried.
@@ -46,13 +48,8 @@ def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
 def _plan(search: SearchCopy, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
     with search.planner() as planner:
-        nodes = search.paced(planner.nodes())
-        options = [option for node in nodes if (option := planner.option(node, request, ranks)) is not None]
-        for option in search.paced(ordered(options, ranks)[:OPTIONS]):
-            plan = planner.moved(request, option, holders)
-            if plan is not None:
-                return plan
-    return None
+        moved = partial(planner.moved, request, holders)
+        return planner.search(request, planner.ledger.nodes(), ranks, moved, paced=search.paced, most=OPTIONS)
 
 
 def _request(view: ClusterView, pod: Pod) -> PodRequest | None:

@@ -20,7 +20,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
-from device_plugin.core.rearrange import Option, Plan, Planner, Ranks, ordered
+from device_plugin.core.rearrange import Option, Plan, Planner, Ranks
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError, GoneError
 
@@ -143,16 +143,14 @@ class Preemption:
         }
         with search.planner() as planner:
             _let_go(planner, gone)
-            found = (planner.option(node, pending.request, ranks) for node in search.paced(pending.nodes))
-            options = [option for option in found if option is not None]
-            for option in search.paced(ordered(options, ranks)):
+
+            def nominated(option: Option) -> Plan | None:
                 # A plan that fails on the copy nearly always fails on the ledger: do not take the lock for it.
                 if planner.cleared(pending.request, option) is None:
-                    continue
-                plan = self._nominated(pending, option, ranks, gone)
-                if plan is not None:
-                    return plan
-        return None
+                    return None
+                return self._nominated(pending, option, ranks, gone)
+
+            return planner.search(pending.request, pending.nodes, ranks, nominated, paced=search.paced)
 
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]

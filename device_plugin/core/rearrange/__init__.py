@@ -2,7 +2,6 @@
 
 from device_plugin.core.rearrange.defragment import defragment
 from device_plugin.core.rearrange.fewest import Ranks
-from device_plugin.core.rearrange.plan import Move, Plan, Ranked
-from device_plugin.core.rearrange.planner import Option, Planner, ordered, size
+from device_plugin.core.rearrange.planner import Move, Option, Plan, Planner, Ranked, size
 
-__all__ = ["Move", "Option", "Plan", "Planner", "Ranked", "Ranks", "defragment", "ordered", "size"]
+__all__ = ["Move", "Option", "Plan", "Planner", "Ranked", "Ranks", "defragment", "size"]

@@ -1,55 +1,183 @@
-"""Defragmentation: plan moves of a few pods so that waiting pods fit, and less free space is fragmented."""
+"""Defragmentation: plan moves of a few pods so that waiting pods fit, and less free space is fragmented.
 
-from collections.abc import Iterator, Mapping, Sequence
+An opening is a way to make room for a waiting pod on a node; an improvement moves a pod to where it saves expected
+fill.
+"""
 
-from device_plugin.core.rearrange.improvements import Improvements
-from device_plugin.core.rearrange.openings import Openings
-from device_plugin.core.rearrange.plan import Plan, Ranked
-from device_plugin.core.rearrange.planner import Planner
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from device_plugin.core.rearrange.planner import Move, Option, Plan, Planner, Ranked, size
+from device_plugin.core.requests import PodRequest
+
+# The least expected fill that an improvement must save, in thousandths of a card.
+LEAST_GAIN = 100.0
+
+Holders = Mapping[str, Ranked]
+"""Pods by UID."""
 
 
-def defragment(
-    planner: Planner, waiting: Sequence[Ranked], holders: Mapping[str, Ranked], most: int
-) -> tuple[Plan, ...]:
+def defragment(planner: Planner, waiting: Sequence[Ranked], holders: Holders, most: int) -> tuple[Plan, ...]:
     """The steps of a defragmentation, in order; together they move at most `most` of the pods in `holders`.
 
     First openings for the waiting pods, then improvements, then the openings that the improvements made. No pod moves
     twice. A step without moves places a pod that fits after the steps before it.
     """
+    unplaced = {each.request.pod: each for each in waiting}
+    movable = dict(holders)
+    steps: list[Plan] = []
     with planner.ledger.transaction():
-        work = _Work(planner, waiting, holders, most)
-        work.take(work.openings())
-        work.take(work.improvements())
-        work.take(work.openings())
-    return tuple(work.steps)
+        for plans in (_openings, _improvements, _openings):
+            # Computing each step applies it to the ledger.
+            found = list(plans(planner, unplaced, movable, most))
+            steps += found
+            for step in found:
+                most -= len(step.moves)
+                for move in step.moves:
+                    del movable[move.source.pod]
+                for grant in step.places:
+                    del unplaced[grant.pod]
+    return tuple(steps)
 
 
-class _Work:
-    """Collects the steps, and keeps the pods and moves that are left."""
+def _openings(planner: Planner, waiting: Holders, holders: Holders, most: int) -> Iterator[Plan]:
+    """Yield steps that make room for waiting pods, until `most` pods have moved."""
+    return _Openings(planner, waiting.values(), holders).steps(most)
 
-    def __init__(
-        self, planner: Planner, waiting: Sequence[Ranked], holders: Mapping[str, Ranked], most: int
-    ) -> None:
-        self.steps: list[Plan] = []
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A way to make room for pods of one shape on a node, as of one version of the node."""
+
+    shape: Ranked
+    option: Option
+    version: int
+
+
+class _Openings:
+    """Plans the best opening first: most cards placed per moved pod.
+
+    Openings on a node that a step changed are computed again when they come up.
+    """
+
+    def __init__(self, planner: Planner, waiting: Iterable[Ranked], holders: Holders) -> None:
         self._planner = planner
-        self._waiting = {each.request.pod: each for each in waiting}
-        self._holders = dict(holders)
-        self._most = most
+        self._waiting: dict[Ranked, deque[PodRequest]] = defaultdict(deque)
+        for each in waiting:
+            self._waiting[_shape(each)].append(each.request)
+        self._holders = holders
+        self._ranks = {
+            priority: self._movable(priority) for priority in {shape.priority for shape in self._waiting}
+        }
+        self._versions: dict[str, int] = defaultdict(int)
+        # Ordered by most cards per move, then by the smallest pods to move, then by age.
+        self._heap: list[tuple[float, int, int, _Opening]] = []
+        self._numbers = count()
 
-    def openings(self) -> Iterator[Plan]:
-        """Steps that make room for waiting pods."""
-        return Openings(self._planner, list(self._waiting.values()), self._holders).steps(self._most)
+    def steps(self, most: int) -> Iterator[Plan]:
+        """Yield steps until `most` pods have moved; the caller has opened a transaction."""
+        for shape in self._waiting:
+            for node in self._planner.ledger.nodes():
+                self._push(shape, node)
+        while self._heap:
+            opening = heapq.heappop(self._heap)[-1]
+            node = opening.option.node
+            if not self._waiting[opening.shape] or len(opening.option.leaving) > most:
+                continue
+            if opening.version != self._versions[node]:
+                self._push(opening.shape, node)
+            elif (step := self._taken(opening)) is not None:
+                most -= len(step.moves)
+                yield step
 
-    def improvements(self) -> Iterator[Plan]:
-        """Steps that move pods to better places, without placing a waiting pod."""
-        return Improvements(self._planner, self._holders).steps(self._most)
+    def _taken(self, opening: _Opening) -> Plan | None:
+        request = self._waiting[opening.shape][0]
+        with self._planner.ledger.transaction() as change:
+            step = self._planner.apply(request, self._holders, opening.option)
+            if step is None:
+                return None
+            change.commit()
+        self._waiting[opening.shape].popleft()
+        for move in step.moves:
+            for ranks in self._ranks.values():
+                ranks.pop(move.source.pod, None)
+        for node in {opening.option.node, *(move.target.node for move in step.moves if move.target)}:
+            self._versions[node] += 1
+        for shape, left in self._waiting.items():
+            if left:
+                self._push(shape, opening.option.node)
+        return step
 
-    def take(self, steps: Iterator[Plan]) -> None:
-        """Add `steps`; computing each of them already applies it to the ledger."""
-        for step in list(steps):
-            self.steps.append(step)
-            self._most -= len(step.moves)
-            for move in step.moves:
-                del self._holders[move.source.pod]
-            for grant in step.places:
-                del self._waiting[grant.pod]
+    def _push(self, shape: Ranked, node: str) -> None:
+        ranks = self._ranks[shape.priority]
+        option = self._planner.option(node, shape.request, ranks)
+        if option is None:
+            return
+        cards = self._planner.cards(shape.request, node)
+        value = cards / len(option.leaving) if option.leaving else float("inf")
+        opening = _Opening(shape, option, self._versions[node])
+        weight = sum(ranks[pod] for pod in option.leaving)
+        heapq.heappush(self._heap, (-value, weight, next(self._numbers), opening))
+
+    def _movable(self, priority: int) -> dict[str, int]:
+        """The ranks of the pods up to `priority` that fit somewhere else; smaller pods have lower ranks."""
+        fits: dict[Ranked, bool] = {}
+        ranks = {}
+        for pod, holder in self._holders.items():
+            if holder.priority > priority:
+                continue
+            shape = _shape(replace(holder, priority=0))
+            if shape not in fits:
+                fits[shape] = self._planner.placer.find(holder.request) is not None
+            if fits[shape]:
+                ranks[pod] = size(holder.request)
+        return ranks
+
+
+def _shape(ranked: Ranked) -> Ranked:
+    return replace(ranked, request=replace(ranked.request, pod=""))
+
+
+def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: int) -> Iterator[Plan]:
+    """Yield the move that saves most expected fill, then the next, until `most` pods have moved.
+
+    Each pod goes where its own placement policy puts it. The caller has opened a transaction.
+    """
+    if most <= 0:
+        return
+    heap = [
+        (-gain, pod) for pod, holder in holders.items()
+        if (gain := _gain(planner, holder.request)) >= LEAST_GAIN
+    ]  # fmt: skip
+    heapq.heapify(heap)
+    while heap and most:
+        pod = heapq.heappop(heap)[1]
+        gain = _gain(planner, holders[pod].request)
+        if gain >= LEAST_GAIN and heap and gain < -heap[0][0]:
+            heapq.heappush(heap, (-gain, pod))
+        elif gain >= LEAST_GAIN and (move := _improved(planner, holders[pod].request)) is not None:
+            most -= 1
+            yield Plan((move,))
+
+
+def _gain(planner: Planner, request: PodRequest) -> float:
+    """The expected fill that moving the pod of `request` would save, in thousandths of a card."""
+    with planner.ledger.transaction():
+        move = _improved(planner, request)
+        if move is None or move.target is None or move.target.node == move.source.node:
+            return 0.0
+        planner.leave(request.pod)
+        return planner.placer.gain(request, move.target.node, move.source.node)
+
+
+def _improved(planner: Planner, request: PodRequest) -> Move | None:
+    """Move the pod of `request` to the place that is best for it now; None if it fits nowhere."""
+    source = planner.leave(request.pod)
+    target = planner.placer.find(request)
+    if target is None:
+        return None
+    planner.ledger.hold(target, request.host)
+    return Move(source, target)

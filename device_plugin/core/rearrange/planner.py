@@ -1,6 +1,6 @@
-"""Plan room for one request: release pods in a transaction, place the request, and roll back."""
+"""Plans, and how one request gets room: release pods in a transaction, place the request, and roll back."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.core.grants import Grant
@@ -8,8 +8,31 @@ from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.fit import size_on
 from device_plugin.core.rearrange.fewest import Ranks, Shared, VictimSet, cost, fewest
-from device_plugin.core.rearrange.plan import Move, Plan, Ranked
 from device_plugin.core.requests import PodRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A pod's request, or for a placed pod the request that it had then, and its priority."""
+
+    request: PodRequest
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod releases its grant `source`. `target` is its new grant; None for a victim, which ends."""
+
+    source: Grant
+    target: Grant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Moves, and the grants that waiting pods can get after them."""
+
+    moves: tuple[Move, ...]
+    places: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +49,6 @@ class Planner:
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
         self.ledger = ledger
         self.placer = placer
-
-    def nodes(self) -> Sequence[str]:
-        """All nodes, in their order."""
-        return self.ledger.nodes()
 
     def cards(self, request: PodRequest, node: str) -> float:
         """The cards that a pod would take of a node, a slice as the larger of its shares of memory and core groups."""
@@ -54,13 +73,20 @@ class Planner:
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
 
-    def victims(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Plan | None:
-        """The plan in which the fewest pods of the lowest `ranks` end, so that the request fits on one of `nodes`.
+    def search(
+        self, request: PodRequest, nodes: Collection[str], ranks: Ranks, plan: Callable[[Option], Plan | None],
+        *, paced: Callable[[Iterable[str]], Iterable[str]] = iter, most: int | None = None,
+    ) -> Plan | None:  # fmt: skip
+        """The first plan that `plan` makes of the options of the nodes, the cheapest first; None if it makes none.
 
-        None if there is no such node. A plan without moves if the request fits already.
+        Of equally cheap options the first is that of the node whose name comes first. At most `most` of them are
+        tried. `paced` may pause between nodes.
         """
-        options = self.cheapest(request, nodes, ranks)
-        return next((plan for option in options if (plan := self.cleared(request, option)) is not None), None)
+        found = {node: self.option(node, request, ranks) for node in paced(nodes)}
+        options = {node: option for node, option in found.items() if option is not None}
+        cheapest = sorted(options, key=lambda node: (cost(options[node].leaving, ranks), node))
+        plans = (plan(options[node]) for node in paced(cheapest[:most]))
+        return next((made for made in plans if made is not None), None)
 
     def cleared(self, request: PodRequest, option: Option) -> Plan | None:
         """The plan in which the option's pods end; None if the request does not fit even then, as on a full host."""
@@ -69,27 +95,15 @@ class Planner:
             place = self.placer.find(request, (option.node,))
         return None if place is None else Plan(moves, (place,))
 
-    def moves(self, request: PodRequest, nodes: Iterable[str], holders: Mapping[str, Ranked]) -> Plan | None:
-        """The plan in which the fewest pods of `holders` move elsewhere, so that the request fits on one of `nodes`.
+    def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> Plan | None:
+        """The plan in which the option's pods move elsewhere; None if one of them fits nowhere.
 
-        Each of them is placed by the placement policy that it asked for. None if there is no such plan.
+        Each of them is placed by the placement policy that it asked for.
         """
-        ranks = {uid: size(holder.request) for uid, holder in holders.items()}
-        return next(
-            (
-                plan
-                for option in self.cheapest(request, nodes, ranks)
-                if (plan := self.moved(request, option, holders)) is not None
-            ),
-            None,
-        )
-
-    def moved(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
-        """The plan in which the option's pods move elsewhere; None if one of them fits nowhere."""
         with self.ledger.transaction():
-            return self.apply(request, option, holders)
+            return self.apply(request, holders, option)
 
-    def apply(self, request: PodRequest, option: Option, holders: Mapping[str, Ranked]) -> Plan | None:
+    def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> Plan | None:
         """Like moved(), but in a transaction of the caller, which commits or rolls back the changes."""
         sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
@@ -112,16 +126,6 @@ class Planner:
         if left is None or left.grant is None:
             raise KeyError(pod)
         return left.grant
-
-    def cheapest(self, request: PodRequest, nodes: Iterable[str], ranks: Ranks) -> Iterator[Option]:
-        """Options of the nodes, the cheapest first; of equal ones in the order of the nodes' names."""
-        options = [option for node in nodes if (option := self.option(node, request, ranks)) is not None]
-        yield from ordered(options, ranks)
-
-
-def ordered(options: Iterable[Option], ranks: Ranks) -> Sequence[Option]:
-    """The options, the cheapest first, equal ones by the names of their nodes."""
-    return sorted(options, key=lambda option: (cost(option.leaving, ranks), option.node))
 
 
 def size(request: PodRequest) -> int:

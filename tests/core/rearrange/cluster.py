@@ -1,11 +1,13 @@
 """A ledger, and a planner over it."""
 
+from functools import partial
+
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.workload import Target
-from device_plugin.core.rearrange import Planner, Ranked
+from device_plugin.core.rearrange import Plan, Planner, Ranked
 from device_plugin.core.requests import PodRequest, Shape
 from tests.core.clusters import inventory
 
@@ -42,6 +44,11 @@ class Cluster:
     def remainders(self) -> object:
         return {name: self.ledger.node(name) for name in self.ledger.nodes()}
 
+    def cheapest(self, request: PodRequest, ranks: dict[str, int]) -> Plan | None:
+        """The plan in which the fewest pods of the lowest ranks end, so that the request fits somewhere."""
+        cleared = partial(self.planner.cleared, request)
+        return self.planner.search(request, self.ledger.nodes(), ranks, cleared)
+
     def victims(self, request: PodRequest, ranks: dict[str, int]) -> set[str] | None:
-        plan = self.planner.victims(request, self.ledger.nodes(), ranks)
+        plan = self.cheapest(request, ranks)
         return None if plan is None else {move.source.pod for move in plan.moves}

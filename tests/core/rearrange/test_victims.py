@@ -71,7 +71,7 @@ def test_nobody_leaves_for_a_pod_that_fits() -> None:
     cluster = Cluster()
     cluster.node("n", 1)
     cluster.place(slice_request("low", 8))
-    plan = cluster.planner.victims(slice_request("p", 8), ("n",), {"low": 0})
+    plan = cluster.cheapest(slice_request("p", 8), {"low": 0})
     assert plan is not None
     assert plan.moves == ()
     assert plan.places[0].node == "n"
@@ -126,7 +126,7 @@ def test_victims_are_never_more_than_brute_force_finds_on_any_node(seed: int) ->
         before = dict(cluster.ledger.grants())
         ranks = {pod: rng.randint(0, 2) for pod in before if rng.random() < 0.8}
         request = replace(mixed_request(rng, "p"), policy="")
-        plan = cluster.planner.victims(request, NODES, ranks)
+        plan = cluster.cheapest(request, ranks)
         best = min(
             (
                 (len(some), sorted((ranks[pod] for pod in some), reverse=True))
