@@ -70,7 +70,6 @@ class Ranking:
         self._wanting: list[Key] = []
         self._nodes: Counter[str] = Counter()
         self._numbers: Counter[int | None] = Counter()
-        self._avoid: frozenset[str] | None = frozenset()
 
     def __len__(self) -> int:
         """Number of pods of the group that have not ended."""
@@ -88,32 +87,32 @@ class Ranking:
             return
         key = _key(pod)
         self._pods[pod.uid] = key, pod
+        for keys in self._lists_of(pod):
+            insort(keys, key)
         if pod.node:
-            insort(self._sorted, key)
             self._nodes[pod.node] += 1
             self._numbers[rank_of(pod)] += 1
-            self._avoid = None
-            return
-        self._unbound[pod.uid] = key
-        if not pod.deleting:
-            insort(self._sorted, key)
-            insort(self._wanting, key)
+        else:
+            self._unbound[pod.uid] = key
 
     def forget(self, uid: str) -> None:
         """Remove a pod that is gone, or that is now in another group."""
         key, pod = self._pods.pop(uid, ((), None))
         if pod is None:
             return
+        for keys in self._lists_of(pod):
+            del keys[bisect_left(keys, key)]
         if pod.node:
-            _remove(self._sorted, key)
             _subtract(self._nodes, pod.node)
             _subtract(self._numbers, rank_of(pod))
-            self._avoid = None
-            return
-        del self._unbound[uid]
-        if not pod.deleting:
-            _remove(self._sorted, key)
-            _remove(self._wanting, key)
+        else:
+            del self._unbound[uid]
+
+    def _lists_of(self, pod: Pod) -> Sequence[list[Key]]:
+        """The sorted lists that a pod stands in."""
+        if pod.node:
+            return (self._sorted,)
+        return () if pod.deleting else (self._sorted, self._wanting)
 
     def ranks(self, pods: Collection[Pod], held: Mapping[str, Held]) -> Mapping[str, Rank]:
         """The ranks, by UID, of `pods`, which are unbound, among all pods of the group.
@@ -123,7 +122,7 @@ class Ranking:
         """
         placing = {pod.uid for pod in pods}
         others = {uid: found for uid, found in held.items() if uid in self._unbound and uid not in placing}
-        avoid = self._bound_nodes().union(found.node for found in others.values())
+        avoid = frozenset(self._nodes.keys() | {found.node for found in others.values()})
         taken = {*self._numbers, *(found.rank for found in others.values())}
         free = (number for number in count() if number not in taken)
         asking = sorted((_key(pod), pod.uid) for pod in pods)
@@ -143,11 +142,6 @@ class Ranking:
     def _counts(self, uid: str) -> bool:
         """True if the unbound pod is not being deleted."""
         return uid in self._unbound and not self._pods[uid][1].deleting
-
-    def _bound_nodes(self) -> frozenset[str]:
-        if self._avoid is None:
-            self._avoid = frozenset(self._nodes)
-        return self._avoid
 
 
 def role_of(pod: Pod) -> str:
@@ -222,11 +216,6 @@ def _natural(text: str) -> tuple[tuple[str, int], ...]:
     # A pattern that takes words and numbers together would look at the rest of a long name once for each character.
     parts = _DIGITS.split(text, MOST_NUMBERS)
     return (*zip(parts[:-1:2], map(int, parts[1::2]), strict=True), (parts[-1], 0))
-
-
-def _remove(keys: list[Key], key: Key) -> None:
-    """Take a key out of a sorted list that holds it."""
-    del keys[bisect_left(keys, key)]
 
 
 def _subtract(counts: Counter[_T], key: _T) -> None:
