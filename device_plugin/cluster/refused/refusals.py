@@ -11,7 +11,7 @@ from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refused
-from device_plugin.core.placement.table import Mask
+from device_plugin.core.placement.table import Mask, marked
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, Request, Selector
 from device_plugin.core.roles import ALONE
@@ -102,7 +102,7 @@ class Refusals:
         """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
-        return offered & ~table.looked_up(avoid) if avoid else offered
+        return offered & ~marked(table.position, avoid) if avoid else offered
 
     def clear(self) -> None:
         self._entries.clear()

@@ -28,7 +28,7 @@ MOST_NAMED = 3
 
 
 class CardChanges:
-    """Bounds how often the cards of a node may change: after each change the node table is built anew.
+    """Bounds how often the cards of a node may change: other kinds of cards make the node table be built anew.
 
     That takes 0.2 s at 5,000 nodes, with the lock held, and an agent may write its inventory at any rate. Changes that
     come too often wait; until then the node keeps its old cards and gets no new slices. Callers hold the view's lock.

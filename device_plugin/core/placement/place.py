@@ -24,7 +24,7 @@ from device_plugin.core.placement.fit import (
 )  # fmt: skip
 from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, Given, Model, WorkloadTables
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
-from device_plugin.core.placement.table import Floats, Kind, Mask, NodeTable, NodeView, kinds_where
+from device_plugin.core.placement.table import Floats, Kind, Mask, NodeTable, NodeView, kinds_where, marked
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape
@@ -160,7 +160,7 @@ class Placer:
             return None
         among = None if vetted or request.host == NOTHING else self.table.with_host(request.host)
         if request.rank.avoid:
-            apart = ~self.table.looked_up(request.rank.avoid)
+            apart = ~marked(self.table.position, request.rank.avoid)
             among = apart if among is None else among & apart
         if shape is None:
             return self._several(request, self._offering(nodes, among), policy, budget or SearchBudget())

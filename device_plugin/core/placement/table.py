@@ -263,7 +263,7 @@ class NodeTable(Columns):
         return self._rows[position].cards
 
     def chosen(self, nodes: Collection[str]) -> Mask:
-        """True for rows of the nodes named in `nodes`; shape (nodes,). Callers must not write to it.
+        """Like `marked`, for nodes that many decisions are offered. Callers must not write to it.
 
         It needs no lock, and keeps the answer for the latest `nodes`: looking up thousands of names takes long, so it
         is called once before the lock is taken, and again with the lock held.
@@ -277,10 +277,6 @@ class NodeTable(Columns):
         chosen = marked(position, nodes)
         self._chosen = position, copy(nodes), chosen
         return chosen
-
-    def looked_up(self, nodes: Collection[str]) -> Mask:
-        """Like `chosen`, but the answer is not kept: for a few `nodes`, or those of one pod."""
-        return marked(self.position, nodes)
 
     def with_host(self, asked: HostAmounts) -> Mask:
         """True for nodes with at least `asked` of CPU, memory and disk free; shape (nodes,)."""
