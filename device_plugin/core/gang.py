@@ -1,29 +1,43 @@
-"""Gangs: pods that are placed all or nothing, in one transaction of the ledger.
+"""Gangs: pods that are placed all or nothing, in one transaction of the ledger, and the state machine of one gang.
 
 The largest pods are placed first, and of equal ones those with the fewest nodes, each by its placement policy; none of
 them is moved again. Pods with equal requests and nodes are placed whenever that is possible at all. Where they differ,
 another order might fit where this one does not: then the gang waits for a little more room than it needs.
+
+The state machine is waiting → refused → reserved → binding → placed, without a clock or a ledger. All of a gang's pods
+get their reservations in one moment. Until a Binding of one of them was sent, the reservations stand or fall together.
+From then on each stays until its pod is bound or gone.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
+from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.ledger import Ledger, Reservation
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import SearchBudget, at_most
 from device_plugin.core.placement.policies import NODE_SCORE
-from device_plugin.core.rearrange.planner import size
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import size
 from device_plugin.core.reasons import Reason
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import Gang, PodRequest
 
 # The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s. Finding the nodes that fit
 # one container costs one look for every CARDS_IN_A_LOOK cards.
 LOOKS, CARDS_IN_A_LOOK = 200_000, 200
+# kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
+# minutes, and at the latest ten seconds of backoff later. The rest of a gang has BINDING_SECONDS after each Binding.
+BINDING_SECONDS = 600.0
+# Most distinct requests in one gang: each is compared with all cards with the lock held.
+MOST_SHAPES = 32
 
 Nodes = Sequence[str] | None
+Shape = tuple[PodRequest, int]
+"""A request without its pod, and constraints: pods of equal shape may go to equal nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +98,204 @@ def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
 
 def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:
     why = ": the search for a place for all containers was too long" if cut else ""
-    said, steady = f"room for {fitting} of {count} pods{why}", f"no room for all {count} pods at once{why}"
-    return Refusal({}, {Reason.GANG_ROOM: 1}, said=said, steady=steady)
+    return refusal(
+        Reason.GANG_ROOM,
+        f"room for {fitting} of {count} pods{why}",
+        f"no room for all {count} pods at once{why}",
+    )
+
+
+class Phase(Enum):
+    """The phases of a gang; it may return to WAITING from every phase except BINDING and PLACED."""
+
+    WAITING = "waiting"
+    """Pods are missing, their labels are wrong, or kube-scheduler has not asked for one."""
+    REFUSED = "refused"
+    """There was no room for all of its pods."""
+    RESERVED = "reserved"
+    """All existing pods have a reservation, and no Binding was sent."""
+    BINDING = "binding"
+    """A Binding was sent, and not all pods are bound yet."""
+    PLACED = "placed"
+    """All pods are bound, or have succeeded since."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangPod:
+    """A pod of a gang, with its request and its shape."""
+
+    pod: Pod
+    request: PodRequest
+    gang: Gang
+    shape: Shape
+
+    @classmethod
+    def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "GangPod":
+        """The gang pod with the shape of its request."""
+        return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Namespace and group of the gang."""
+        return self.pod.namespace, self.gang.group
+
+    @property
+    def live(self) -> bool:
+        """True until the pod ends or is deleted."""
+        return not self.pod.ended and not self.pod.deleting
+
+    @property
+    def bound(self) -> bool:
+        """True while the pod is bound and live."""
+        return bool(self.pod.node) and self.live
+
+    @property
+    def unbound(self) -> bool:
+        """True while the pod is not bound and live."""
+        return not self.pod.node and self.live
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """The pods of one gang: the names of all, the `waiting` ones (the oldest first), and the state of the others.
+
+    A pod that failed or is being deleted does not count: another takes its place. A pod that succeeded counts as long
+    as its owner has other pods in the gang, so that a second run of that name does not count pods of the first. If
+    there are several `sizes`, the pods contradict each other. `shapes` is the number of distinct requests of unbound
+    pods.
+    """
+
+    group: str
+    pods: tuple[str, ...] = ()
+    waiting: tuple[GangPod, ...] = ()
+    reserved: tuple[Reservation, ...] = ()
+    bound: int = 0
+    finished: int = 0
+    sizes: frozenset[int] = frozenset()
+    shapes: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of pods that the gang must have."""
+        return max(self.sizes, default=0)
+
+    @property
+    def placed(self) -> int:
+        """The number of pods that are reserved, bound, or finished."""
+        return len(self.reserved) + self.bound + self.finished
+
+    @property
+    def under_way(self) -> bool:
+        """True once a Binding of one of its pods was sent: from then on each pod is handled alone."""
+        return self.bound > 0 or any(reservation.under_way for reservation in self.reserved)
+
+    @property
+    def unready(self) -> Refusal | None:
+        """The refusal of an incomplete or contradictory gang; None if all of its pods exist and agree."""
+        if len(self.sizes) > 1:
+            found = ", ".join(map(str, sorted(self.sizes)))
+            said = f"group {self.group}: write one {GROUP_SIZE} on all of its pods (found {found})"
+            return refusal(Reason.MALFORMED, said)
+        if self.shapes > MOST_SHAPES:
+            said = f"group {self.group}: its pods have more than {MOST_SHAPES} different requests"
+            return refusal(Reason.MALFORMED, f"{said}: make their requests alike, or split the group")
+        exist, size = len(self.pods), self.size
+        if exist >= size:
+            return None
+        more = "1 more pod" if size - exist == 1 else f"{size - exist} more pods"
+        return refusal(
+            Reason.GANG,
+            f"group {self.group} waits for {more} ({exist} of {size} exist)",
+            f"group {self.group} waits until all of its {size} pods exist",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that was decided for a gang: the UIDs of its pods, and the nodes that each shape was offered.
+
+    `freed` is the ledger's counter at that time: an equal question would be refused again until it grows.
+    """
+
+    pods: frozenset[str]
+    offered: Mapping[Shape, Nodes]
+    freed: int
+
+    @classmethod
+    def of(
+        cls, pods: Collection[GangPod], offered: Mapping[Shape, Nodes], elsewhere: Nodes, freed: int
+    ) -> "Asked":
+        """The question for `pods`; shapes for which no nodes were offered get the nodes `elsewhere`."""
+        nodes = {each.shape: offered.get(each.shape, elsewhere) for each in pods}
+        return cls(frozenset(each.pod.uid for each in pods), nodes, freed)
+
+
+@dataclass(slots=True)
+class GangState:
+    """The mutable state of one gang: the last refusal, and a deadline.
+
+    The methods take events. Where they return UIDs, the reservations of these pods end.
+    """
+
+    refused: tuple[Asked, Refusal] | None = None
+    deadline: float | None = None
+
+    def phase(self, view: GangView) -> Phase:
+        """The phase of the gang."""
+        if view.under_way:
+            return Phase.PLACED if view.bound + view.finished >= view.size else Phase.BINDING
+        if view.reserved:
+            return Phase.RESERVED
+        return Phase.REFUSED if self.refused and view.waiting and not view.unready else Phase.WAITING
+
+    def lacking(self, view: GangView, first: GangPod) -> tuple[GangPod, ...]:
+        """`first` and the other waiting pods that must be placed together with it, the oldest first."""
+        others = [each for each in view.waiting if each.pod.uid != first.pod.uid]
+        return first, *others[: max(0, view.size - view.placed - 1)]
+
+    def known(self, asked: Asked) -> Refusal | None:
+        """The last refusal, if it answered an equal question; else None."""
+        return self.refused[1] if self.refused is not None and self.refused[0] == asked else None
+
+    def may_fit(self, view: GangView, freed: int) -> bool:
+        """True if all pods exist, and the gang was not refused since the counter `freed` last grew."""
+        return view.unready is None and (self.refused is None or self.refused[0].freed != freed)
+
+    def why(self, view: GangView) -> Refusal | None:
+        """The refusal that keeps the gang waiting; None if there is none, or it was not decided yet."""
+        return view.unready or (self.refused[1] if self.refused and view.waiting else None)
+
+    def refuse(self, asked: Asked, answer: Refusal) -> None:
+        """Record that `asked` was refused with `answer`."""
+        self.refused = asked, answer
+
+    def reserve(self, until: float) -> None:
+        """Record that all missing pods were reserved; the reservations last until `until`."""
+        self.refused = None
+        self.keep(until)
+
+    def keep(self, until: float) -> None:
+        """Move the deadline of the reservations to `until`, if that is later."""
+        self.deadline = until if self.deadline is None else max(until, self.deadline)
+
+    def bind(self, now: float) -> None:
+        """Record that a pod was bound: the other reservations last BINDING_SECONDS more."""
+        self.deadline = now + BINDING_SECONDS
+
+    def lose(self, view: GangView) -> tuple[str, ...]:
+        """The UIDs whose reservations end after a pod or its reservation is gone: all, if too few are left to bind."""
+        if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
+            return ()
+        return tuple(reservation.pod.uid for reservation in view.reserved)
+
+    def expire(self, view: GangView, now: float) -> tuple[str, ...]:
+        """The UIDs whose reservations end at `now`: after the deadline, all without a Binding under way."""
+        if self.deadline is None or now < self.deadline:
+            return ()
+        self.deadline = None
+        return tuple(reservation.pod.uid for reservation in view.reserved if not reservation.under_way)
+
+
+def refusal(reason: Reason, said: str, steady: str = "") -> Refusal:
+    """The refusal of a whole gang, with the text `said` in place of counts of cards."""
+    return Refusal({}, {reason: 1}, said=said, steady=steady)

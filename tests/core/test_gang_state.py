@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from device_plugin.core.gang_state import BINDING_SECONDS, Asked, GangPod, GangState, GangView, Phase, refusal
+from device_plugin.core.gang import BINDING_SECONDS, Asked, GangPod, GangState, GangView, Phase, refusal
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, Stage
 from device_plugin.core.pods import Pod

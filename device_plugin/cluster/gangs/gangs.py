@@ -2,7 +2,7 @@
 
 kube-scheduler asks for one pod at a time. A pod that is asked for before all of its gang exist is refused; the one that
 completes the gang decides for all, and the others find their reservations when they are asked for. What follows for a
-gang is decided in `core/gang_state.py`; here it is done: to the ledger, within the time that refusals may take.
+gang is decided in `core/gang.py`; here it is done: to the ledger, within the time that refusals may take.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +15,16 @@ from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.cluster.refused.refusal_budget import LaterError, RefusalBudget
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
-from device_plugin.core.gang import Member, Nodes, place_all
-from device_plugin.core.gang_state import BINDING_SECONDS, Asked, GangPod, GangView, refusal
+from device_plugin.core.gang import (
+    BINDING_SECONDS,
+    Asked,
+    GangPod,
+    GangView,
+    Member,
+    Nodes,
+    place_all,
+    refusal,
+)
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger, Reservation, Stage
 from device_plugin.core.placement import Placer, Refusal

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from device_plugin.core import annotations
-from device_plugin.core.gang_state import GangPod, GangState, GangView, Shape
+from device_plugin.core.gang import GangPod, GangState, GangView, Shape
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod

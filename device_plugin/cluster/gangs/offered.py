@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from device_plugin.cluster.gangs.groups import GroupName
-from device_plugin.core.gang import Nodes
-from device_plugin.core.gang_state import Shape
+from device_plugin.core.gang import Nodes, Shape
 
 # Most lists in all, and of the gangs of one namespace: each takes 1 bit for every node.
 MOST, MOST_OF_NAMESPACE = 16_384, 4096

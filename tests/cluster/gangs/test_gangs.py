@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.gang_state import BINDING_SECONDS, MOST_SHAPES
+from device_plugin.core.gang import BINDING_SECONDS, MOST_SHAPES
 from device_plugin.core.pods import Pod
 from tests.cluster.gang_pods import gang, member, placed, said
 from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, pod

@@ -2,7 +2,7 @@
 
 import random
 
-from device_plugin.core.gang_state import BINDING_SECONDS
+from device_plugin.core.gang import BINDING_SECONDS
 from device_plugin.core.pods import Pod
 from tests.cluster.gang_pods import member, more_nodes
 from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
