@@ -10,12 +10,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.core.metrics import MetricType, Reading
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 KEPT_SECONDS = 1.0
@@ -27,7 +24,7 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 class Exposition:
-    """WSGI application of /metrics: the samples of `read`.
+    """The application of /metrics: the samples of `read`.
 
     A text is kept only while `leads` returns what it returned before the text was made: a replica that has lost the
     leadership must not go on exporting what its successor exports.
@@ -44,15 +41,13 @@ class Exposition:
         self._kept: _Text | None = None
         self._until = 0.0
 
-    def __call__(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+    def __call__(self, request: HttpRequest) -> HttpAnswer:
         """Answer one scrape with the cached or newly made text, packed if the client accepts gzip."""
         text = self._text()
-        headers = [("Content-Type", CONTENT), ("Vary", "Accept-Encoding")]
-        if "gzip" not in environ.get("HTTP_ACCEPT_ENCODING", ""):
-            start("200 OK", headers)
-            return text.pieces
-        start("200 OK", [*headers, ("Content-Encoding", "gzip")])
-        return [text.packed()]
+        headers = {"Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return HttpAnswer(text.pieces, CONTENT, headers=headers)
+        return HttpAnswer([text.packed()], CONTENT, headers={**headers, "Content-Encoding": "gzip"})
 
     def _text(self) -> "_Text":
         """The text that is kept, or a new one; while one is made, others get the one of before."""

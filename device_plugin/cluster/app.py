@@ -2,10 +2,9 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from device_plugin.cluster.place.bind import Binder
@@ -13,26 +12,11 @@ from device_plugin.cluster.place.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
 from device_plugin.cluster.preempt.preemption import Candidates, Preemption
 from device_plugin.cluster.show.explain import Explainer, as_text
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+from device_plugin.core.http_values import JSON, App, HttpAnswer, HttpRequest
 
 log = logging.getLogger(__name__)
 
-JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 _WRITER = json.JSONEncoder(separators=(",", ":"))
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer: status, body and content type."""
-
-    body: str
-    content: str = TEXT
-    status: HTTPStatus = HTTPStatus.OK
-
-
-Handler = Callable[["WSGIEnvironment"], Answer]
 
 
 class Extender:
@@ -47,73 +31,62 @@ class Extender:
         self._explainer = explainer
         self._calls = calls
 
-    def app(self) -> "WSGIApplication":
-        """A WSGI application with the four paths."""
+    def app(self) -> App:
+        """An application with the four paths."""
         return _routed({
             ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound,
             ("POST", "/preempt"): self._preempt, ("GET", "/explain"): self._explain,
         })  # fmt: skip
 
-    def _filter(self, environ: "WSGIEnvironment") -> Answer:
+    def _filter(self, request: HttpRequest) -> HttpAnswer:
         try:
-            pod, nodes = self._calls.filter(_body(environ))
+            pod, nodes = self._calls.filter(request.body)
         except ValueError as error:
             return _json(_filter_result(Verdict(error=f"/filter: {error}")))
         return _json(_filter_result(self._place(pod, nodes)))
 
-    def _bound(self, environ: "WSGIEnvironment") -> Answer:
+    def _bound(self, request: HttpRequest) -> HttpAnswer:
         try:
-            call = BindCall(*self._calls.bind(_body(environ)))
+            call = BindCall(*self._calls.bind(request.body))
         except ValueError as error:
             return _json({"Error": f"/bind: {error}"})
         return _json({"Error": self._bind(call)})
 
-    def _preempt(self, environ: "WSGIEnvironment") -> Answer:
+    def _preempt(self, request: HttpRequest) -> HttpAnswer:
         try:
-            pod, candidates = self._calls.preempt(_body(environ))
+            pod, candidates = self._calls.preempt(request.body)
         except ValueError as error:
             # The result has no field for an error, and kube-scheduler logs answers other than 200.
-            return Answer(f"/preempt: {error}\n", status=HTTPStatus.BAD_REQUEST)
+            return HttpAnswer(f"/preempt: {error}\n", status=HTTPStatus.BAD_REQUEST)
         return _json(_preemption_result(self._preemption.advise(pod, candidates)))
 
-    def _explain(self, environ: "WSGIEnvironment") -> Answer:
-        query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    def _explain(self, request: HttpRequest) -> HttpAnswer:
+        query = parse_qs(request.query, keep_blank_values=True)
         pod = query.pop("pod", [""])[0]
         if query or (pod and not all(pod.partition("/"))):
-            return Answer("write /explain or /explain?pod=NAMESPACE/NAME\n", status=HTTPStatus.BAD_REQUEST)
+            return HttpAnswer(
+                "write /explain or /explain?pod=NAMESPACE/NAME\n", status=HTTPStatus.BAD_REQUEST
+            )
         view = self._explainer.view(pod)
-        if JSON in environ.get("HTTP_ACCEPT", ""):
+        if JSON in request.headers.get("accept", ""):
             return _json(view)
-        return Answer(as_text(view))
+        return HttpAnswer(as_text(view))
 
 
-def _routed(routes: Mapping[tuple[str, str], Handler]) -> "WSGIApplication":
-    def app(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        handler = routes.get((environ["REQUEST_METHOD"], path))
+def _routed(routes: Mapping[tuple[str, str], App]) -> App:
+    def app(request: HttpRequest) -> HttpAnswer:
+        handler = routes.get((request.method, request.path))
         if handler is not None:
-            answer = handler(environ)
-        elif any(known == path for _, known in routes):
-            answer = Answer("method not allowed\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
-        else:
-            answer = Answer("not found\n", status=HTTPStatus.NOT_FOUND)
-        body = answer.body.encode()
-        start(
-            f"{answer.status.value} {answer.status.phrase}",
-            [("Content-Type", answer.content), ("Content-Length", str(len(body)))],
-        )
-        return [body]
+            return handler(request)
+        if any(known == request.path for _, known in routes):
+            return HttpAnswer("method not allowed\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        return HttpAnswer("not found\n", status=HTTPStatus.NOT_FOUND)
 
     return app
 
 
-def _body(environ: "WSGIEnvironment") -> bytes:
-    body: bytes = environ["wsgi.input"].read()
-    return body
-
-
-def _json(value: object) -> Answer:
-    return Answer(_WRITER.encode(value), JSON)
+def _json(value: object) -> HttpAnswer:
+    return HttpAnswer(_WRITER.encode(value), JSON)
 
 
 def _filter_result(verdict: Verdict) -> Mapping[str, Any]:

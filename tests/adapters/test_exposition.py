@@ -3,12 +3,12 @@
 import threading
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from device_plugin.adapters.exposition import KEPT_SECONDS, KEPT_TIMES, PIECE, Exposition
 from device_plugin.cluster.place.counts import Counts
+from device_plugin.core.http_values import HttpRequest
 from device_plugin.core.metrics import MetricType, Reading
 from tests.exposed import reading
 
@@ -21,15 +21,11 @@ class _Clock:
 
 
 def scrape(app: Exposition, encoding: str = "") -> bytes:
-    headers: dict[str, str] = {}
-
-    def start(status: str, found: list[tuple[str, str]], _: Any = None) -> Any:
-        assert status == "200 OK"
-        headers.update(found)
-
-    text = b"".join(app({"HTTP_ACCEPT_ENCODING": encoding}, start))
-    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return zlib.decompress(text, 31) if headers.get("Content-Encoding") == "gzip" else text
+    answer = app(HttpRequest("GET", "/metrics", headers={"accept-encoding": encoding}))
+    assert (answer.status, answer.content) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert not isinstance(answer.body, str)
+    text = b"".join(answer.body)
+    return zlib.decompress(text, 31) if answer.headers.get("Content-Encoding") == "gzip" else text
 
 
 def lines(app: Exposition) -> list[str]:

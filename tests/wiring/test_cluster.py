@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from wsgiref.types import WSGIApplication
 
 import pytest
 import urllib3
@@ -20,6 +19,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.cards import Inventory
+from device_plugin.core.http_values import App
 from device_plugin.kube.api import PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.wiring import cluster
@@ -163,7 +163,7 @@ def _client(api: EmbeddedApiServer, user: str) -> KubeClient:
     return KubeClient(Endpoint(api.url, lambda: f"Bearer {user}"), "test")
 
 
-def _measuring(card: str) -> WSGIApplication:
+def _measuring(card: str) -> App:
     """What an agent serves."""
     amounts = (("vgpu_card_memory_bytes", 4.0), ("vgpu_card_memory_used_bytes", 1.0))
     return probes(

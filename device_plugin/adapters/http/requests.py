@@ -1,19 +1,16 @@
-"""HTTP requests: read by llhttp, whose framing is strict and costs little, and handed to a WSGI application.
+"""HTTP requests: read by llhttp, whose framing is strict and costs little, and handed to an application.
 
 A server that reads requests in Python costs more time than all that the allocator does with them.
 """
 
-import io
-import sys
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
 from urllib.parse import unquote
 
 import httptools
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+from device_plugin.core.http_values import App, HttpRequest
 
 # Most bytes of a request's line and headers.
 MOST_HEAD = 1 << 16
@@ -25,7 +22,7 @@ class BadRequestError(Exception):
 
 @dataclass(slots=True)
 class Request:
-    """One HTTP request. `headers` have lower-case names; after a `last` request the connection closes."""
+    """One HTTP request as it is read. `headers` have lower-case names; after a `last` request the connection closes."""
 
     method: str = ""
     url: bytes = b""
@@ -69,7 +66,7 @@ class Reader:
         self._now.url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header; the values of several headers of one name are joined with commas, as WSGI wants it."""
+        """Add a header; the values of several headers of one name are joined with commas (RFC 9110)."""
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self._now.headers.get(key)
         self._now.headers[key] = text if known is None else f"{known},{text}"
@@ -99,37 +96,30 @@ class Reader:
         self._headed = False
 
 
-def answer(app: "WSGIApplication", request: Request) -> bytes:
-    """The whole answer of a WSGI application (PEP 3333). Raises BadRequestError, and what the application raises."""
+def answer(app: App, request: Request) -> bytes:
+    """The bytes of the application's answer. Raises BadRequestError, and what the application raises."""
     try:
         target = httptools.parse_url(request.url)
     except httptools.HttpParserError as error:
         raise BadRequestError("400 Bad Request") from error
-    environ: dict[str, Any] = {
-        "REQUEST_METHOD": request.method, "SCRIPT_NAME": "", "SERVER_PROTOCOL": "HTTP/1.1",
-        "PATH_INFO": unquote((target.path or b"/").decode("latin-1"), "latin-1"),
-        "QUERY_STRING": (target.query or b"").decode("latin-1"),
-        "SERVER_NAME": "localhost", "SERVER_PORT": "", "CONTENT_LENGTH": str(len(request.body)),
-        "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body),
-        "wsgi.errors": sys.stderr, "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
-    }  # fmt: skip
-    for name, value in request.headers.items():
-        environ.setdefault("HTTP_" + name.upper().replace("-", "_"), value)
-    head: list[str] = []
-    body: list[bytes] = []
-
-    def start(status: str, headers: list[tuple[str, str]], _: Any = None) -> Any:
-        head[:] = [f"HTTP/1.1 {status}", *(f"{n}: {v}" for n, v in headers if n.lower() != "content-length")]
-        return body.append
-
-    parts = app(environ, start)
-    try:
-        body.extend(parts)
-    finally:
-        if hasattr(parts, "close"):
-            parts.close()
-    whole = b"".join(body)
-    return _text([*head, f"Content-Length: {len(whole)}"], request, whole)
+    given = app(
+        HttpRequest(
+            request.method,
+            unquote((target.path or b"/").decode("latin-1"), "latin-1"),
+            (target.query or b"").decode("latin-1"),
+            request.headers,
+            request.body,
+        )
+    )
+    body = given.body.encode() if isinstance(given.body, str) else b"".join(given.body)
+    status = HTTPStatus(given.status)
+    head = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {given.content}",
+        *(f"{name}: {value}" for name, value in given.headers.items()),
+        f"Content-Length: {len(body)}",
+    ]
+    return _text(head, request, body)
 
 
 def refusal(status: str) -> bytes:

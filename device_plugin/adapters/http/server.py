@@ -1,4 +1,4 @@
-"""Serve a WSGI application over HTTP/1.1, each connection in a thread of our process, beside the ledger."""
+"""Serve an application over HTTP/1.1, each connection in a thread of our process, beside the ledger."""
 
 import contextlib
 import ipaddress
@@ -8,13 +8,10 @@ import re
 import socket
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from device_plugin.adapters.http.connection_limit import Client, ConnectionLimit
 from device_plugin.adapters.http.requests import BadRequestError, Reader, Request, answer, refusal
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+from device_plugin.core.http_values import App
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +37,7 @@ class Server:
 
     def __init__(
         self,
-        app: "WSGIApplication",
+        app: App,
         listen: str,
         threads: int = THREADS,
         silence: int = SILENCE_SECONDS,

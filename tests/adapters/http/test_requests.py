@@ -2,14 +2,14 @@
 
 import random
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
 from device_plugin.adapters.http.requests import MOST_HEAD, BadRequestError, Reader, Request, answer
 from device_plugin.adapters.http.server import Server
+from device_plugin.core.http_values import HttpAnswer, HttpRequest
 
 POST = b"POST /filter?a=b HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
@@ -17,12 +17,11 @@ COUNTED = POST + b"Content-Length: 5\r\n\r\nabcde"
 MOST = 1000
 
 
-def echo(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+def echo(request: HttpRequest) -> HttpAnswer:
     """Answers what it was sent; `/fails` fails."""
-    if environ["PATH_INFO"] == "/fails":
+    if request.path == "/fails":
         raise OSError("a defect")
-    start("200 OK", [("X-Seen", f"{environ['PATH_INFO']} {environ['QUERY_STRING']}")])
-    return [environ["wsgi.input"].read()]
+    return HttpAnswer([request.body], headers={"X-Seen": f"{request.path} {request.query}"})
 
 
 def read(*pieces: bytes) -> list[Request]:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
 from device_plugin.adapters.http.server import STRANGERS_BYTES, Server
+from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from tests.deadline import eventually
 
 PROMPTLY = 1.0  # a kubelet's probe waits so long
@@ -27,13 +27,11 @@ class App:
         self.release = threading.Event()
         self.inside = threading.Semaphore(0)
 
-    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/held":
+    def __call__(self, request: HttpRequest) -> HttpAnswer:
+        if request.path == "/held":
             self.inside.release()
             self.release.wait(10)
-        body = bytes(LARGE) if environ["PATH_INFO"] == "/large" else b"ok"
-        start("200 OK", [("Content-Length", str(len(body)))])
-        return [body]
+        return HttpAnswer([bytes(LARGE) if request.path == "/large" else b"ok"])
 
 
 @pytest.fixture

@@ -2,23 +2,21 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.core.http_values import JSON, HttpAnswer, HttpRequest
 from device_plugin.kube.api import EVENTS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.scheduler import SchedulerStandIn, SchedulerTiming
 from hack.embedded.scheduler.standin import LEASE
 from tests.deadline import eventually
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 MEM = "hygon.com/dcu-mem"
 SECONDS = 10.0
@@ -37,20 +35,18 @@ class FakeExtender:
         self.most: dict[str, int] = {"filter": 0, "bind": 0}
         self.on_filter: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
         self.on_bind: Callable[[Any], Mapping[str, Any] | None] = lambda _: None
-        self.status = "200 OK"
+        self.status = 200
         self.server = http.Server(self._app, "127.0.0.1:0")
 
-    def _app(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        body = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
-        verb = environ["PATH_INFO"].strip("/")
+    def _app(self, request: HttpRequest) -> HttpAnswer:
+        body = json.loads(request.body)
+        verb = request.path.strip("/")
         self.calls.append((verb, body))
         self.running.append(verb)
         self.most[verb] = max(self.most[verb], self.running.count(verb))
         answer = self._filter(body) if verb == "filter" else self._bind(body)
         self.running.remove(verb)
-        text = json.dumps(answer).encode()
-        start(self.status, [("Content-Length", str(len(text)))])
-        return [text]
+        return HttpAnswer(json.dumps(answer), JSON, self.status)
 
     def _filter(self, body: Any) -> Mapping[str, Any]:
         return self.on_filter(body) or {"NodeNames": body["NodeNames"][:1], "FailedNodes": {}, "Error": ""}
@@ -222,11 +218,11 @@ def test_a_bind_that_happened_although_it_failed_is_not_repeated(world: World) -
 
 def test_errors_of_the_extender_are_shown_and_tried_again(world: World) -> None:
     world.node("n1")
-    world.extender.status = "500 Internal Server Error"
+    world.extender.status = 500
     world.pod("p", 4)
     world.scheduler.start()
     assert eventually(lambda: "failed filter with extender" in world.why("p"), SECONDS)
-    world.extender.status = "200 OK"
+    world.extender.status = 200
     world.extender.on_filter = lambda _: {"NodeNames": ["elsewhere"]}
     assert eventually(lambda: 'claims a filtered node "elsewhere"' in world.why("p"), SECONDS)
     world.extender.on_filter = lambda _: None
