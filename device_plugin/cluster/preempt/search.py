@@ -5,13 +5,13 @@ snapshot; the copy is then updated to the snapshot, node by node.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from device_plugin.cluster.watch.view import ClusterView
-from device_plugin.core.ledger import Ledger, Snapshot
-from device_plugin.core.loads import Loads, Used
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.loads import Loads
 from device_plugin.core.placement import Placer
 from device_plugin.core.rearrange import Planner
 
@@ -37,15 +37,15 @@ class SearchCopy:
         self._wait = wait
         self._lock = threading.Lock()
         self._ledger, self._loads = Ledger(), Loads()
-        self._planner: Planner | None = None
+        self._planner = Planner(self._ledger, placer.twin(self._ledger, self._loads))
 
     @contextmanager
     def planner(self) -> Iterator[Planner]:
         """A planner on the updated copy; its changes are rolled back at the end."""
         with self._lock:
-            planner = self._caught_up()
+            self._catch_up()
             with self._ledger.transaction():
-                yield planner
+                yield self._planner
 
     def paced(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items, with pauses between them."""
@@ -56,19 +56,12 @@ class SearchCopy:
                 self._wait(PAUSE_SECONDS)
                 started = self._clock()
 
-    def _caught_up(self) -> Planner:
-        """The planner, after its ledger and loads were updated to the live ones."""
-        view, planner = self._view, self._planner
-        with view.lock:
-            snapshot, loads = view.ledger.snapshot(), view.measured.loads.copy()
-            if planner is None or planner.placer.tables is not self._placer.tables:
-                # Seldom needed: copying the placer takes a few milliseconds.
-                self._restore(snapshot, loads)
-                placer = self._placer.fork(self._ledger, self._loads)
-                planner = self._planner = Planner(self._ledger, placer)
-        self._restore(snapshot, loads)
-        return planner
-
-    def _restore(self, snapshot: Snapshot, loads: Mapping[str, Mapping[str, Used]]) -> None:
+    def _catch_up(self) -> None:
+        """Update the copy's ledger, loads and tables to the live ones."""
+        with self._view.lock:
+            snapshot, loads = self._view.ledger.snapshot(), self._view.measured.loads.copy()
+            tables = self._placer.tables
         self._ledger.restore(snapshot)
         self._loads.restore(loads)
+        if self._planner.placer.tables is not tables:
+            self._planner.placer.use(tables)

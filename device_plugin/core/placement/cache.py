@@ -61,10 +61,6 @@ class Policy(ABC):
         """The score of each node for a pod of several containers, by default the fullest; shape (nodes,)."""
         return -view.node_slack()
 
-    def fork(self, _table: NodeTable, /) -> "Policy":
-        """The policy for a fork of the node table: the policy itself, if it keeps nothing about nodes."""
-        return self
-
 
 class NodeScores(RowCache):
     """The scores of all nodes for one shape by one policy.

@@ -12,7 +12,6 @@ plenty it has none, so no fixed weight of CPU against cards is needed. The last 
 choices.
 """
 
-from copy import copy
 from functools import partial
 
 import numpy as np
@@ -95,12 +94,6 @@ class ExpectedFill(Policy):
         self._worth = Worth(fill)
         self.bounds: FillBounds = FillBounds(fill, self._worth, table)
 
-    def fork(self, table: NodeTable) -> "ExpectedFill":
-        """The policy for a fork of the table."""
-        made = copy(self)
-        made.bounds = self.bounds.fork(table)
-        return made
-
     def slices(self, view: NodeView, need: CardFit, shape: Shape) -> Floats:
         """The less expected fill is lost, the better."""
         score = self._worth.lost_by_slice(view, need.mib, need.cores, shape.host.cpu_milli)
@@ -137,13 +130,6 @@ class FillBounds(UpperBounds):
         self._flat: Floats = worth.table.reshape(-1)
         _, self._kinds, self._levels = worth.table.shape
         self._lay_out()
-
-    def fork(self, table: NodeTable) -> "FillBounds":
-        """The bounds for a fork of the table."""
-        made = copy(self)
-        made._table, made._made = table, self._made.copy()
-        made._now, made._price, made._untouched = self._now.copy(), self._price.copy(), self._untouched.copy()
-        return made
 
     def of(self, shape: Shape, sizes: KindSizes, accepted: Mask) -> Bound:
         """The bounds for `shape`, which takes `sizes` of the `accepted` kinds; valid until the layout changes."""

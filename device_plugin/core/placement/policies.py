@@ -5,7 +5,6 @@ have modules of their own.
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -193,14 +192,6 @@ class Model:
                 # A policy that does not learn is taken over from the earlier model, so that its scores stay valid.
                 known = before.policies[name] if before is not None and not each.learns else None
                 self.policies[name] = known or each.make(given, app_type)
-
-    def fork(self, table: NodeTable) -> "Model":
-        """The model for a fork of the node table."""
-        made = copy(self)
-        made.given = replace(self.given, table=table)
-        made.gauge = FragmentationGauge(table, self.given.tables.plain)
-        made.policies = {name: policy.fork(table) for name, policy in self.policies.items()}
-        return made
 
     def policy(self, request: PodRequest) -> tuple[str, Policy]:
         """The policy that decides the request, and the name of its scores."""

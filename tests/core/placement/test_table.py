@@ -1,4 +1,4 @@
-"""The table after any changes equals one that is built afresh, and a fork of it changes nothing but itself."""
+"""The table after any changes equals one that is built afresh, and a twin changes nothing but itself."""
 
 import random
 from collections.abc import Callable
@@ -197,7 +197,7 @@ def test_other_cards_of_one_node_write_only_its_own_row(
     assert same(table, NodeTable(ledger))
 
 
-def test_a_fork_decides_as_its_original_would_and_changes_nothing_of_it(rng: random.Random) -> None:
+def test_a_twin_decides_as_its_original_would_and_changes_nothing_of_it(rng: random.Random) -> None:
     ledger = Ledger()
     for name in (f"n{i}" for i in range(12)):
         ledger.set_node(name, mixed_node(rng, name), HostAmounts(rng.choice((4000, 64_000)), 10_000))
@@ -211,11 +211,12 @@ def test_a_fork_decides_as_its_original_would_and_changes_nothing_of_it(rng: ran
         change(rng, placer, ledger, replace(rng.choice(requests), pod=f"p{number}"))
         if number % 20 == 10:
             before, mine = deepcopy(ledger), deepcopy(ledger)
-            fork = placer.fork(mine)
-            assert [fork.find(each) for each in requests] == [placer.find(each) for each in requests]
+            twin = placer.twin(mine, Loads())
+            twin.use(placer.tables)
+            assert [twin.find(each) for each in requests] == [placer.find(each) for each in requests]
             for other in range(30):
-                change(rng, fork, mine, replace(rng.choice(requests), pod=f"f{other}"))
-                assert same(fork.table, NodeTable(mine))
+                change(rng, twin, mine, replace(rng.choice(requests), pod=f"f{other}"))
+                assert same(twin.table, NodeTable(mine))
             assert same(placer.table, NodeTable(before))
 
 
