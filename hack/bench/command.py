@@ -1,9 +1,11 @@
 """`vgpu bench`: measure the product's own parts, with data of yours or without."""
 
 import argparse
+import json
 
 from hack.bench import defrag, gang, placement, refusals
-from hack.bench.extender import command as extender
+from hack.bench.extender import measurement as extender
+from hack.bench.report import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name, help=text, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         module.add_arguments(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.set_defaults(bench=module.run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the benchmark that was asked for."""
-    status: int = args.bench(args)
-    return status
+    """Run the benchmark that was asked for and print its report. Raises VgpuError for what cannot be run."""
+    report: Report = args.bench(args)
+    print(json.dumps(report.figures) if args.json else report.text)
+    return 0

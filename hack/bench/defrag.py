@@ -4,28 +4,26 @@
 
 The policy `random` fills the cluster until 100 % of its capacity was asked for; what found no place waits. Then at most
 so large a share of the pods moves, and after that everything that waits is offered again, in the order of arrival. The
-curve is what the plan itself promises after each of its steps.
+curve is what the plan itself promises after each of its steps. With --json shares are in percent too.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import Move, Planner, Ranked, defragment
+from hack.bench import runs
 from hack.bench.cluster import BenchCluster
 from hack.bench.replay import arrivals
-from hack.bench.runs import BenchError, every, numbered
+from hack.bench.report import Report, mean, table
+from hack.bench.runs import BenchError
 from hack.bench.synthetic import chosen
 from hack.bench.workload import Job, Workload
 
-SEEDS, SHARE = "42-44", 0.05
+SHARE = 0.05
 # The number of points of the curve after the first.
 PARTS = 10
 
@@ -54,27 +52,22 @@ class Moved:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words that follow `vgpu bench defrag`."""
-    parser.add_argument("--nodes", type=Path, metavar="FILE", help="as of `vgpu bench placement`")
-    parser.add_argument("--pods", type=Path, metavar="FILE", help="as of `vgpu bench placement`")
-    parser.add_argument("--seeds", default=SEEDS, metavar="A-B", help=f"orders of arrival (default: {SEEDS})")
+    runs.add_arguments(parser)
     parser.add_argument(
         "--max-moves-share", type=float, default=SHARE, metavar="S", help=f"of the pods (default: {SHARE})"
     )
-    parser.add_argument(
-        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
+def run(args: argparse.Namespace) -> Report:
+    """Run the benchmark. Raises VgpuError for what cannot be run."""
     if not 0 < args.max_moves_share <= 1:
         raise BenchError("write --max-moves-share above 0 and up to 1: 0.05 for one pod in twenty")
     workload = chosen(args.nodes, args.pods)
-    outcomes = every(args.processes, ("random",), numbered(args.seeds), moved, workload, args.max_moves_share)
+    outcomes = runs.every(
+        args.processes, ("random",), runs.numbered(args.seeds), moved, workload, args.max_moves_share
+    )
     found = figures(outcomes["random"])
-    print(json.dumps(found, indent=1) if args.json else _shown(found, args.seeds))
-    return 0
+    return Report(found, _shown(found, args.seeds))
 
 
 def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
@@ -137,17 +130,17 @@ def figures(outcomes: Sequence[Moved]) -> Mapping[str, object]:
     """Means over the seeds, the curve read at equal parts of each seed's moves."""
     curve = [
         {
-            name: _mean([getattr(_at(outcome.curve, part / PARTS), name) for outcome in outcomes])
+            name: mean([getattr(_at(outcome.curve, part / PARTS), name) for outcome in outcomes])
             for name in ("moves", "allocated", "fragmented")
         }
         for part in range(PARTS + 1)
     ]
     return {
-        "pods": _mean([outcome.pods for outcome in outcomes]),
+        "pods": mean([outcome.pods for outcome in outcomes]),
         "curve": curve,
-        "offered_again": _mean([outcome.offered_again for outcome in outcomes]),
-        "gained": _mean([outcome.offered_again - outcome.curve[0].allocated for outcome in outcomes]),
-        "plan_seconds": _mean([outcome.seconds for outcome in outcomes]),
+        "offered_again": mean([outcome.offered_again for outcome in outcomes]),
+        "gained": mean([outcome.offered_again - outcome.curve[0].allocated for outcome in outcomes]),
+        "plan_seconds": mean([outcome.seconds for outcome in outcomes]),
     }
 
 
@@ -156,19 +149,14 @@ def _at(curve: Sequence[Point], part: float) -> Point:
     return [point for point in curve if point.moves <= part * curve[-1].moves][-1]
 
 
-def _mean(values: Sequence[float]) -> float:
-    return round(float(np.mean(values)), 2)
-
-
 def _shown(found: Mapping[str, Any], which: str) -> str:
-    lines = [f"{found['pods']:.0f} pods placed by `random`; mean of seeds {which}"]
-    lines.append("pods moved  allocated %  fragmentation %")
-    lines += [
-        f"{point['moves']:10.0f}  {point['allocated']:11.2f}  {point['fragmented']:15.2f}"
+    rows = [
+        [f"{point['moves']:.0f}", f"{point['allocated']:.2f}", f"{point['fragmented']:.2f}"]
         for point in found["curve"]
     ]
-    lines.append(
-        f"offered again: {found['offered_again']:.2f} % allocated, {found['gained']:+.2f} points;"
+    return (
+        f"{found['pods']:.0f} pods placed by `random`; mean of seeds {which}\n"
+        + table(["pods moved", "allocated %", "fragmentation %"], rows)
+        + f"\noffered again: {found['offered_again']:.2f} % allocated, {found['gained']:+.2f} points;"
         f" the plan took {found['plan_seconds']:.1f} s"
     )
-    return "\n".join(lines)

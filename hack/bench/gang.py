@@ -7,7 +7,6 @@ them. That call places all of them or none. Then it is asked for the others, whi
 """
 
 import argparse
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_GANG, Request
 from hack.bench.extender.cluster_model import CONTAINER, ClusterModel
+from hack.bench.report import Report
 from hack.bench.runs import BenchError
 
 PODS, NODES, CARDS, FILL = 512, 1213, 8, 0.5
@@ -50,26 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--asks", type=int, default=1, metavar="N", help="how many different slices they ask for (default: 1)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
+def run(args: argparse.Namespace) -> Report:
+    """Run the benchmark. Raises VgpuError for what cannot be run."""
     if not 2 <= args.pods <= MAX_GANG or not 1 <= args.asks <= args.pods:
         raise BenchError(f"write --pods from 2 to {MAX_GANG}, --asks from 1 to as many")
     workload = ClusterModel(args.nodes, CARDS, args.fill, seconds=1)
     kinds = list(dict.fromkeys(workload.requests()))[: args.asks]
     asked = [kinds[number % len(kinds)] for number in range(args.pods)]
     found = decided(*filled(workload), workload.names(), asked)
-    figures = {"pods": args.pods, "nodes": args.nodes, "fill": args.fill, "asks": len(kinds), **asdict(found)}
-    if args.json:
-        print(json.dumps(figures, indent=1))
-    else:
-        print(
-            f"{args.pods} pods on {args.nodes} nodes of {CARDS} cards: decided in {found.decided_s:.3f} s"
-            f" ({found.decided_cpu_s:.3f} s of the processor), each later call {found.later_ms:.2f} ms"
-        )
-    return 0
+    return Report(
+        {"pods": args.pods, "nodes": args.nodes, "fill": args.fill, "asks": len(kinds), **asdict(found)},
+        f"{args.pods} pods on {args.nodes} nodes of {CARDS} cards: decided in {found.decided_s:.3f} s"
+        f" ({found.decided_cpu_s:.3f} s of the processor), each later call {found.later_ms:.2f} ms",
+    )
 
 
 def filled(workload: ClusterModel) -> tuple[ClusterView, Reservations]:

@@ -8,44 +8,49 @@ times the capacity was asked for; nothing leaves and nothing is tried again: the
 gives FGD the list of pods beforehand. The other policies see each pod when it comes.
 
 With --lifetimes pods leave again and wait when they do not fit: arrivals are paced so that --offered percent of the
-capacity is asked for, and the steady state is measured.
+capacity is asked for, and the steady state is measured. With --json shares are in percent too.
 """
 
 import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from device_plugin.core.placement import POLICIES
-from hack.bench import report
-from hack.bench.lifetimes import simulate
+from hack.bench import runs
+from hack.bench.lifetimes import Steady, simulate
 from hack.bench.plot import draw, drawable
-from hack.bench.replay import replay
-from hack.bench.runs import BenchError, every, numbered
+from hack.bench.replay import Outcome, replay
+from hack.bench.report import Report, mean, table
+from hack.bench.runs import BenchError
 from hack.bench.synthetic import chosen
 from hack.bench.workload import lifetimes
 
 DEFAULT = "random,best-fit,fgd,fragmentation"
-SEEDS = "42-44"
 OFFERED, MOST_OFFERED = 95.0, 1000.0
+Figures = Mapping[str, float | None]
+# Titles of the figures in the text.
+ARRIVED = {
+    "alloc_at_100": "allocated % at 100 %",
+    "alloc_at_130": "at 130 %",
+    "frag_at_100": "fragmentation % at 100 %",
+    "pods_placed": "pods placed",
+    "first_failure_at": "first failure at %",
+    "us_per_decision": "us per decision",
+}
+STEADY = {
+    "alloc_mean": "allocated % on average",
+    "wait_mean_s": "mean wait, s",
+    "wait_p99_s": "p99 wait, s",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words that follow `vgpu bench placement`."""
-    parser.add_argument(
-        "--nodes", type=Path, metavar="FILE", help="CSV: sn, cpu_milli, memory_mib, gpu, model"
-    )
-    parser.add_argument(
-        "--pods",
-        type=Path,
-        metavar="FILE",
-        help="CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec",
-    )
+    runs.add_arguments(parser)
     parser.add_argument(
         "--policy", default=DEFAULT, metavar="P,P", help=f"any of {', '.join(POLICIES)} (default: {DEFAULT})"
-    )
-    parser.add_argument(
-        "--seeds", default=SEEDS, metavar="A-B", help=f"orders of arrival: 42-51 or 1,2,7 (default: {SEEDS})"
     )
     parser.add_argument(
         "--lifetimes", type=Path, metavar="FILE", help="CSV: scheduled_time, deletion_time; pods leave again"
@@ -56,15 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf (not with --lifetimes)"
     )
-    parser.add_argument(
-        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object, shares in percent")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the benchmark and print its figures. Raises VgpuError for what cannot be run."""
-    policies, seeds = _policies(args.policy), numbered(args.seeds)
+def run(args: argparse.Namespace) -> Report:
+    """Run the benchmark. Raises VgpuError for what cannot be run."""
+    policies, seeds = _policies(args.policy), runs.numbered(args.seeds)
     if args.plot is not None and args.lifetimes is not None:
         raise BenchError("--plot draws arrivals that stay: leave out --lifetimes")
     if args.offered is not None and args.lifetimes is None:
@@ -76,25 +77,45 @@ def run(args: argparse.Namespace) -> int:
         drawable(args.plot)
     workload = chosen(args.nodes, args.pods)
     if args.lifetimes is None:
-        replays = every(args.processes, policies, seeds, replay, workload)
-        found = {policy: report.figures(outcomes) for policy, outcomes in replays.items()}
-        columns = report.COLUMNS
+        titles = ARRIVED
+        replays = runs.every(args.processes, policies, seeds, replay, workload)
+        found = {policy: arrived(outcomes) for policy, outcomes in replays.items()}
         if args.plot is not None:
             draw(replays, args.plot)
     else:
+        titles = STEADY
         lives = lifetimes(args.lifetimes)
-        runs = every(args.processes, policies, seeds, simulate, workload, lives, offered)
-        found = {policy: report.steady(outcomes) for policy, outcomes in runs.items()}
-        columns = report.STEADY_COLUMNS
-    if args.json:
-        print(json.dumps({"policies": found}, indent=1))
-    else:
-        cards = (
-            f"{len(workload.nodes)} nodes, {workload.capacity:g} cards, {len(workload.jobs)} pods in the list"
-        )
-        print(f"{cards}; mean of seeds {args.seeds}")
-        print(report.table(found, columns))
-    return 0
+        simulated = runs.every(args.processes, policies, seeds, simulate, workload, lives, offered)
+        found = {policy: steady(outcomes) for policy, outcomes in simulated.items()}
+    rows = [[policy, *(_shown(figures[key]) for key in titles)] for policy, figures in found.items()]
+    return Report(
+        {"policies": found},
+        f"{len(workload.nodes)} nodes, {workload.capacity:g} cards, {len(workload.jobs)} pods in the list;"
+        f" mean of seeds {args.seeds}\n" + table(["policy", *titles.values()], rows),
+    )
+
+
+def arrived(outcomes: Sequence[Outcome]) -> Figures:
+    """Means over the seeds; shares in percent. The first failure is None if nothing failed on any seed."""
+    at_100, at_130 = ([outcome.at(percent) for outcome in outcomes] for percent in (100, 130))
+    failures = [outcome.first_failure for outcome in outcomes if outcome.first_failure is not None]
+    return {
+        "alloc_at_100": mean([allocated for allocated, _ in at_100]),
+        "alloc_at_130": mean([allocated for allocated, _ in at_130]),
+        "frag_at_100": mean([useless for _, useless in at_100]),
+        "pods_placed": mean([outcome.placed for outcome in outcomes]),
+        "first_failure_at": mean(failures) if failures else None,
+        "us_per_decision": mean([outcome.seconds * 1e6 for outcome in outcomes]),
+    }
+
+
+def steady(outcomes: Sequence[Steady]) -> Figures:
+    """Means over the seeds; the wait's p99 is of each seed."""
+    return {
+        "alloc_mean": mean([outcome.allocated for outcome in outcomes]),
+        "wait_mean_s": mean([outcome.wait for outcome in outcomes]),
+        "wait_p99_s": mean([float(np.percentile(outcome.waits or [0.0], 99)) for outcome in outcomes]),
+    }
 
 
 def _policies(text: str) -> Sequence[str]:
@@ -102,3 +123,9 @@ def _policies(text: str) -> Sequence[str]:
     if unknown := [name for name in names if name not in POLICIES]:
         raise BenchError(f"no placement policy {unknown[0]!r}: write {', '.join(POLICIES)}")
     return names
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.2f}"

@@ -8,14 +8,13 @@ computed after the lock is released, and count in the last column only.
 """
 
 import argparse
-import json
 import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
-from typing import Protocol
 
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
@@ -29,6 +28,7 @@ from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.leases import Lease
 from hack.bench.extender.cluster_model import ClusterModel
+from hack.bench.report import Report, table
 from hack.bench.runs import BenchError
 
 NODES, CARDS, REQUESTS = 5000, 8, 1000
@@ -48,25 +48,17 @@ class Cost:
     all_p50_ms: float
 
 
-class _Lock(Protocol):
-    def acquire(self) -> bool:
-        """Acquire the lock."""
-
-    def release(self) -> None:
-        """Release the lock."""
-
-
 class _TimedLock:
     """Around a re-entrant lock: `held` is the processor's time, in seconds, that its holder has spent so far."""
 
-    def __init__(self, lock: "_Lock") -> None:
+    def __init__(self, lock: AbstractContextManager[bool]) -> None:
         self._lock = lock
         self._depth = 0
         self._since = 0.0
         self.held = 0.0
 
     def __enter__(self) -> bool:
-        self._lock.acquire()
+        self._lock.__enter__()
         if not self._depth:
             self._since = time.thread_time()
         self._depth += 1
@@ -78,7 +70,7 @@ class _TimedLock:
         self._depth -= 1
         if not self._depth:
             self.held += time.thread_time() - self._since
-        self._lock.release()
+        self._lock.__exit__(kind, error, trace)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,23 +81,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests", type=int, default=REQUESTS, metavar="N", help=f"all different (default: {REQUESTS})"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the benchmark and print its figures. Raises BenchError for what cannot be run."""
+def run(args: argparse.Namespace) -> Report:
+    """Run the benchmark. Raises BenchError for what cannot be run."""
     if args.nodes < 1 or not len(_REFUSED) <= args.requests <= 10_000:
         raise BenchError(f"write --nodes of at least 1, --requests from {len(_REFUSED)} to 10000")
     workload = ClusterModel(args.nodes, CARDS, 0.0, seconds=1)
     found = costs(*nearly_full(workload), workload.names(), args.requests)
-    if args.json:
-        print(json.dumps({name: asdict(cost) for name, cost in found.items()}, indent=1))
-    else:
-        print(f"{args.nodes} nodes of {CARDS} cards; ms of the processor for one /filter")
-        print(f"{'':44}  lock p50    p99  in all p50")
-        for name, cost in found.items():
-            print(f"{name:44}  {cost.locked_p50_ms:8.3f}  {cost.locked_p99_ms:5.3f}  {cost.all_p50_ms:10.3f}")
-    return 0
+    rows = [
+        [name, *(f"{ms:.3f}" for ms in (cost.locked_p50_ms, cost.locked_p99_ms, cost.all_p50_ms))]
+        for name, cost in found.items()
+    ]
+    return Report(
+        {name: asdict(cost) for name, cost in found.items()},
+        f"{args.nodes} nodes of {CARDS} cards; ms of the processor for one /filter\n"
+        + table(["", "lock p50", "p99", "in all p50"], rows),
+    )
 
 
 def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:

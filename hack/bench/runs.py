@@ -1,19 +1,41 @@
 """Runs of a benchmark: every policy on every seed, several at a time."""
 
+import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from device_plugin.core.errors import VgpuError
 
 T = TypeVar("T")
 
+SEEDS = "42-44"
 MOST_SEEDS, MOST_PROCESSES = 1000, 256
 
 
 class BenchError(VgpuError):
     """The benchmark cannot be run as asked."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that name a workload and its runs."""
+    parser.add_argument(
+        "--nodes", type=Path, metavar="FILE", help="CSV: sn, cpu_milli, memory_mib, gpu, model"
+    )
+    parser.add_argument(
+        "--pods",
+        type=Path,
+        metavar="FILE",
+        help="CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec",
+    )
+    parser.add_argument(
+        "--seeds", default=SEEDS, metavar="A-B", help=f"orders of arrival: 42-51 or 1,2,7 (default: {SEEDS})"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
+    )
 
 
 def every(

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,7 +63,7 @@ class Workload:
 def read(nodes: Path, pods: Path) -> Workload:
     """A workload from two CSV files. Raises WorkloadError."""
     found = list(_parsed(nodes, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), _node))
-    jobs = sorted(_parsed(pods, ("name", "cpu_milli", "num_gpu", "gpu_milli"), _job), key=_name)
+    jobs = sorted(_parsed(pods, ("name", "cpu_milli", "num_gpu", "gpu_milli"), _job), key=attrgetter("name"))
     if not any(node.inventory.cards for node in found) or not any(job.memory for job in jobs):
         raise WorkloadError(f"{nodes} has no card, or {pods} no pod that asks for one")
     return Workload([node for node in found if node.inventory.cards], jobs)
@@ -96,10 +97,6 @@ def _parsed(path: Path, columns: Iterable[str], parse: Callable[[Mapping[str, st
         raise WorkloadError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise WorkloadError(f"{path}: {error}") from error
-
-
-def _name(job: Job) -> str:
-    return job.name
 
 
 def _node(row: Mapping[str, str]) -> BenchNode:

@@ -1,19 +1,24 @@
 """The stub API server, a process of its own: prepared bytes, so that it is not what is measured.
 
-It serves only the calls of the cluster service, and remembers any other one.
+It serves only the calls of the cluster service, and remembers any other one. The stand-in of hack/embedded is no
+substitute: for each Binding it decodes, checks and encodes the pod, which costs more than the service's decision, on
+the CPUs that the service needs.
 """
 
 import re
+import signal
+import socket
 import socketserver
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from urllib.parse import parse_qs
 
+from device_plugin.adapters.http.requests import Reader
 from device_plugin.core.grants import Grant
 from hack.bench.extender import api_objects
-from hack.bench.extender.api_connection import KeptConnection
 from hack.bench.extender.api_store import NotBoundError, PodStore
 from hack.bench.extender.cluster_model import ClusterModel
 
@@ -22,26 +27,32 @@ POD_NAME = "vgpu-bench"
 LEASE_HOLDER = f"{POD_NAME}_00000000-0000-4000-8000-000000000000"
 # Most seconds that a computing thread keeps other threads waiting.
 SWITCH_SECONDS = 0.0005
+MOST_BODY = 1 << 20
+PODS, NODES, AGENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces/vgpu-system/pods"
 _POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding|/status)?")
+_HEAD = b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\n"
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
 _CONFLICT = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}'
-_NO_AGENTS = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
 _CREATED = b'{"kind":"Status","apiVersion":"v1","status":"Success","code":201}'
 _EXPIRED = b'{"type":"ERROR","object":{"reason":"Expired","code":410}}\n'
+_LIST = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}'
 
 
 def serve(control: Connection, workload: ClusterModel, grants: list[Grant]) -> None:
-    """Serve until the parent closes `control`: it is sent the port, then what it asks for: "history" or "wrongs"."""
+    """Serve until the parent closes `control`.
+
+    The parent is sent the port; then, for each message of its own, the calls that were wrong and all Bindings.
+    """
+    # Ctrl-C reaches all processes of a terminal, and our parent ends them in its own order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_SECONDS)
     with _Server(workload, grants) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with suppress(EOFError, OSError):
             control.send(server.server_address[1])
             while True:
-                what = control.recv()
-                control.send(
-                    server.store.history() if what == "history" else [*server.strange, *server.store.wrongs()]
-                )
+                control.recv()
+                control.send((server.wrong, server.store.history()))
         server.shutdown()
 
 
@@ -53,76 +64,85 @@ class _Server(socketserver.ThreadingTCPServer):
     def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
         self.store = PodStore(workload, grants)
         nodes = b",".join(api_objects.node(name, workload) for name in workload.names())
-        self.nodes = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}' % nodes
+        # Lists that never change, by path.
+        self.lists = {NODES: _LIST % nodes, AGENTS: _LIST % b""}
         self.lease_asked = False
-        self.strange: list[str] = []
-        super().__init__(("127.0.0.1", 0), _Routes)
+        self.wrong: list[str] = []
+        super().__init__(("127.0.0.1", 0), _Client)
 
 
-class _Routes(KeptConnection):
+class _Client(socketserver.BaseRequestHandler):
+    """Serves one kept connection, at little cost: an answer is one write, and no object is made for it."""
+
+    request: socket.socket
     server: _Server
 
-    def answer(self, method: str, target: str, body: bytes) -> None:
+    def handle(self) -> None:
+        """Serve until either side closes."""
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reader = Reader(MOST_BODY)
+        with suppress(OSError):
+            while data := self.request.recv(1 << 16):
+                reader.feed(data)
+                while reader.ready:
+                    asked = reader.ready.popleft()
+                    self._answer(asked.method, asked.url.decode(), asked.body)
+
+    def _answer(self, method: str, target: str, body: bytes) -> None:
         path, _, query = target.partition("?")
         words = parse_qs(query)
-        match method, path:
-            case "GET", "/api/v1/pods" if "watch" in words:
-                self._watch(int(words["resourceVersion"][0]))
-            case "GET", "/api/v1/pods":
-                self.stream(self.server.store.listed())
-            case "GET", "/api/v1/nodes" if "watch" in words:
-                self.begin()
-                self.until_closed()
-            case "GET", "/api/v1/nodes":
-                self.send(200, self.server.nodes)
-            case "GET", "/api/v1/namespaces/vgpu-system/pods" if "watch" in words:
-                self.begin()
-                self.until_closed()
-            case "GET", "/api/v1/namespaces/vgpu-system/pods":
-                self.send(200, _NO_AGENTS)
-            case "GET", _ if path.startswith("/apis/coordination.k8s.io/"):
-                self._lease()
-            case _:
-                self._other(method, path, body)
+        if method == "GET" and (path == PODS or path in self.server.lists):
+            if "watch" in words:
+                self._watch(path, int(words["resourceVersion"][0]))
+            elif path == PODS:
+                self._stream(self.server.store.listed())
+            else:
+                self._send(200, self.server.lists[path])
+        elif method == "GET" and path.startswith("/apis/coordination.k8s.io/"):
+            # There is no Lease at first: without an earlier leader a term begins without waiting for earlier Bindings.
+            asked, self.server.lease_asked = self.server.lease_asked, True
+            self._send(200 if asked else 404, api_objects.lease(LEASE_HOLDER) if asked else _NOT_FOUND)
+        else:
+            self._of_pod(method, path, body)
 
-    def _other(self, method: str, path: str, body: bytes) -> None:
+    def _of_pod(self, method: str, path: str, body: bytes) -> None:
         found = _POD.fullmatch(path)
         call = (method, found[2]) if found else None
         if call == ("POST", "/binding"):
-            self._bind(body)
-        elif found and call == ("GET", None):
-            self._pod(self.server.store.pod(int(found[1])))
-        elif found and call == ("PATCH", "/status"):
-            self._pod(self.server.store.touch(int(found[1])))
+            try:
+                self.server.store.bind(body)
+            except NotBoundError as error:
+                self.server.wrong.append(str(error))
+                self._send(409, _CONFLICT)
+            else:
+                self._send(201, _CREATED)
+        elif found and call in (("GET", None), ("PATCH", "/status")):
+            pod = self.server.store.pod(int(found[1]), touched=method == "PATCH")
+            self._send(404 if pod is None else 200, pod or _NOT_FOUND)
         else:
             # The service has no cause for an event or a deletion in this workload: either is a fault.
-            self.server.strange.append(f"{method} {path} {body[:300].decode(errors='replace')}")
-            self.send(404, _NOT_FOUND)
+            self.server.wrong.append(f"{method} {path} {body[:300].decode(errors='replace')}")
+            self._send(404, _NOT_FOUND)
 
-    def _pod(self, pod: bytes | None) -> None:
-        self.send(404 if pod is None else 200, _NOT_FOUND if pod is None else pod)
+    def _watch(self, path: str, version: int) -> None:
+        """Begin a watch, which ends when the client closes the connection; only pods ever change."""
+        self._begin()
+        if path == PODS and not self.server.store.watch(version, self._chunk):
+            self._chunk(_EXPIRED)
+            self._chunk(b"")
 
-    def _bind(self, body: bytes) -> None:
-        try:
-            self.server.store.bind(body)
-        except NotBoundError as error:
-            self.server.strange.append(str(error))
-            self.send(409, _CONFLICT)
-        else:
-            self.send(201, _CREATED)
+    def _stream(self, parts: Iterable[bytes]) -> None:
+        self._begin()
+        for part in parts:
+            self._chunk(part)
+        self._chunk(b"")
 
-    def _lease(self) -> None:
-        # There is no Lease at first: without an earlier leader a term begins without waiting for earlier Bindings.
-        asked, self.server.lease_asked = self.server.lease_asked, True
-        self.send(200 if asked else 404, api_objects.lease(LEASE_HOLDER) if asked else _NOT_FOUND)
+    def _begin(self) -> None:
+        self.request.sendall(_HEAD % 200 + b"Transfer-Encoding: chunked\r\n\r\n")
 
-    def _watch(self, version: int) -> None:
-        self.begin()
-        if self.server.store.watch(version, self.chunk):
-            try:
-                self.until_closed()
-            finally:
-                self.server.store.unwatch(self.chunk)
-        else:
-            self.chunk(_EXPIRED)
-            self.end()
+    def _chunk(self, part: bytes) -> None:
+        """Send a part of an answer; an empty one is its end."""
+        self.request.sendall(b"%x\r\n%b\r\n" % (len(part), part))
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.request.sendall(_HEAD % status + b"Content-Length: %d\r\n\r\n" % len(body) + body)

@@ -3,21 +3,25 @@
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from device_plugin.core import annotations
+from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
-from hack.bench.extender import witness
+from device_plugin.core.ledger import Ledger
 from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.cluster_model import ClusterModel, uid
 
 # Pods that are created ahead of the one that is bound.
 AHEAD = 64
+# Pods in each part of a list.
+PART = 256
 Tell = Callable[[bytes], None]
 Bound = tuple[str, str]
 """Node and grant of a bound pod."""
+Binding = tuple[int, str, int | None]
+"""The pod's number, the text of its grant, and the number of the pod that was deleted next."""
 
 
 class NotBoundError(Exception):
@@ -29,8 +33,7 @@ class PodStore:
 
     def __init__(self, workload: ClusterModel, grants: list[Grant]) -> None:
         self._texts = PodTexts(workload)
-        self._workload = workload
-        self._before = grants
+        self._filled = len(grants)
         self._rng = random.Random(workload.seed)
         self._lock = threading.Lock()
         self._pods: dict[int, Bound | None] = {n: (g.node, g.encode()) for n, g in enumerate(grants)}
@@ -38,44 +41,35 @@ class PodStore:
         self._created = len(grants)
         self._version = 1
         self._watches: list[Tell] = []
-        self._history: list[tuple[int, str, int | None]] = []
+        self._history: list[Binding] = []
 
     def listed(self) -> Iterator[bytes]:
         """A PodList, in parts."""
         with self._lock:
-            pods, version = dict(self._pods), self._version
+            pods, version = list(self._pods.items()), self._version
         yield b'{"metadata":{"resourceVersion":"%d"},"items":[' % version
-        for position, (number, bound) in enumerate(pods.items()):
-            yield (b"," if position else b"") + self._texts.pod(number, 1, bound)
+        for first in range(0, len(pods), PART):
+            texts = [self._texts.pod(number, 1, bound) for number, bound in pods[first : first + PART]]
+            yield (b"," if first else b"") + b",".join(texts)
         yield b"]}"
 
-    def pod(self, number: int) -> bytes | None:
-        """The pod as it is now; None if there is none."""
-        with self._lock:
-            known = number in self._pods
-            return self._texts.pod(number, self._version, self._pods[number]) if known else None
-
-    def touch(self, number: int) -> bytes | None:
-        """Send a watch event of the pod, as after a write to its annotations, and return it; None if there is none."""
+    def pod(self, number: int, *, touched: bool = False) -> bytes | None:
+        """The pod as it is now; None if there is none. If `touched`, it has a new version, which watches are sent."""
         with self._lock:
             if number not in self._pods:
                 return None
-            self._tell("MODIFIED", number, self._pods[number])
+            if touched:
+                self._tell("MODIFIED", number, self._pods[number])
             return self._texts.pod(number, self._version, self._pods[number])
 
     def watch(self, version: int, tell: Tell) -> bool:
-        """Tell of every change from now on; False if there were others after `version`."""
+        """Tell of every change until `tell` raises OSError; False if there were changes after `version`."""
         with self._lock:
             if version != self._version:
                 return False
             self._watches.append(tell)
-            self._create(len(self._before) + AHEAD)
+            self._create(self._filled + AHEAD)
             return True
-
-    def unwatch(self, tell: Tell) -> None:
-        """Remove a watch."""
-        with self._lock:
-            self._watches.remove(tell)
 
     def bind(self, body: bytes) -> None:
         """Take a Binding, and tell: that pod bound, another one gone, a third one new. Raises NotBoundError."""
@@ -95,17 +89,13 @@ class PodStore:
             self._history.append((number, grant, self._end_one()))
             self._create(number + 1 + AHEAD)
 
-    def wrongs(self) -> list[str]:
-        """The faults that the witness finds in all Bindings so far."""
-        return witness.overlaps(self._workload, self._before, self.history())
-
-    def history(self) -> list[tuple[int, str, int | None]]:
-        """For each Binding so far the pod's number, its grant, and which pod was deleted after it."""
+    def history(self) -> list[Binding]:
+        """All Bindings so far."""
         with self._lock:
             return list(self._history)
 
     def _end_one(self) -> int | None:
-        if len(self._live) <= len(self._before):
+        if len(self._live) <= self._filled:
             return None
         position = self._rng.randrange(len(self._live))
         self._live[position], self._live[-1] = self._live[-1], self._live[position]
@@ -124,6 +114,34 @@ class PodStore:
         # A kubelet reports the end of a pod before its object is removed.
         phase = "Succeeded" if kind == "DELETED" else "Pending"
         pod = self._texts.pod(number, self._version, bound, phase)
-        for tell in self._watches:
-            with suppress(OSError):  # a watch that ends just now
+        for tell in list(self._watches):
+            try:
                 tell(b'{"type":"%b","object":%b}\n' % (kind.encode(), pod))
+            except OSError:  # the client has closed the connection
+                self._watches.remove(tell)
+
+
+def overlaps(workload: ClusterModel, before: Sequence[Grant], history: Iterable[Binding]) -> list[str]:
+    """Texts about Bindings that give away what another pod holds. `before` are the grants before the first one."""
+    ledger = Ledger()
+    for name in workload.names():
+        ledger.set_node(name, workload.inventory(name))
+    for grant in before:
+        ledger.hold(grant)
+    found = []
+    for number, text, ended in history:
+        try:
+            grant = Grant.decode(text)
+        except AnnotationError as error:
+            found.append(f"pod-{number}: {error}")
+            continue
+        if grant.pod != uid(number):
+            found.append(f"pod-{number} has the grant of {grant.pod}")
+        ledger.hold(grant)
+        found += [
+            f"pod-{number} and {conflict.other} hold {conflict.over.value} of card {conflict.card}"
+            for conflict in ledger.in_the_way(grant)
+        ]
+        if ended is not None:
+            ledger.release(uid(ended))
+    return found

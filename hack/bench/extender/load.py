@@ -1,26 +1,25 @@
-"""Plays kube-scheduler, in a process of its own: one filter after another, and Bindings beside them."""
+"""Plays kube-scheduler: one filter after another, Bindings beside them, and the time of each."""
 
 import json
 import queue
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from multiprocessing.connection import Connection
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from device_plugin.adapters.http.client import LOST
+from device_plugin.adapters.kube.connections import Connections
+from device_plugin.adapters.kube.endpoint import Endpoint
 from hack.bench.extender.api_objects import PodTexts
-from hack.bench.extender.api_server import SWITCH_SECONDS
 from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError, uid
-from hack.bench.extender.kept_call import CallError, KeptCall
-from hack.bench.extender.timing import LoadTiming, Notes
+from hack.embedded.services import ServiceProcess
 from hack.process_cost import cpu_seconds
 
 # Most pods that have a node and are not bound yet. kube-scheduler has no limit, but a growing queue tells nothing.
-# Together with that of /filter these are all connections that the service keeps open.
 BINDERS = 8
 # Seconds to wait: kube-scheduler gives an extender 5 s; a leader lists thousands of pods before its first place.
 CALL_SECONDS, LEADER_SECONDS = 5.0, 120.0
@@ -32,135 +31,194 @@ ASK_AGAIN_SECONDS = 0.25
 # Orders of nodes, and nodes in a block: kube-scheduler's filters run in parallel, in blocks of nodes, and offer the
 # nodes in the order in which they finish, which differs each time.
 ORDERS, PARALLEL = 61, 16
+# Seconds before and after a workload was learnt in which its tables and scores are computed.
+LEARNING = -10.0, 30.0
+_JSON = {"Content-Type": "application/json"}
 
 
-def drive(
-    control: Connection, workload: ClusterModel, first: int, address: tuple[str, int], log: Path, pid: int
-) -> None:
-    """Send the parent the Timing of pods `first`, `first` + 1, …; or a text, if it cannot be had.
+@dataclass(frozen=True)
+class LoadFigures:
+    """Pods bound per second, milliseconds of /filter and of the service's CPU for each, and how many pods fit nowhere.
 
-    The service is the process `pid`, and writes `log`.
+    `lessons` counts how often a target workload was learnt meanwhile; `learning_p99_ms` is that of filters around these
+    times, None if there were none.
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
-    outcome: LoadTiming | str
-    try:
-        outcome = _Scheduler(workload, first, address, log, pid).run()
-    except (ExtenderBenchError, CallError, ValueError, OSError) as error:
-        outcome = str(error)
-    with suppress(OSError):  # the parent has ended, so we end too
-        control.send(outcome)
+
+    pods_per_s: float
+    filter_p50_ms: float
+    filter_p99_ms: float
+    cpu_ms_per_pod: float
+    refused: int
+    lessons: int = 0
+    learning_p99_ms: float | None = None
 
 
-class _Scheduler:
-    def __init__(
-        self, workload: ClusterModel, first: int, address: tuple[str, int], log: Path, pid: int
-    ) -> None:
+@dataclass
+class Notes:
+    """When each call ended, in seconds of one clock. Each list has one kind of writer, and threads may append."""
+
+    filters: list[tuple[float, float]] = field(default_factory=list)
+    refusals: list[float] = field(default_factory=list)
+    bindings: list[float] = field(default_factory=list)
+    lessons: list[float] = field(default_factory=list)
+
+    def figures(self, start: float, end: float, cpu_seconds: float) -> LoadFigures:
+        """The figures of all events between `start` and `end`, in which the service used `cpu_seconds`.
+
+        Raises ExtenderBenchError if no pod was bound.
+        """
+        filters = [(at, took) for at, took in self.filters if start <= at <= end]
+        bound, refused, lessons = (
+            [at for at in times if start <= at <= end]
+            for times in (self.bindings, self.refusals, self.lessons)
+        )
+        if not filters or not bound:
+            raise ExtenderBenchError(f"no pod was placed, {len(refused)} fit nowhere: write more --seconds")
+        learning = [
+            took
+            for at, took in filters
+            if any(LEARNING[0] <= at - lesson <= LEARNING[1] for lesson in lessons)
+        ]
+        whole = [took for _, took in filters]
+        return LoadFigures(
+            round(len(bound) / (end - start), 1), _percentile_ms(whole, 50), _percentile_ms(whole, 99),
+            round(1000 * cpu_seconds / len(bound), 3), len(refused), len(lessons),
+            _percentile_ms(learning, 99) if learning else None,
+        )  # fmt: skip
+
+
+def _percentile_ms(seconds: list[float], percent: int) -> float:
+    return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3)
+
+
+class SchedulerLoad:
+    """Pods `first`, `first` + 1, … for a service that is running and writes `log`."""
+
+    def __init__(self, workload: ClusterModel, first: int, service: ServiceProcess, log: Path) -> None:
         self._seconds = workload.seconds
         self._texts = PodTexts(workload)
         self._orders = [json.dumps(names).encode() for names in _orders(workload)]
         self._number = first
-        self._address = address
+        self.service = service
         self._log = log
-        self._pid = pid
-        self._filter = KeptCall(*address, CALL_SECONDS)
+        # The product's own connections, which cost little beside what is measured.
+        address = f"http://{service.addresses['extender']}"
+        self._connections = Connections(Endpoint(address, lambda: None), CALL_SECONDS)
         self._slots = threading.Semaphore(BINDERS)
         self._chosen: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._notes = Notes()
-        self._failures: list[str] = []
+        self._failures: list[ExtenderBenchError] = []
 
-    def run(self) -> LoadTiming:
+    def run(self) -> LoadFigures:
         """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
-        In a nearly empty cluster it learns no workload, and another policy decides.
+        In a nearly empty cluster it learns no workload, and another policy decides. Raises ExtenderBenchError.
         """
-        self._await_leader()
-        binders = [threading.Thread(target=self._bind_all) for _ in range(BINDERS)]
-        for thread in binders:
-            thread.start()
-        try:
-            if self._number >= LESSON_PODS:
-                self._place_until_learnt()
-            end = (start := time.perf_counter() + self._seconds / 5) + self._seconds
-            self._place_until(start)
-            before, known = cpu_seconds(self._pid), self._lessons()
-            while (now := time.perf_counter()) < end and not self._failures:
-                self._place_until(min(now + ASK_AGAIN_SECONDS, end))
-                known, new = (lessons := self._lessons()), lessons - known
-                self._notes.lessons += [time.perf_counter()] * new
-            used = cpu_seconds(self._pid) - before
-        finally:
-            for _ in binders:
-                self._chosen.put(None)
-            for thread in binders:
-                thread.join()
-            self._filter.close()
-        if self._failures:
-            raise ExtenderBenchError(self._failures[0])
-        return self._notes.timing(start, end, used)
-
-    def _place_until(self, end: float) -> None:
-        while time.perf_counter() < end and not self._failures:
-            self._next()
+        with closing(self._connections):
+            self._await_leader()
+            with self._binders():
+                if self._number >= LESSON_PODS:
+                    self._place_until_learnt()
+                figures = self._measured()
+            self._check()
+        return figures
 
     def _await_leader(self) -> None:
         end = time.monotonic() + LEADER_SECONDS
-        while error := self._refusal():
-            if time.monotonic() > end:
-                raise ExtenderBenchError(f"the service does not lead after {LEADER_SECONDS:.0f} s: {error}")
-            time.sleep(ASK_AGAIN_SECONDS)
+        while True:
+            try:
+                self._filter(self._number)
+            except ExtenderBenchError as error:
+                if time.monotonic() > end or not self.service.running:
+                    raise ExtenderBenchError(f"the service does not lead: {error}") from None
+                time.sleep(ASK_AGAIN_SECONDS)
+            else:
+                return
 
     def _place_until_learnt(self) -> None:
         """Until then another policy decides, which takes less time."""
         end = time.monotonic() + LESSON_SECONDS
-        while not self._failures and not self._lessons():
+        while not self._lessons():
             if time.monotonic() > end:
                 raise ExtenderBenchError(f"the service has learnt nothing after {LESSON_SECONDS:.0f} s")
             self._place_until(time.perf_counter() + ASK_AGAIN_SECONDS)
 
+    def _measured(self) -> LoadFigures:
+        end = (start := time.perf_counter() + self._seconds / 5) + self._seconds
+        self._place_until(start)
+        before, known = cpu_seconds(self.service.pid), self._lessons()
+        while (now := time.perf_counter()) < end:
+            self._place_until(min(now + ASK_AGAIN_SECONDS, end))
+            known, new = (lessons := self._lessons()), lessons - known
+            self._notes.lessons += [time.perf_counter()] * new
+        return self._notes.figures(start, end, cpu_seconds(self.service.pid) - before)
+
     def _lessons(self) -> int:
         return self._log.read_bytes().count(LESSON)
 
-    def _refusal(self) -> str:
-        try:
-            return str(self._ask(self._number)["Error"])
-        except CallError as failure:
-            self._filter.close()
-            return str(failure)
+    def _place_until(self, end: float) -> None:
+        while time.perf_counter() < end:
+            self._place_next()
+            self._check()
 
-    def _next(self) -> None:
+    def _place_next(self) -> None:
         self._slots.acquire()
         number, self._number = self._number, self._number + 1
         start = time.perf_counter()
-        result = self._ask(number)
+        nodes = self._filter(number)
         end = time.perf_counter()
-        if result["Error"]:
-            raise ExtenderBenchError(f"/filter: {result['Error']}")
         self._notes.filters.append((end, end - start))
-        if result["NodeNames"]:
-            self._chosen.put((number, result["NodeNames"][0]))
+        if nodes:
+            self._chosen.put((number, nodes[0]))
         else:
             self._notes.refusals.append(end)
             self._slots.release()
 
-    def _ask(self, number: int) -> Any:
+    def _filter(self, number: int) -> list[str]:
         nodes = self._orders[number % ORDERS]
         body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (self._texts.pod(number, 1, None), nodes)
-        return json.loads(self._filter.post("/filter", body))
+        fitting: list[str] = self._call("/filter", body)["NodeNames"]
+        return fitting
+
+    @contextmanager
+    def _binders(self) -> Iterator[None]:
+        threads = [threading.Thread(target=self._bind_all) for _ in range(BINDERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            for _ in threads:
+                self._chosen.put(None)
+            for thread in threads:
+                thread.join()
 
     def _bind_all(self) -> None:
-        call = KeptCall(*self._address, CALL_SECONDS)
         while (chosen := self._chosen.get()) is not None:
             number, node = chosen
             pod = {"PodName": f"pod-{number}", "PodNamespace": "default", "PodUID": uid(number)}
             try:
-                result = json.loads(call.post("/bind", json.dumps({**pod, "Node": node}).encode()))
-                if result["Error"]:
-                    self._failures.append(f"/bind: {result['Error']}")
-            except (CallError, ValueError) as failure:
-                self._failures.append(str(failure))
+                self._call("/bind", json.dumps({**pod, "Node": node}).encode())
+            except ExtenderBenchError as failure:
+                self._failures.append(failure)
             self._notes.bindings.append(time.perf_counter())
             self._slots.release()
-        call.close()
+
+    def _check(self) -> None:
+        """Raise the first error of a Binding, if there is one."""
+        if self._failures:
+            raise self._failures[0]
+
+    def _call(self, path: str, body: bytes) -> Any:
+        """The answer to one call. Raises ExtenderBenchError if there is none, or an error."""
+        try:
+            status, answer = self._connections.request("POST", path, _JSON, body)
+        except LOST as error:
+            raise ExtenderBenchError(f"{path}: {error}") from error
+        result = json.loads(answer) if status == 200 else {"Error": f"status {status}"}
+        if result["Error"]:
+            raise ExtenderBenchError(f"{path}: {result['Error']}")
+        return result
 
 
 def _orders(workload: ClusterModel) -> Iterator[list[str]]:

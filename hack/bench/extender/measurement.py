@@ -1,72 +1,115 @@
-"""Three processes, one measurement: the stub API server, the cluster service itself, and the load."""
+"""Measure the real cluster service: pods per second, latency, memory and CPU.
 
+    vgpu bench extender --nodes 1213 --fill 0.5
+
+The service runs as with `vgpu cluster`, in a process of its own that speaks HTTP with a stub API server, which is a
+process too, and a stub kube-scheduler. Cards are filled to the given share first; then, for each pod that is bound, a
+random one is deleted. The API server answers at once: a real one adds its own time to each Binding, not to a filter.
+The measurement begins once the service has learnt the workload from the pods that are there; from fewer than 64 it
+learns nothing, and its policy is `pack`. With --seconds 150 it learns again meanwhile, and the cost of that is printed.
+"""
+
+import argparse
+import gc
+import signal
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from hack import process_cost
-from hack.bench.extender import api_server, load
-from hack.bench.extender.child import Child
+from hack.bench.extender import api_server, api_store
 from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError
-from hack.bench.extender.timing import LoadTiming
+from hack.bench.extender.load import SchedulerLoad
+from hack.bench.report import Report, table
 from hack.embedded.services import ServiceError, ServiceProcess
 
-# Seconds to wait for the stub: it makes the objects of thousands of nodes before it serves, and checks every Binding at
-# the end.
+# Seconds to wait for the stub: it makes the objects of thousands of nodes before it serves.
 STUB_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class Figures:
-    """The measured figures; `slices` are held before the load, `rss_mib` is the service's memory after it.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench extender`."""
+    parser.add_argument("--nodes", type=int, default=500, metavar="N", help="default: 500")
+    parser.add_argument("--cards", type=int, default=8, metavar="N", help="of each node (default: 8)")
+    parser.add_argument(
+        "--fill",
+        type=float,
+        default=0.5,
+        metavar="F",
+        help="share of all memory granted before (default: 0.5)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, metavar="S", help="measured, after a warm-up (default: 10)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=42, metavar="N", help="of what the pods ask for (default: 42)"
+    )
 
-    `cpu_ms_per_pod` is the service's CPU time for each bound pod, which hardly depends on other work of the machine.
-    `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the texts of their grants.
-    `lessons` counts how often a workload was learnt meanwhile; `learning_p99_ms` is that of filters at these times.
+
+def run(args: argparse.Namespace) -> Report:
+    """Measure. Raises ExtenderBenchError. SIGTERM ends it as Ctrl-C does, so that everything is ended and removed."""
+    workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        figures = measure(workload)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return Report(figures, _shown(figures))
+
+
+def _shown(figures: Mapping[str, Any]) -> str:
+    cells = {
+        "nodes": f"{figures['nodes']}",
+        "cards": f"{figures['cards']}",
+        "slices held": f"{figures['slices']}",
+        "pods/s": f"{figures['pods_per_s']:.0f}",
+        "filter p50": f"{figures['filter_p50_ms']:.2f} ms",
+        "p99": f"{figures['filter_p99_ms']:.2f} ms",
+        "service RSS": f"{figures['rss_mib']:.0f} MiB",
+        "CPU a pod": f"{figures['cpu_ms_per_pod']:.2f} ms",
+        "rebuild": f"{figures['rebuild_s']:.2f} s",
+    }
+    lines = [table(list(cells), [list(cells.values())])]
+    if figures["refused"]:
+        lines.append(f"{figures['refused']} pods fit nowhere")
+    if figures["learning_p99_ms"] is not None:
+        times = f"{figures['lessons']} times" if figures["lessons"] > 1 else "once"
+        lines.append(
+            f"a target workload learnt {times} meanwhile: filter p99 then {figures['learning_p99_ms']:.2f} ms"
+        )
+    return "\n".join(lines)
+
+
+def measure(workload: ClusterModel) -> Mapping[str, float | None]:
+    """Run all of it and end all of it; returns the figures. Raises ExtenderBenchError, also for grants that overlap.
+
+    `slices` are held before the load, `rss_mib` is the service's memory after it. `cpu_ms_per_pod` hardly depends on
+    other work of the machine. `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the
+    texts of their grants. LoadFigures describes the others.
     """
-
-    nodes: int
-    cards: int
-    slices: int
-    pods_per_s: float
-    filter_p50_ms: float
-    filter_p99_ms: float
-    rss_mib: float
-    cpu_ms_per_pod: float
-    rebuild_s: float
-    refused: int
-    lessons: int
-    learning_p99_ms: float | None
-
-
-def measure(workload: ClusterModel) -> Figures:
-    """Run all of it and end all of it. Raises ExtenderBenchError, also if two pods were given the same."""
     grants = workload.grants()
     rebuild = _rebuild_seconds(workload, grants)
     with running(workload, grants) as (api, service, scheduler):
-        patience = load.LEADER_SECONDS + load.LESSON_SECONDS + 2 * workload.seconds + STUB_SECONDS
-        timing = scheduler.hear(patience, lambda: check(service))
-        if not isinstance(timing, LoadTiming):
-            raise ExtenderBenchError(f"{timing}; the service's log ends with:\n{service.log_tail()}")
+        try:
+            figures = scheduler.run()
+        except ExtenderBenchError as error:
+            raise ExtenderBenchError(f"{error}; the service's log ends with:\n{service.log_tail()}") from None
         rss = process_cost.rss_mib(service.pid)
-        if wrongs := api.ask("wrongs", STUB_SECONDS):
-            raise ExtenderBenchError(f"{len(wrongs)} calls or grants were wrong: {'; '.join(wrongs[:5])}")
-    filters, learning = timing.filters_ms, timing.learning_ms
-    return Figures(
-        workload.nodes, workload.nodes * workload.cards, len(grants), round(timing.pods_per_s, 1),
-        round(filters[len(filters) // 2], 3), _p99(filters), round(rss, 1),
-        round(timing.cpu_ms_per_pod, 3), round(rebuild, 5), timing.refused,
-        timing.lessons, _p99(learning) if learning else None,
-    )  # fmt: skip
-
-
-def _p99(sorted_ms: list[float]) -> float:
-    return round(sorted_ms[len(sorted_ms) * 99 // 100], 3)
+        wrong, bindings = bound(api)
+    wrong += api_store.overlaps(workload, grants, bindings)
+    if wrong:
+        raise ExtenderBenchError(f"{len(wrong)} calls or grants were wrong: {'; '.join(wrong[:5])}")
+    held = {"nodes": workload.nodes, "cards": workload.nodes * workload.cards, "slices": len(grants)}
+    return {**held, **asdict(figures), "rss_mib": round(rss, 1), "rebuild_s": round(rebuild, 5)}
 
 
 def _rebuild_seconds(workload: ClusterModel, grants: list[Grant]) -> float:
@@ -82,24 +125,27 @@ def _rebuild_seconds(workload: ClusterModel, grants: list[Grant]) -> float:
 
 
 @contextmanager
-def running(workload: ClusterModel, grants: list[Grant]) -> Iterator[tuple[Child, ServiceProcess, Child]]:
+def running(
+    workload: ClusterModel, grants: list[Grant]
+) -> Iterator[tuple[Connection, ServiceProcess, SchedulerLoad]]:
     """Stub API server, service and load, of which nothing is left afterwards. Raises ExtenderBenchError."""
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vgpu-bench-"))
-        api = stack.enter_context(Child("stub API server", api_server.serve, workload, grants))
+    with (
+        tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder,
+        child(api_server.serve, workload, grants) as api,
+    ):
         log = Path(folder) / "service.log"
-        service = _service(api.hear(STUB_SECONDS), log)
-        stack.callback(service.kill)
-        _start(service)
-        host, port = service.addresses["extender"].rsplit(":", 1)
-        scheduler = Child("load", load.drive, workload, len(grants), (host, int(port)), log, service.pid)
-        yield api, service, stack.enter_context(scheduler)
-
-
-def check(service: ServiceProcess) -> None:
-    """Raise ExtenderBenchError if the service ended."""
-    if not service.running:
-        raise ExtenderBenchError(f"the cluster service ended; its log ends with:\n{service.log_tail()}")
+        service = _service(heard(api), log)
+        try:
+            service.start()
+            service.wait()
+            # Collecting the grants' objects again and again would cost the load time.
+            gc.freeze()
+            yield api, service, SchedulerLoad(workload, len(grants), service, log)
+        except ServiceError as error:
+            raise ExtenderBenchError(str(error)) from None
+        finally:
+            gc.unfreeze()
+            service.kill()
 
 
 def _service(api_port: int, log: Path) -> ServiceProcess:
@@ -113,9 +159,34 @@ def _service(api_port: int, log: Path) -> ServiceProcess:
     return ServiceProcess("cluster service", ["cluster", *words], log, {"VGPU_CONFIG": ""})
 
 
-def _start(service: ServiceProcess) -> None:
+@contextmanager
+def child(target: Callable[..., None], *arguments: object) -> Iterator[Connection]:
+    """A pipe to `target(pipe, *arguments)` in a process of its own, which is killed at the end."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+    with ours:
+        with theirs:
+            process.start()
+        try:
+            yield ours
+        finally:
+            process.kill()
+            process.join()
+
+
+def heard(api: Connection) -> Any:
+    """The next message of the stub API server. Raises ExtenderBenchError if it ended or is silent."""
     try:
-        service.start()
-        service.wait()
-    except ServiceError as error:
-        raise ExtenderBenchError(str(error)) from None
+        if api.poll(STUB_SECONDS):
+            return api.recv()
+    except (EOFError, OSError):
+        raise ExtenderBenchError("the stub API server ended") from None
+    raise ExtenderBenchError(f"the stub API server said nothing for {STUB_SECONDS:.0f} s")
+
+
+def bound(api: Connection) -> tuple[list[str], list[api_store.Binding]]:
+    """The calls that the stub API server found wrong so far, and all Bindings."""
+    api.send(None)
+    wrong, bindings = heard(api)
+    return wrong, bindings

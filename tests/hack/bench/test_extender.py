@@ -13,12 +13,10 @@ import pytest
 from device_plugin.core.annotations import CARDS
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant, Slice
-from hack.bench import hygon
-from hack.bench.extender import api_objects, api_store, command, load, measurement, witness
-from hack.bench.extender.child import Child
+from hack.bench import command, hygon
+from hack.bench.extender import api_objects, api_store, measurement
 from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError, uid
-from hack.bench.extender.timing import LoadTiming, Notes
-from hack.embedded.services import ServiceProcess
+from hack.bench.extender.load import LoadFigures, Notes, SchedulerLoad
 
 # On a busy machine the first placement may take more than a second.
 TINY = ClusterModel(nodes=3, cards=2, fill=0.4, seconds=2.0)
@@ -27,7 +25,7 @@ TINY = ClusterModel(nodes=3, cards=2, fill=0.4, seconds=2.0)
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    return parser.parse_args(words)
+    return parser.parse_args(["extender", *words])
 
 
 def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
@@ -50,10 +48,10 @@ def test_the_figures_of_a_tiny_cluster_and_nothing_left_behind(
 def test_the_bindings_that_the_stub_saw_never_overlap() -> None:
     grants = TINY.grants()
     with measurement.running(TINY, grants) as (api, service, scheduler):
-        assert isinstance(scheduler.hear(load.LEADER_SECONDS + load.LESSON_SECONDS), LoadTiming)
+        assert scheduler.run().pods_per_s > 0
         assert service.running
-        assert api.ask("wrongs", 60) == []
-        bindings = api.ask("history", 60)
+        wrong, bindings = measurement.bound(api)
+    assert wrong == api_store.overlaps(TINY, grants, bindings) == []
     held = {grant.pod: grant for grant in grants}
     assert bindings
     for _, text, ended in bindings:
@@ -75,11 +73,11 @@ def test_a_fault_ends_the_service_and_removes_its_files(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pids: list[int] = []
 
-    def interrupted(service: ServiceProcess) -> None:
-        pids.append(service.pid)
+    def interrupted(load: SchedulerLoad) -> None:
+        pids.append(load.service.pid)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measurement, "check", interrupted)
+    monkeypatch.setattr(SchedulerLoad, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measurement.measure(TINY)
     assert not Path(f"/proc/{pids[0]}").exists()
@@ -89,15 +87,15 @@ def test_a_fault_ends_the_service_and_removes_its_files(
 
 def test_sigterm_ends_the_measurement_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(command, "measure", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(measurement, "measure", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit):
         command.run(parsed("--nodes", "3"))
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_child_that_ends_is_told() -> None:
-    with Child("stub", print) as child, pytest.raises(ExtenderBenchError, match="the stub ended"):
-        child.hear(60)
+    with measurement.child(print) as pipe, pytest.raises(ExtenderBenchError, match="API server ended"):
+        measurement.heard(pipe)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +105,12 @@ def test_a_child_that_ends_is_told() -> None:
         (Slice("node-00000-00", hygon.MIB, (6,)), "more memory than the card has"),
     ],
 )
-def test_the_witness_sees_what_two_pods_hold(second: Slice, clash: str) -> None:
+def test_what_two_pods_hold_is_seen(second: Slice, clash: str) -> None:
     first = Slice("node-00000-00", 4092, (3, 4))
     texts = [Grant(uid(n), "node-00000", {"main": (s,)}).encode() for n, s in enumerate((first, second))]
-    (wrong,) = witness.overlaps(TINY, [], [(0, texts[0], None), (1, texts[1], None)])
+    (wrong,) = api_store.overlaps(TINY, [], [(0, texts[0], None), (1, texts[1], None)])
     assert clash in wrong
-    assert witness.overlaps(TINY, [], [(0, texts[0], 0), (1, texts[1], None)]) == []
+    assert api_store.overlaps(TINY, [], [(0, texts[0], 0), (1, texts[1], None)]) == []
 
 
 def test_a_binding_shows_in_the_watch_and_ends_another_pod() -> None:
@@ -138,17 +136,19 @@ def test_a_binding_shows_in_the_watch_and_ends_another_pod() -> None:
 
 def test_only_what_ends_in_the_measured_time_counts() -> None:
     notes = Notes([(1, 9.0), (2, 0.004), (3, 0.002), (5, 9.0)], refusals=[2, 6], bindings=[1, 2, 3, 4, 5])
-    assert notes.timing(2, 4, 0.006) == LoadTiming([2.0, 4.0], pods_per_s=1.5, cpu_ms_per_pod=2.0, refused=1)
+    assert notes.figures(2, 4, 0.006) == LoadFigures(
+        pods_per_s=1.5, filter_p50_ms=4.0, filter_p99_ms=4.0, cpu_ms_per_pod=2.0, refused=1
+    )
     with pytest.raises(ExtenderBenchError, match="no pod was placed, 1 fit nowhere: write more --seconds"):
-        notes.timing(6, 7, 0.0)
+        notes.figures(6, 7, 0.0)
 
 
 def test_filters_around_a_lesson_are_told_apart() -> None:
     filters = [(at, at / 1000) for at in (10.0, 45.0, 60.0, 85.0, 95.0, 150.0)]
     notes = Notes(filters, bindings=[50], lessons=[5, 55, 190])
-    timing = notes.timing(10, 180, 1.0)
-    assert (timing.lessons, timing.learning_ms) == (1, [45.0, 60.0, 85.0])
-    assert len(timing.filters_ms) == len(filters)
+    figures = notes.figures(10, 180, 1.0)
+    assert (figures.lessons, figures.learning_p99_ms, figures.filter_p99_ms) == (1, 85.0, 150.0)
+    assert notes.figures(10, 50, 1.0).learning_p99_ms is None
 
 
 def test_the_cluster_is_filled_to_its_share_and_no_further() -> None:
