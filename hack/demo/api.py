@@ -36,9 +36,9 @@ class DemoApi(Person):
         """Every card in that ledger."""
         return [card for node in self.explain()["nodes"] for card in node["cards"]]
 
-    def metrics(self, service: str) -> list[str]:
-        """The sample lines of one service's /metrics."""
-        text = read(self._session.metrics[service], "/metrics")
+    def metrics(self) -> list[str]:
+        """The sample lines of the node agent's /metrics."""
+        text = read(self._session.agent, "/metrics")
         return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 

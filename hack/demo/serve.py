@@ -28,7 +28,6 @@ def serve(root: Path) -> int:
         signal.signal(number, lambda *_: stop.set())
     options = Options(image_mounts=_image(root))
     with EmbeddedCluster(root, {NODE: sim.parse(CARDS)}, options) as cluster:
-        replica = cluster.replicas[0].service
         started = session.process_start(os.getpid())
         session.publish(
             session.DemoSession(
@@ -36,11 +35,8 @@ def serve(root: Path) -> int:
                 started=started or 0,
                 root=str(root),
                 api=cluster.api.url,
-                explain=f"http://{replica.addresses['extender']}",
-                metrics={
-                    "node": f"http://{cluster.agents[NODE].addresses['http']}",
-                    "cluster": f"http://{replica.addresses['http']}",
-                },
+                explain=f"http://{cluster.replicas[0].service.addresses['extender']}",
+                agent=f"http://{cluster.agents[NODE].addresses['http']}",
             )
         )
         stop.wait()

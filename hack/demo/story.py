@@ -142,7 +142,7 @@ def _waiting(api: DemoApi, name: str) -> Object | None:
 
 
 def _samples(api: DemoApi) -> list[str]:
-    return [line for line in api.metrics("node") if line.startswith(SHOWN)]
+    return [line for line in api.metrics() if line.startswith(SHOWN)]
 
 
 def _samples_in_use(api: DemoApi) -> list[str] | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from hack.embedded.cluster import AGENT_USER, EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
 from hack.process_cost import cpu_seconds, rss_mib
-from hack.trials.load import FAMILY, create_all
+from hack.trials.load import FAMILY, at_once
 from vgpu_runtime import sim
 
 NODE = "n1"
@@ -37,7 +37,7 @@ def main() -> int:
         EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster,
         closing(Person(cluster.api.url)) as person,
     ):
-        create_all(person, [quarter(f"p{number}") for number in range(SLICES)])
+        at_once(person.create, [quarter(f"p{number}") for number in range(SLICES)])
         person.until(
             f"{SLICES} pods to run",
             lambda: [phase(pod) for pod in person.pods()] == ["Running"] * SLICES,

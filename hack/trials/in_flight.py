@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
-from hack.trials.load import FLAGS, create_all, delete_all, random_pod
+from hack.trials.load import FLAGS, at_once, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
 
@@ -46,7 +46,7 @@ class TrialResult:
         return self.containers > 0 and not (self.mismatches or self.failed or self.overlaps)
 
 
-def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> TrialResult:
+def run(seeds: Sequence[int], pods: int) -> TrialResult:
     """Run one round for each seed, on one cluster."""
     witness = Witness()
     cards = sim.parse(CARDS)
@@ -60,8 +60,7 @@ def run(seeds: Sequence[int], pods: int, *, verbose: bool = True) -> TrialResult
         for seed in seeds:
             began = time.monotonic()
             _round(person, witness, cards, seed, pods, result)
-            if verbose:
-                print(f"seed {seed}: {time.monotonic() - began:.1f} s; {result}", flush=True)
+            print(f"seed {seed}: {time.monotonic() - began:.1f} s; {result}", flush=True)
     result.mismatches = len(witness.wrong)
     result.containers = witness.started
     for fault in witness.wrong[:10]:
@@ -74,7 +73,7 @@ def _round(
 ) -> None:
     rng = random.Random(seed)
     names = [f"s{seed}-p{i}" for i in range(pods)]
-    create_all(person, [random_pod(rng, name) for name in names])
+    at_once(person.create, [random_pod(rng, name) for name in names])
 
     def settled() -> list[Object] | None:
         shown = person.pods()
@@ -88,7 +87,7 @@ def _round(
     result.overlaps += len(overlaps)
     for text in overlaps[:10]:
         print(text)
-    delete_all(person, names)
+    at_once(person.remove, names)
     person.until("all pods to be gone", lambda: not person.pods(), ROUND_SECONDS)
     witness.forget()
     result.mismatches = len(witness.wrong)

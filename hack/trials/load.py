@@ -1,14 +1,16 @@
 """Random pods for the trials."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from hack.embedded.person import Object, Person
+from hack.embedded.person import Object
 
 FAMILY = "hygon.com/dcu"
 # The trials' cards are AMD's, each with up to sixteen slices, offered as the default family.
 FLAGS = ("--prefixes", f'{{"1002": {FAMILY}}}')
+T = TypeVar("T")
 
 
 def random_pod(rng: random.Random, name: str) -> Object:
@@ -30,13 +32,7 @@ def _container(rng: random.Random, name: str) -> Object:
     return {"name": name, "image": "none", "resources": {"limits": limits}}
 
 
-def create_all(person: Person, pods: Sequence[Object]) -> None:
-    """Create pods at once, from several threads."""
+def at_once(call: Callable[[T], object], items: Iterable[T]) -> None:
+    """Call with each item, from several threads."""
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(person.create, pods))
-
-
-def delete_all(person: Person, names: Sequence[str]) -> None:
-    """Delete pods at once, from several threads."""
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(person.remove, names))
+        list(pool.map(call, items))

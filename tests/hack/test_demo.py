@@ -30,7 +30,7 @@ def created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     started = session.process_start(os.getpid())
     assert started is not None
     session.publish(
-        session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", "http://none", {})
+        session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", "http://none", "http://none")
     )
     monkeypatch.setattr(DemoApi, "create", lambda _, pod: pods.append(pod))
     monkeypatch.setattr(DemoApi, "pods", lambda _: pods)
@@ -104,7 +104,9 @@ def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
     with HTTPServer(("127.0.0.1", 0), Echo) as service:
         started = session.process_start(os.getpid()) or 0
         explain = f"http://127.0.0.1:{service.server_port}"
-        session.publish(session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", explain, {}))
+        session.publish(
+            session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", explain, "http://none")
+        )
         answering = threading.Thread(target=service.handle_request)
         answering.start()
         assert main(["demo", "explain", *words]) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
-from hack.trials.load import FAMILY, FLAGS, create_all, delete_all
+from hack.trials.load import FAMILY, FLAGS, at_once
 from hack.trials.witness import Witness
 from tests.deadline import eventually
 from vgpu_runtime import sim
@@ -54,7 +54,7 @@ def running(person: Person) -> list[str]:
 
 def test_nobody_runs_before_all_exist_and_then_all_run(person: Person) -> None:
     *early, last = gang("train", 4)
-    create_all(person, early)
+    at_once(person.create, early)
     text = "0/1 nodes are available: 1 group train waits until all of its 4 pods exist."
     assert eventually(lambda: f"FailedScheduling: {text}" in person.events("train-2"), SECONDS)
     assert running(person) == []
@@ -64,12 +64,12 @@ def test_nobody_runs_before_all_exist_and_then_all_run(person: Person) -> None:
 
 def test_of_two_gangs_created_at_once_one_runs_and_then_the_other(person: Person) -> None:
     red, blue = gang("red", 4), gang("blue", 3)
-    create_all(person, [pod for pair in zip(red, blue, strict=False) for pod in pair] + red[3:])
+    at_once(person.create, [pod for pair in zip(red, blue, strict=False) for pod in pair] + red[3:])
     assert eventually(lambda: len(running(person)) >= 3, SECONDS)
     first = running(person)[0].partition("-")[0]
     whole = {"red": 4, "blue": 3}
     assert eventually(lambda: len(running(person)) == whole[first], SECONDS)
     assert {name.partition("-")[0] for name in running(person)} == {first}
-    delete_all(person, [f"{first}-{number}" for number in range(whole.pop(first))])
+    at_once(person.remove, [f"{first}-{number}" for number in range(whole.pop(first))])
     ((second, size),) = whole.items()
     assert eventually(lambda: running(person) == [f"{second}-{number}" for number in range(size)], SECONDS)
