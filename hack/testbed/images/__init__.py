@@ -15,25 +15,18 @@ NAMES = {
 PROJECT = SOURCES.parent
 
 
-def build(
-    name: str,
-    *,
-    source: Path = PROJECT,
-    tag: str = ours.TAG,
-    revision: str = "unknown",
-    kube: Path | None = None,
-) -> Path:
+def build(name: str, *, source: Path = PROJECT, tag: str = ours.TAG) -> Path:
     """The archive of one image, in the cache; nothing is done if it was made from the same before.
 
     Raises DebianUnavailableError, MissingError, CalledProcessError.
     """
     match name:
         case "vgpu":
-            return ours.build(source, tag, revision)
+            return ours.build(source, tag)
         case "simulated":
-            return ours.build_simulated(source, tag, revision)
+            return ours.build_simulated(source, tag)
         case "scheduler":
-            return scheduler.build(kube)
+            return scheduler.build()
         case "workload":
             return busybox.build_workload(source)
         case "pause":

@@ -2,16 +2,13 @@
 
 hack/image list
 hack/image build                    # all of them; prints where the archives are
-hack/image build vgpu --out DIR     # one of them, copied to DIR
-hack/image build vgpu --tag 0.0.9 --source ../vgpu-0.0.9
+hack/image build vgpu --tag 0.0.9   # one of them
 """
 
 import argparse
 import contextlib
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from hack.testbed import images, programs
 from hack.testbed.images import ours
@@ -27,8 +24,8 @@ def main() -> int:
         return 0
     try:
         with contextlib.redirect_stdout(sys.stderr):  # callers read paths from stdout
-            archives = [_build(name, arguments) for name in arguments.name or images.NAMES]
-    except (DebianUnavailableError, programs.MissingError, FileNotFoundError) as error:
+            archives = [images.build(name, tag=arguments.tag) for name in arguments.name or images.NAMES]
+    except (DebianUnavailableError, programs.MissingError) as error:
         print(f"hack/image: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
@@ -36,20 +33,6 @@ def main() -> int:
         return 1
     print(*archives, sep="\n")
     return 0
-
-
-def _build(name: str, arguments: argparse.Namespace) -> Path:
-    archive = images.build(
-        name,
-        source=arguments.source.resolve(),
-        tag=arguments.tag,
-        revision=arguments.revision,
-        kube=arguments.kube,
-    )
-    if arguments.out is None:
-        return archive
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copy(archive, arguments.out / f"{name}.tar"))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,15 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="the names of the images")
     build = commands.add_parser("build", help="make what is out of date and print where the archives are")
     build.add_argument("name", nargs="*", type=_name, metavar="NAME", help="see list (default: all)")
-    build.add_argument("--out", type=Path, metavar="DIR", help="copy archives there, as NAME.tar")
-    build.add_argument(
-        "--source", type=Path, default=images.PROJECT, help="checkout whose files go in (default: this)"
-    )
     build.add_argument(
         "--tag", default=ours.TAG, help="of the images vgpu and simulated (default: %(default)s)"
     )
-    build.add_argument("--revision", default="unknown", help="commit that their label names")
-    build.add_argument("--kube", type=Path, help="Kubernetes' binary (default: the one in the cache)")
     return parser
 
 

@@ -17,16 +17,16 @@ SIMULATION = Path("vgpu_runtime/sim")
 _HERE = Path(__file__).parent
 
 
-def build(source: Path, tag: str = TAG, revision: str = "unknown") -> Path:
+def build(source: Path, tag: str) -> Path:
     """The archive of the image with the product of the checkout `source`."""
     native(source)
-    return archive("vgpu", _product(source, tag, revision))
+    return archive("vgpu", _product(source, tag))
 
 
-def build_simulated(source: Path, tag: str = TAG, revision: str = "unknown") -> Path:
+def build_simulated(source: Path, tag: str) -> Path:
     """The archive of the product image with one more layer: the simulated cards of the checkout."""
     native(source)
-    product = _product(source, tag, revision)
+    product = _product(source, tag)
     layers = (*product.layers, _layer("simulated", simulated_files(source)))
     return archive("simulated", oci.Image(f"{SIMULATED}:{tag}", layers, product.config))
 
@@ -64,9 +64,9 @@ def copy(files: Mapping[str, Path], folder: Path) -> None:
         shutil.copy(file, folder / place)
 
 
-def _product(source: Path, tag: str, revision: str) -> oci.Image:
+def _product(source: Path, tag: str) -> oci.Image:
     layers = (python.layer(python.tree()), _layer("ours", product_files(source)))
-    return oci.Image(f"{NAME}:{tag}", layers, dockerfile.config({"REVISION": revision, "VERSION": tag}))
+    return oci.Image(f"{NAME}:{tag}", layers, dockerfile.config({"VERSION": tag}))
 
 
 def _layer(name: str, files: Mapping[str, Path]) -> Path:

@@ -14,9 +14,8 @@ def build(kube: Path | None = None) -> Path:
     """
     binary = kube or programs.installed().kube
     if not binary.exists() and not kube:
-        binary = (
-            programs.ensure().kube
-        )  # whose check asks for more than a build needs: root, and the programs of a cluster
+        # Its check asks for more than a build needs: root, and the programs of a cluster.
+        binary = programs.ensure().kube
     files = {"usr/local/bin/kube-scheduler": binary}
     own = layer("scheduler", lambda root: ours.copy(files, root), binary)
     reference = f"registry.k8s.io/kube-scheduler:{programs.version('k8s.io/kubernetes')}"
