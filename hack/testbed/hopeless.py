@@ -15,48 +15,61 @@ one in manifests/; --backoff sets both of its backoffs.
 
 import argparse
 import itertools
-import json
 import re
 import shutil
 import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
-import urllib3
 import yaml
 
+from device_plugin.adapters.http.client import LOST
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.connections import Connections
+from device_plugin.adapters.kube.endpoint import from_kubeconfig
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
-from hack.bench.extender.cluster_model import ClusterModel
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import NODES, PODS, Kind, Ref, Where
+from device_plugin.kube.errors import ApiError, GoneError
+from hack.bench.extender.cluster_model import FAMILY, ClusterModel
 from hack.testbed import programs
 from hack.testbed.certificates import Authority
 from hack.testbed.cluster import PROJECT
+from hack.testbed.supervisor import Program, Supervisor
+from vgpu_runtime.sim.hip import default_cache
 
-FAMILY, CARDS, NAMESPACES = "hygon.com/dcu", 8, 20
+CARDS, NAMESPACES = 8, 20
 SCHEDULER = "vgpu-scheduler"
-TOKEN = "hopeless"  # noqa: S105 - of a cluster on loopback that ends with this program
-READY_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 60.0, 600.0, 1.0
+# Until a service is ready, thousands of pods are refused or gone, and a pod is bound that there is room for.
+READY_SECONDS, SETTLE_SECONDS, PROBE_SECONDS = 60.0, 600.0, 120.0
+LOOK_SECONDS, REQUEST_SECONDS = 1.0, 30.0
 WRITERS = 8
 # kube-scheduler's own defaults.
 BACKOFFS = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10}
-ATTEMPTS = re.compile(r"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
-DECISIONS = re.compile(r"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
-GOOD = "/api/v1/namespaces/good/pods"
+ATTEMPTS = re.compile(rb"^scheduler_schedule_attempts_total\{[^}]*\} (\S+)", re.MULTILINE)
+DECISIONS = re.compile(rb"^vgpu_placement_seconds_count (\S+)", re.MULTILINE)
+NAMESPACE = Kind("", "v1", "namespaces", "Namespace", dict)
+CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict)
+STORAGE = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", dict)
+TENANTS = [f"tenant-{number:02}" for number in range(NAMESPACES)]
+GOOD = "good"
 # The namespace of pods that are touched, and their node, whose one card has a model of its own; and a storage class
 # whose volumes never become ready.
 PROBES, PROBE_NODE, PROBE_MODEL = "probes", "probe-node", "Probe"
 VOLUMES = "no-volumes"
-SELECTED_NODE, MODEL, TOUCHED = "volume.kubernetes.io/selected-node", "vgpu.io/card-model", "vgpu.io/touched"
-PROBE_SECONDS = 120.0
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+Item = TypeVar("Item")
 
 
 def main() -> int:
@@ -73,131 +86,93 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         found = programs.ensure()
-    except programs.MissingError as error:
+        with _running(default_cache() / "hopeless", found, arguments.backoff) as plane:
+            _make_nodes(plane.api, arguments.nodes)
+            plane.api.create(STORAGE, _storage_class())
+            _measure(plane, arguments)
+    except (programs.MissingError, ApiError) as error:
         print(error, file=sys.stderr)
         return 1
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vgpu-hopeless-")))
-        plane = stack.enter_context(_running(folder, found, arguments.backoff))
-        _make_nodes(plane, arguments.nodes)
-        plane.call("POST", "/apis/storage.k8s.io/v1/storageclasses", _storage_class())
-        _measure(plane, arguments)
     return 0
 
 
 @dataclass(frozen=True)
 class Plane:
-    """The API server, and where the allocator answers."""
+    """The API server, the two services whose /metrics are read, and a text about kube-scheduler's backoffs."""
 
-    url: str
-    http: urllib3.PoolManager
-    allocator: str
-    scheduler: str
+    api: KubeClient
+    scheduler: Connections
+    allocator: Connections
     backoff: str
-
-    def call(self, method: str, path: str, body: object = None, content: str = "application/json") -> Any:
-        """Send a request and return the decoded answer. Raises SystemExit for one that is no success."""
-        headers = {**_headers(), "Content-Type": content}
-        text = None if body is None else json.dumps(body)
-        answer = self.http.request(method, self.url + path, body=text, headers=headers)
-        if answer.status >= 300 and answer.status != 404:
-            raise SystemExit(f"{method} {path}: {answer.status} {answer.data[:300]!r}")
-        return answer.json()
 
     def tries(self) -> tuple[int, int]:
         """The number of kube-scheduler's attempts for pods, and of the allocator's decisions."""
-        return (
-            self._counted(f"{self.scheduler}/metrics", ATTEMPTS),
-            self._counted(f"{self.allocator}/metrics", DECISIONS),
-        )
-
-    def _counted(self, url: str, line: re.Pattern[str]) -> int:
-        text = self.http.request("GET", url, headers=_headers()).data.decode()
-        return sum(int(float(count)) for count in line.findall(text))
-
-    @contextmanager
-    def watch(self, path: str, selector: str = "") -> Iterator[Iterator[dict[str, Any]]]:
-        """The objects of a collection, each as soon as it changes."""
-        version = self.call("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
-        query = f"watch=1&resourceVersion={version}&fieldSelector={selector}"
-        answer = self.http.request(
-            "GET",
-            f"{self.url}{path}?{query}",
-            headers=_headers(),
-            preload_content=False,
-            timeout=PROBE_SECONDS,
-        )
-        try:
-            yield _objects(answer)
-        finally:
-            answer.close()
+        return _counted(self.scheduler, ATTEMPTS), _counted(self.allocator, DECISIONS)
 
 
-def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    rest = b""
-    for piece in lines:
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield json.loads(line)["object"]
-
-
-def _bound(pods: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield the name of each pod as soon as it is bound."""
-    seen = set[str]()
-    for pod in pods:
-        name = pod["metadata"]["name"]
-        if pod["spec"].get("nodeName") and name not in seen:
-            seen.add(name)
-            yield name
-
-
-def _headers() -> dict[str, str]:
-    return {"Authorization": f"Bearer {TOKEN}"}
+def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
+    _, text = service.request("GET", "/metrics", {}, None)
+    return sum(int(float(count)) for count in line.findall(text))
 
 
 @contextmanager
 def _running(folder: Path, found: programs.Programs, backoff: int | None) -> Iterator[Plane]:
-    """etcd, API server, allocator and kube-scheduler; they end with the block."""
-    ports = _free_ports(6)
-    etcd, peer, secure, extender, http, scheduler = ports
-    authority = Authority(folder / "certificates")
+    """etcd, API server, allocator and kube-scheduler; they end with the block, and their logs stay in `folder`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    etcd, peer, secure, extender, http, scheduler = _free_ports(6)
+    authority, kubeconfig = Authority(folder / "certificates"), folder / "kubeconfig"
     authority.create()
     authority.issue("kube-apiserver", "kube-apiserver", hosts=["localhost", "127.0.0.1", "10.0.0.1"])
     authority.issue("admin", "admin", "system:masters")
-    url = f"https://127.0.0.1:{secure}"
-    authority.kubeconfig("admin", url, folder / "kubeconfig")
-    (folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
-    (folder / "token").write_text(TOKEN)
-    config, seconds = _scheduler_config(folder, extender, backoff)
+    authority.kubeconfig("admin", f"https://127.0.0.1:{secure}", kubeconfig)
+    config, seconds = _scheduler_config(kubeconfig, extender, backoff)
+    (folder / "scheduler.yaml").write_text(yaml.safe_dump(config))
+    certificate = (
+        f"--tls-cert-file={authority.file('kube-apiserver', 'crt')}",
+        f"--tls-private-key-file={authority.file('kube-apiserver', 'key')}",
+    )
     # kube-scheduler's identity in the Lease begins with the machine's name, and the allocator leads beside it.
-    allocator = [
-        sys.executable, "-m", "device_plugin", "cluster", f"--kube-server={url}",
-        f"--kube-token-file={folder / 'token'}", f"--kube-ca-file={authority.certificate}",
+    allocator = (
+        sys.executable, "-m", "device_plugin", "cluster", f"--kube-kubeconfig={kubeconfig}",
         f"--pod-name={socket.gethostname()}", f"--extender-listen=127.0.0.1:{extender}",
         f"--http-listen=127.0.0.1:{http}",
-    ]  # fmt: skip
-    with ExitStack() as stack:
-        for name, command in (
-            ("etcd", _etcd(etcd, peer)),
-            ("kube-apiserver", _api_server(authority, folder, etcd, secure)),
-        ):
-            stack.enter_context(_program(folder, name, [str(found.kubernetes / name), *command]))
-        client = urllib3.PoolManager(maxsize=2 * WRITERS, block=True, ca_certs=str(authority.certificate))
-        plane = Plane(url, client, f"http://127.0.0.1:{http}", f"https://127.0.0.1:{scheduler}", seconds)
-        _await(plane, f"{url}/readyz")
-        stack.enter_context(_program(folder, "allocator", allocator))
-        _make_namespaces(plane)
-        command = [
-            str(found.kubernetes / "kube-scheduler"),
-            f"--config={config}",
-            f"--secure-port={scheduler}",
-            f"--tls-cert-file={authority.file('kube-apiserver', 'crt')}",
-            f"--tls-private-key-file={authority.file('kube-apiserver', 'key')}",
-            "--authorization-always-allow-paths=/metrics",
-        ]
-        stack.enter_context(_program(folder, "kube-scheduler", command))
-        _await(plane, f"{plane.allocator}/readyz")
+    )  # fmt: skip
+    kube_scheduler = (
+        "--config=scheduler.yaml", f"--secure-port={scheduler}", "--authorization-always-allow-paths=/metrics"
+    )  # fmt: skip
+    api_server, binaries = _api_server(authority, etcd, secure), found.kubernetes
+    supervisor = Supervisor(
+        folder,
+        [
+            Program("etcd", [f"{binaries}/etcd", *_etcd(etcd, peer)]),
+            Program("kube-apiserver", [f"{binaries}/kube-apiserver", *certificate, *api_server]),
+            Program("allocator", allocator),
+            Program("kube-scheduler", [f"{binaries}/kube-scheduler", *certificate, *kube_scheduler]),
+        ],
+    )  # fmt: skip
+    endpoint = from_kubeconfig(str(kubeconfig))
+    plane = Plane(
+        KubeClient(endpoint, "hopeless", timeout=REQUEST_SECONDS),
+        Connections(replace(endpoint, url=f"https://127.0.0.1:{scheduler}"), REQUEST_SECONDS),
+        Connections(replace(endpoint, url=f"http://127.0.0.1:{http}"), REQUEST_SECONDS),
+        seconds,
+    )
+    try:
+        supervisor.start("etcd")
+        supervisor.start("kube-apiserver")
+        _until(
+            "the API server is not ready",
+            READY_SECONDS,
+            lambda: _is_ready(Connections(endpoint, REQUEST_SECONDS)),
+        )
+        supervisor.start("allocator")
+        for name in ("vgpu-system", GOOD, PROBES, *TENANTS):
+            plane.api.create(NAMESPACE, {"metadata": {"name": name}})
+        supervisor.start("kube-scheduler")
+        _until("the allocator is not ready", READY_SECONDS, lambda: _is_ready(plane.allocator))
         yield plane
+    finally:
+        supervisor.crash()
 
 
 def _etcd(client: int, peer: int) -> list[str]:
@@ -209,13 +184,11 @@ def _etcd(client: int, peer: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _api_server(authority: Authority, folder: Path, etcd: int, secure: int) -> list[str]:
+def _api_server(authority: Authority, etcd: int, secure: int) -> list[str]:
     return [
         f"--etcd-servers=http://127.0.0.1:{etcd}", f"--secure-port={secure}", "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-        f"--tls-cert-file={authority.file('kube-apiserver', 'crt')}",
-        f"--tls-private-key-file={authority.file('kube-apiserver', 'key')}",
-        f"--client-ca-file={authority.certificate}", f"--token-auth-file={folder / 'tokens.csv'}",
+        f"--client-ca-file={authority.certificate}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={authority.file('tokens', 'pub')}",
         f"--service-account-signing-key-file={authority.file('tokens', 'key')}",
@@ -225,45 +198,16 @@ def _api_server(authority: Authority, folder: Path, etcd: int, secure: int) -> l
     ]  # fmt: skip
 
 
-def _scheduler_config(folder: Path, extender: int, backoff: int | None) -> tuple[Path, str]:
+def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> tuple[dict[str, Any], str]:
     """The scheduler configuration of manifests/ for this machine, and a text about its two backoffs."""
     config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
-    config["clientConnection"] = {
-        **config.get("clientConnection", {}),
-        "kubeconfig": str(folder / "kubeconfig"),
-    }
+    config.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
     config["profiles"] = [{"schedulerName": SCHEDULER}]
     managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in ("", "-mem", "-cores")]
     config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{extender}", "managedResources": managed}
     if backoff is not None:
         config |= dict.fromkeys(BACKOFFS, backoff)
-    path = folder / "scheduler.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return path, " and ".join(f"{name} {config.get(name, default)}" for name, default in BACKOFFS.items())
-
-
-@contextmanager
-def _program(folder: Path, name: str, command: Sequence[str]) -> Iterator[None]:
-    with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=folder if name == "etcd" else PROJECT,
-        )
-    try:
-        yield
-    except BaseException:
-        shutil.copy(folder / f"{name}.log", Path(tempfile.gettempdir()) / f"hopeless-{name}.log")
-        raise
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    return config, " and ".join(f"{name} {config.get(name, default)}" for name, default in BACKOFFS.items())
 
 
 def _free_ports(count: int) -> list[int]:
@@ -272,37 +216,52 @@ def _free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _await(plane: Plane, url: str) -> None:
-    """Return once this URL answers 200. Raises SystemExit after READY_SECONDS."""
-    end = time.monotonic() + READY_SECONDS
-    while time.monotonic() < end:
-        try:
-            if plane.http.request("GET", url, headers=_headers(), retries=False).status == 200:
-                return
-        except urllib3.exceptions.HTTPError:
-            pass
+def _is_ready(service: Connections) -> bool:
+    try:
+        return service.request("GET", "/readyz", {}, None)[0] == 200
+    except LOST:
+        return False
+
+
+def _until(problem: str, seconds: float, look: Callable[[], bool]) -> None:
+    """Return once `look` is true. Raises SystemExit with the problem after these seconds."""
+    end = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > end:
+            raise SystemExit(f"{problem} after {seconds:g} s")
         time.sleep(LOOK_SECONDS)
-    raise SystemExit(f"{url} is not ready after {READY_SECONDS:g} s")
 
 
-def _make_namespaces(plane: Plane) -> None:
-    for name in ("vgpu-system", "good", PROBES, *_namespaces()):
-        plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+@contextmanager
+def _changes(api: KubeClient, kind: Kind[Item], where: Where) -> Iterator[Iterator[Item]]:
+    """The objects of a selection, each as soon as it changes. Raises queue.Empty after PROBE_SECONDS without one."""
+    found: SimpleQueue[Item] = SimpleQueue()
+    listed, stop = threading.Event(), threading.Event()
+    watch = ListWatch(api, kind, where)
+
+    def follow() -> None:
+        watch.run(lambda _: listed.set(), lambda _, item: found.put(item), stop)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    listed.wait()
+    try:
+        yield (found.get(timeout=PROBE_SECONDS) for _ in itertools.count())
+    finally:
+        stop.set()
+        watch.interrupt()
+        thread.join()
 
 
-def _namespaces() -> list[str]:
-    return [f"tenant-{number:02}" for number in range(NAMESPACES)]
-
-
-def _make_nodes(plane: Plane, count: int) -> None:
+def _make_nodes(api: KubeClient, count: int) -> None:
     workload = ClusterModel(count, CARDS, 0.0, seconds=1)
     for name in workload.names():
-        _make_node(plane, name, workload.inventory(name))
+        _make_node(api, name, workload.inventory(name))
     probe = replace(workload.inventory(PROBE_NODE).cards[0], model=PROBE_MODEL)
-    _make_node(plane, PROBE_NODE, Inventory((probe,)))
+    _make_node(api, PROBE_NODE, Inventory((probe,)))
 
 
-def _make_node(plane: Plane, name: str, inventory: Inventory) -> None:
+def _make_node(api: KubeClient, name: str, inventory: Inventory) -> None:
     units = sum(card.units for card in inventory.cards)
     groups = sum(card.core_groups for card in inventory.cards)
     amounts = {
@@ -310,13 +269,13 @@ def _make_node(plane: Plane, name: str, inventory: Inventory) -> None:
         f"{FAMILY}-mem": str(units), f"{FAMILY}-cores": str(groups),
     }  # fmt: skip
     node = {
-        "metadata": {"name": name, "annotations": {"vgpu.io/cards": inventory.encode()}},
+        "metadata": {"name": name, "annotations": {annotations.CARDS: inventory.encode()}},
         "status": {
             "capacity": amounts, "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }  # fmt: skip
-    plane.call("POST", "/api/v1/nodes", node)
+    api.create(NODES, node)
 
 
 def _pod(name: str, mem: int = 0, **spec: object) -> dict[str, Any]:
@@ -338,41 +297,40 @@ def _measure(plane: Plane, arguments: argparse.Namespace) -> None:
     for number in range(1, arguments.rounds + 1):
         told = []
         for kind, selector in (("nodeSelector", {"no": "node"}), ("allocator", None)):
-            _fill(plane, arguments.pods, selector)
+            _fill(plane.api, arguments.pods, selector)
             told.append(_part(plane, arguments))
-            _empty(plane)
+            _empty(plane.api)
             print(f"round {number}: beside pods that the {kind} refuses {told[-1]}", flush=True)
         ratios.append(told[1].good / told[0].good)
     print(f"ratio {statistics.median(ratios):.2f}")
 
 
-def _fill(plane: Plane, count: int, selector: object) -> None:
+def _fill(api: KubeClient, count: int, selector: object) -> None:
     """Create the pods that wait, and return once kube-scheduler has refused each of them."""
-    names = _namespaces()
     more = {"nodeSelector": selector} if selector else {}
 
     def create(number: int) -> None:
         # A card has 16 units, a node has enough of them.
-        body = _pod(f"waits-{number}", 17 + number % 100, **more)
-        plane.call("POST", f"/api/v1/namespaces/{names[number % NAMESPACES]}/pods", body)
+        api.create(PODS, _pod(f"waits-{number}", 17 + number % 100, **more), TENANTS[number % NAMESPACES])
 
+    _all_at_once(create, range(count))
+    waiting = Where(fields=f"spec.schedulerName={SCHEDULER}")
+    _until(
+        "not all pods are refused",
+        SETTLE_SECONDS,
+        lambda: sum(pod.refused != 0 for pod in api.list(PODS, waiting).items) == count,
+    )
+
+
+def _empty(api: KubeClient) -> None:
+    """Delete all pods, and return once they are gone."""
+    _all_at_once(lambda pod: api.delete(PODS, pod, grace_seconds=0), api.list(PODS).items)
+    _until("not all pods are gone", SETTLE_SECONDS, lambda: not api.list(PODS).items)
+
+
+def _all_at_once(act: Callable[[Item], object], items: Iterable[Item]) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(create, range(count)))
-    end = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < end and (left := count - _refused(plane)):
-        time.sleep(LOOK_SECONDS)
-    if left:
-        raise SystemExit(f"{left} pods were not refused within {SETTLE_SECONDS:g} s")
-
-
-def _refused(plane: Plane) -> int:
-    pods = plane.call("GET", f"/api/v1/pods?fieldSelector=spec.schedulerName={SCHEDULER}")["items"]
-    return sum(map(_is_refused, pods))
-
-
-def _is_refused(pod: dict[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
+        list(pool.map(act, items))
 
 
 @dataclass(frozen=True)
@@ -384,11 +342,8 @@ class Probe:
 
     def __str__(self) -> str:
         """As it is printed."""
-        return (
-            f"{self.room:.2f}"
-            if self.touch is None
-            else f"{self.room:.2f} ({self.touch:.2f} after its touch)"
-        )
+        touch = "" if self.touch is None else f" ({self.touch:.2f} after its touch)"
+        return f"{self.room:.2f}{touch}"
 
 
 @dataclass(frozen=True)
@@ -409,79 +364,82 @@ class Part:
 
 
 def _part(plane: Plane, arguments: argparse.Namespace) -> Part:
-    bound: list[float] = []
+    bound: dict[str, float] = {}
     stop = threading.Event()
     numbers = itertools.count(time.monotonic_ns())
 
     def create() -> None:
-        plane.call("POST", GOOD, _pod(f"good-{next(numbers)}", 1))
+        plane.api.create(PODS, _pod(f"good-{next(numbers)}", 1), GOOD)
 
-    def replace_pod(name: str) -> None:
-        plane.call("DELETE", f"{GOOD}/{name}?gracePeriodSeconds=0")
+    def replace_pod(pod: Pod) -> None:
+        plane.api.delete(PODS, pod, grace_seconds=0)
         if not stop.is_set():
             create()
 
-    with ThreadPoolExecutor(WRITERS + 1) as pool, plane.watch(GOOD) as pods:
+    with ThreadPoolExecutor(WRITERS + 1) as pool, _changes(plane.api, PODS, Where(GOOD)) as pods:
         for _ in range(arguments.good):
             pool.submit(create)
         begin = time.monotonic() + arguments.seconds / 3
         end = begin + arguments.seconds
-        probes = pool.submit(_probes, plane, end)
+        probes = pool.submit(_probes, plane.api, end)
         before = None
-        for name in _bound(pods):
+        for pod in pods:
             now = time.monotonic()
+            if not pod.node or pod.uid in bound:
+                continue
             if before is None and now >= begin:
                 before = plane.tries()
-            bound.append(now)
-            pool.submit(replace_pod, name)
+            bound[pod.uid] = now
+            pool.submit(replace_pod, pod)
             if now >= end and probes.done():
                 break
         stop.set()
-    count = sum(each >= begin for each in bound)
+    count = sum(each >= begin for each in bound.values())
     attempts, decisions = (now - then for now, then in zip(plane.tries(), before or (0, 0), strict=True))
-    good = count / (bound[-1] - begin)
+    good = count / (now - begin)
     return Part(good, attempts / max(1, count), decisions / max(1, count), probes.result())
 
 
-def _probes(plane: Plane, end: float) -> list[Probe]:
+def _probes(api: KubeClient, end: float) -> list[Probe]:
     """Pods that room appears for, one after another, the last begun before `end`."""
     found = []
     while time.monotonic() < end:
         name = f"probe-{time.monotonic_ns()}"
-        plane.call("POST", f"/api/v1/namespaces/{PROBES}/persistentvolumeclaims", _claim(name))
+        api.create(CLAIMS, _claim(name), PROBES)
         try:
-            found.append(_probe(plane, name))
+            found.append(_probe(api, name))
         finally:
-            for path in (f"pods/{name}", f"pods/{name}-holder", f"persistentvolumeclaims/{name}"):
-                plane.call("DELETE", f"/api/v1/namespaces/{PROBES}/{path}?gracePeriodSeconds=0")
+            for kind, each in ((PODS, name), (PODS, f"{name}-holder"), (CLAIMS, name)):
+                with suppress(GoneError):
+                    api.delete(kind, Ref(each, PROBES), grace_seconds=0)
     return found
 
 
-def _probe(plane: Plane, name: str) -> Probe:
-    pods, claims = (f"/api/v1/namespaces/{PROBES}/{kind}" for kind in ("pods", "persistentvolumeclaims"))
+def _probe(api: KubeClient, name: str) -> Probe:
     # By units alone, which kube-scheduler counts, there is room for both.
     holder, waiting = _pod(f"{name}-holder"), _pod(name, 16)
-    for pod in (holder, waiting):
-        pod["metadata"]["annotations"] = {MODEL: PROBE_MODEL}
+    for body in (holder, waiting):
+        body["metadata"]["annotations"] = {annotations.CARD_MODEL: PROBE_MODEL}
     holder["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-    with plane.watch(claims, f"metadata.name={name}") as seen:
-        plane.call("POST", pods, holder)
+    this = Where(PROBES, fields=f"metadata.name={name}")
+    with _changes(api, CLAIMS, this) as claims:
+        api.create(PODS, holder, PROBES)
         # kube-scheduler assumes the holder on its node, and waits for the volume before it binds it.
-        next(claim for claim in seen if SELECTED_NODE in claim["metadata"].get("annotations", {}))
-    with plane.watch(pods, f"metadata.name={name}") as seen:
-        plane.call("POST", pods, waiting)
-        next(pod for pod in seen if _is_refused(pod))
+        next(claim for claim in claims if SELECTED_NODE in claim["metadata"].get("annotations", {}))
+    with _changes(api, PODS, this) as pods:
+        api.create(PODS, waiting, PROBES)
+        next(pod for pod in pods if pod.refused)
         # Its request differs now, so its reservation ends, and no event of that wakes a refused pod.
-        changed = {"metadata": {"annotations": {MODEL: "none"}}}
+        changed = {"metadata": {"annotations": {annotations.CARD_MODEL: "none"}}}
         room, touched = time.monotonic(), None
-        plane.call("PATCH", f"{pods}/{name}-holder", changed, "application/merge-patch+json")
-        for pod in seen:
+        api.patch(PODS, Ref(f"{name}-holder", PROBES), changed)
+        for pod in pods:
             now = time.monotonic()
-            if touched is None and TOUCHED in pod["metadata"]["annotations"]:
+            if touched is None and pod.annotation(annotations.TOUCHED):
                 touched = now
-            if pod["spec"].get("nodeName"):
-                return Probe(now - room, now - touched if touched is not None else None)
-    raise SystemExit(f"{name} was not bound within {PROBE_SECONDS:g} s")
+            if pod.node:
+                break
+    return Probe(now - room, now - touched if touched is not None else None)
 
 
 def _storage_class() -> dict[str, Any]:
@@ -498,13 +456,6 @@ def _claim(name: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": VOLUMES, "resources": amount},
     }
-
-
-def _empty(plane: Plane) -> None:
-    for name in ("good", PROBES, *_namespaces()):
-        plane.call("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
-    while plane.call("GET", "/api/v1/pods?limit=1")["items"]:
-        time.sleep(LOOK_SECONDS)
 
 
 if __name__ == "__main__":
