@@ -27,10 +27,12 @@ _NEWNS, _NEWCGROUP, _NEWUTS, _NEWNET = 0x00020000, 0x02000000, 0x04000000, 0x400
 def bridge() -> None:
     """In the control plane: the bridge that all nodes are plugged into."""
     _run("mount", "--make-rprivate", "/")
-    _run("ip", "link", "set", "lo", "up")
-    _run("ip", "link", "add", "br0", "type", "bridge")
-    _run("ip", "address", "add", f"{layout.GATEWAY}/24", "dev", "br0")
-    _run("ip", "link", "set", "br0", "up")
+    _ip(
+        "link set lo up",
+        "link add br0 type bridge",
+        f"address add {layout.GATEWAY}/24 dev br0",
+        "link set br0 up",
+    )
     _forward()
 
 
@@ -120,18 +122,24 @@ def _mask_sysctls(folder: Path) -> None:
 def _plug_in(node: str) -> None:
     """A cable from here to the bridge, which is in the namespace of process 1."""
     port, address = f"port-{node}", layout.address(node)
-    _run("ip", "link", "set", "lo", "up")
-    _run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", "1")
-    _run("ip", "address", "add", f"{address}/24", "dev", "eth0")
-    _run("ip", "link", "set", "eth0", "up")
-    _run("ip", "route", "add", "default", "via", layout.GATEWAY)
+    _ip(
+        "link set lo up",
+        f"link add eth0 type veth peer name {port} netns 1",
+        f"address add {address}/24 dev eth0",
+        "link set eth0 up",
+        f"route add default via {layout.GATEWAY}",
+    )
     _forward()
-    for command in (f"ip link set {port} master br0 up", f"ip route add {layout.pods(node)} via {address}"):
-        _run("nsenter", "--target", "1", "--net", *command.split())
+    enter = ("nsenter", "--target", "1", "--net")
+    _ip(f"link set {port} master br0 up", f"route add {layout.pods(node)} via {address}", enter=enter)
 
 
 def _forward() -> None:
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+def _ip(*commands: str, enter: tuple[str, ...] = ()) -> None:
+    subprocess.run([*enter, "ip", "-batch", "-"], input="\n".join(commands), text=True, check=True)
 
 
 def _run(*command: str) -> None:
