@@ -1,23 +1,85 @@
-"""Read the images of archives, before a cluster is started with them."""
+"""Archives of images: what is in them, and a containerd's folder that has them.
 
+To import the project's images costs each containerd seconds of CPU. So one imports them for all nodes, whose folders
+begin as copies of its own.
+"""
+
+import shutil
+import subprocess
 import tarfile
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-# The files that list the images of an archive: OCI's, and that of `docker save`.
+from hack.testbed.images import cache
+
+# The files that list the images of an archive, with digests of all their parts: OCI's, and that of `docker save`.
 _INDEXES = {"index.json", "manifest.json"}
+_CONFIG = """\
+version = 3
+root = "{root}"
+state = "{state}/state"
+[grpc]
+address = "{state}/socket"
+"""
 
 
 class ArchiveError(Exception):
     """A file is no archive of images; the text names it."""
 
 
-def check(file: Path) -> None:
-    """Raise ArchiveError unless `file` is an archive that `ctr images import` reads."""
+def index(file: Path) -> bytes:
+    """The file in the archive that lists its images. Raises ArchiveError for what `ctr images import` cannot read."""
     try:
         with tarfile.open(file) as archive:
-            if not any(name.removeprefix("./") in _INDEXES for name in archive.getnames()):
-                raise ArchiveError(f"{file}: no image in it (no index.json): see hack/image build")
+            for entry in archive:
+                if entry.name.removeprefix("./") in _INDEXES and (content := archive.extractfile(entry)):
+                    return content.read()
     except tarfile.TarError:
         raise ArchiveError(f"{file}: not a tar archive: see hack/image build") from None
     except OSError as error:
         raise ArchiveError(f"{file}: {error.strerror}") from None
+    raise ArchiveError(f"{file}: no image in it (no index.json): see hack/image build")
+
+
+def imported(files: Sequence[Path], programs: Path) -> Path:
+    """The folder of a containerd (of the folder `programs`) with the images in these archives, kept in the cache."""
+    key = cache.fingerprint(programs.name, *map(index, files))
+
+    def make(root: Path) -> None:
+        root.mkdir()
+        with tempfile.TemporaryDirectory(prefix="vgpu-") as state:
+            _import(files, programs, root, Path(state))
+
+    return cache.keep(cache.folder() / "imported" / f"containerd-{key}", make)
+
+
+def copy(imported: Path, folder: Path) -> None:
+    """Make the new folder of a node's containerd. Files are shared, as far as no containerd ever changes them."""
+    shared = ["--link"] if imported.stat().st_dev == folder.parent.stat().st_dev else []
+    subprocess.run(["cp", "--archive", *shared, imported, folder], check=True)
+    for database in imported.glob("*/*.db"):
+        own = folder / database.relative_to(imported)
+        own.unlink()
+        shutil.copy(database, own)
+
+
+def _import(files: Sequence[Path], programs: Path, root: Path, state: Path) -> None:
+    (state / "config.toml").write_text(_CONFIG.format(root=root, state=state))
+    # It also writes to /run, where the machine may have a containerd of its own.
+    own_run = 'mount -t tmpfs tmpfs /run && exec "$@"'
+    program = (f"{programs}/containerd", "--config", f"{state}/config.toml")
+    command = ["unshare", "--mount", "sh", "-c", own_run, "sh", *program]
+    with (state / "log").open("wb") as log:
+        containerd = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        ctr = (f"{programs}/ctr", "--address", f"{state}/socket", "--namespace", "k8s.io")
+        while subprocess.run([*ctr, "version"], capture_output=True, check=False).returncode:
+            if containerd.poll() is not None:
+                raise ArchiveError(f"containerd ended: {(state / 'log').read_text()}")
+        for file in files:
+            # --local: the transfer service unpacks with a snapshotter that it chooses itself.
+            subprocess.run([*ctr, "images", "import", "--local", str(file)], check=True, capture_output=True)
+    finally:
+        containerd.terminate()
+        containerd.wait()

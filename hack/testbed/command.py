@@ -92,7 +92,7 @@ def _up(cluster: Cluster, nodes: int | None, given: Sequence[Path]) -> None:
         print(f"the cluster is up already, with {len(cluster.nodes())} nodes")
         return
     for file in given:
-        archives.check(file)
+        archives.index(file)
     programs.ensure()
     # No pod starts without the image of its sandbox, so it is always added.
     found = [*(file.resolve() for file in given), images.build("pause")] if given else images.build_all()

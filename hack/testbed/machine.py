@@ -1,4 +1,4 @@
-"""The processes of the cluster that are ours: `python -m hack.testbed.machine init ROOT COUNT [ARCHIVE...]`.
+"""The processes of the cluster that are ours: `python -m hack.testbed.machine init ROOT COUNT`.
 
 init, process 1 of the pid namespace, starts the control plane and reaps; `control-plane` and each node are machines
 (see supervisor.py). Run by cluster.py, in new mount, network and pid namespaces.
@@ -17,13 +17,13 @@ from hack.testbed.layout import CONTROL_PLANE, Layout, node_names
 from hack.testbed.supervisor import Supervisor
 
 
-def _init(root: str, count: str, archives: list[str]) -> None:
+def _init(root: str, count: str) -> None:
     """Orphans of all machines, the runtime's shims among them, come to process 1."""
     namespaces.bridge()
     layout = Layout(Path(root))
     for name in (CONTROL_PLANE, *node_names(int(count))):
         with (layout.machine(name) / "machine.log").open("wb") as log:
-            command = [sys.executable, "-m", "hack.testbed.machine", name, root, *archives]
+            command = [sys.executable, "-m", "hack.testbed.machine", name, root]
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     while True:
         try:
@@ -37,12 +37,12 @@ def _control_plane(layout: Layout) -> None:
     _serve(layout, CONTROL_PLANE, Supervisor(layout.machine(CONTROL_PLANE), programs))
 
 
-def _node(layout: Layout, name: str, archives: list[str]) -> None:
+def _node(layout: Layout, name: str) -> None:
     folder = layout.machine(name)
     namespaces.become(name, folder, layout.cgroup)
     supervisor = NodeSupervisor(folder, node.programs(layout, name))
     supervisor.start("containerd")
-    node.import_images(archives)  # before the kubelet starts and tries to pull them
+    node.await_containerd()  # without it the kubelet would end, and start again
     _serve(layout, name, supervisor)
 
 
@@ -76,11 +76,11 @@ def main() -> None:
     role, root, *rest = sys.argv[1:]
     layout = Layout(Path(root))
     if role == "init":
-        _init(root, rest[0], rest[1:])
+        _init(root, *rest)
     elif role == CONTROL_PLANE:
         _control_plane(layout)
     else:
-        _node(layout, role, rest)
+        _node(layout, role)
 
 
 if __name__ == "__main__":

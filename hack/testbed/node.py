@@ -2,10 +2,10 @@
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from hack.testbed import layout
+from hack.testbed import archives, layout
 from hack.testbed.certificates import Authority
 from hack.testbed.layout import API_SERVER, Layout
 from hack.testbed.programs import CNI
@@ -15,8 +15,13 @@ SOCKET = "/run/containerd/containerd.sock"
 CTR = ("ctr", "--address", SOCKET, "--namespace", "k8s.io")
 
 
-def prepare(layout_: Layout, authority: Authority, node: str, gates: Mapping[str, bool]) -> None:
-    """Issue the node's certificates, and write the settings of its programs; `gates` are the kubelet's."""
+def prepare(
+    layout_: Layout, authority: Authority, node: str, imported: Path, gates: Mapping[str, bool]
+) -> None:
+    """Issue the node's certificates, and write the settings of its programs; `gates` are the kubelet's.
+
+    Its containerd has the images of the folder `imported`.
+    """
     folder = layout_.machine(node)
     authority.issue(f"kubelet-{node}", f"system:node:{node}", "system:nodes")
     authority.issue(
@@ -25,6 +30,7 @@ def prepare(layout_: Layout, authority: Authority, node: str, gates: Mapping[str
     authority.issue(f"kube-proxy-{node}", "system:kube-proxy")
     authority.kubeconfig(f"kubelet-{node}", API_SERVER, folder / "kubelet.kubeconfig")
     authority.kubeconfig(f"kube-proxy-{node}", API_SERVER, folder / "kube-proxy.kubeconfig")
+    archives.copy(imported, folder / "containerd")
     (folder / "cni").mkdir()
     (folder / "static-pods").mkdir()
     _write(folder / "cni/10-pods.conflist", _network(node))
@@ -51,13 +57,10 @@ def programs(layout_: Layout, node: str) -> list[Program]:
     ]
 
 
-def import_images(archives: Sequence[str]) -> None:
-    """Give the node's containerd, once it listens, the images in these OCI archives. Raises CalledProcessError."""
+def await_containerd() -> None:
+    """Return once the containerd of this node listens."""
     while subprocess.run([*CTR, "version"], capture_output=True, check=False).returncode:
         continue  # each try takes 10 to 100 ms
-    for archive in archives:
-        # --local: the transfer service unpacks with a snapshotter that it chooses itself.
-        subprocess.run([*CTR, "images", "import", "--local", archive], check=True, capture_output=True)
 
 
 def _network(node: str) -> dict[str, object]:
