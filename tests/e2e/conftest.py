@@ -7,12 +7,18 @@ import os
 import subprocess
 import uuid
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.e2e.kubectl import Kubectl, KubectlError
+from device_plugin.kube.api import PODS, Kind, Ref
+from device_plugin.kube.errors import GoneError
+from tests.e2e.kubectl import Kubectl, KubectlError, api
 from tests.e2e.machines import Machines
 from tests.e2e.waiting import eventually
+
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", dict)
+ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
 
 if os.environ.get("VGPU_E2E") != "true":
     collect_ignore_glob = ["test_*.py"]
@@ -45,16 +51,33 @@ def _told(kubectl: Kubectl, *command: str) -> str:
         return str(error)
 
 
+@contextmanager
+def in_own_namespace() -> Iterator[Kubectl]:
+    """kubectl in a new namespace; all pods in it are gone at the end."""
+    namespace = f"e2e-{uuid.uuid4().hex[:8]}"
+    api().create(NAMESPACES, {"metadata": {"name": namespace}})
+    made = Kubectl(namespace)
+    assert eventually(lambda: made.has(ACCOUNTS, "default"), 20)
+    yield made
+    api().delete(NAMESPACES, Ref(namespace))  # with what makes new pods
+    for pod in made.items():
+        with suppress(GoneError):
+            api().delete(PODS, Ref(pod["metadata"]["name"], namespace))
+    assert eventually(lambda: not made.items(), 80)
+
+
 @pytest.fixture
 def kubectl() -> Iterator[Kubectl]:
     """kubectl in a namespace of the test's own; all pods in it are gone when the test ends."""
-    namespace = f"e2e-{uuid.uuid4().hex[:8]}"
-    Kubectl()("create", "namespace", namespace)
-    made = Kubectl(namespace)
-    assert eventually(lambda: made("get", "serviceaccount", "default", "--ignore-not-found"), 20)
-    yield made
-    Kubectl()("delete", "namespace", namespace, "--wait=false")  # with what makes new pods
-    made("delete", "pods", "--all", "--timeout=240s")
+    with in_own_namespace() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def kubectl_of_module() -> Iterator[Kubectl]:
+    """kubectl in a namespace for tests that change nothing in it, such as those that look into one pair of pods."""
+    with in_own_namespace() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,40 @@
-"""The cluster as a person with kubectl sees it."""
+"""The cluster as a person with kubectl sees it.
+
+What is looked at again and again is read over a kept connection: a kubectl costs 0.1 s of CPU and more.
+"""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import from_kubeconfig
+from device_plugin.kube.api import EVENTS, PODS, Kind, Ref, Where
+from device_plugin.kube.errors import ApiError, GoneError
+from tests.e2e.waiting import within
 
 # As patient as tests.e2e.waiting: other clusters share the machine.
 SECONDS = 180.0
 
 
 class KubectlError(Exception):
-    """kubectl said no; the text is what it printed."""
+    """The API server, or kubectl, said no; the text is what it said."""
+
+
+@cache
+def api() -> KubeClient:
+    """The API server of $KUBECONFIG, as its administrator."""
+    return KubeClient(from_kubeconfig(os.environ["KUBECONFIG"]), "vgpu-e2e", timeout=30)
 
 
 class Kubectl:
-    """kubectl in one namespace (empty: where the objects say), by $KUBECONFIG; `user` impersonates somebody."""
+    """kubectl in one namespace (empty: where the objects say, or no namespace), by $KUBECONFIG.
+
+    `user` impersonates somebody in what kubectl does; objects are read as the administrator.
+    """
 
     def __init__(self, namespace: str = "default", user: str = "") -> None:
         self.namespace = namespace
@@ -31,14 +51,19 @@ class Kubectl:
             raise KubectlError(done.stderr.strip() or done.stdout.strip())
         return done.stdout
 
-    def json(self, *arguments: str) -> Any:
-        """The object that `kubectl ARGUMENTS -o json` prints."""
-        return json.loads(self(*arguments, "--output", "json"))
+    def get(self, kind: Kind[Any], name: str) -> Any:
+        """The object as it is now. Raises KubectlError."""
+        try:
+            return api().get(kind.json, Ref(name, self.namespace))
+        except ApiError as error:
+            raise KubectlError(str(error)) from error
 
-    def items(self, *arguments: str) -> list[Any]:
-        """The objects of a list."""
-        found: list[Any] = self.json("get", *arguments)["items"]
-        return found
+    def items(self, kind: Kind[Any] = PODS, labels: str = "", fields: str = "") -> Sequence[Any]:
+        """The objects of a kind (default: pods) with these labels and fields. Raises KubectlError."""
+        try:
+            return api().list(kind.json, Where(self.namespace, labels, fields)).items
+        except ApiError as error:
+            raise KubectlError(str(error)) from error
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create or change these objects, all at once. Raises KubectlError with the server's message."""
@@ -58,8 +83,14 @@ class Kubectl:
 
     def running(self, *pods: str, seconds: float = SECONDS) -> None:
         """Return once these pods (none named: all of the namespace) are Ready. Raises KubectlError after `seconds`."""
-        named = [f"pod/{name}" for name in pods] or ["pod", "--all"]
-        self("wait", "--for=condition=Ready", *named, f"--timeout={seconds:g}s")
+        wanted = pods or tuple(pod["metadata"]["name"] for pod in self.items())
+        assert wanted, "no pod is there"
+
+        def all_are() -> bool:
+            return {pod["metadata"]["name"] for pod in self.items() if is_ready(pod)}.issuperset(wanted)
+
+        if not within(all_are, seconds):
+            raise KubectlError(f"not all are Ready after {seconds:g} s: {', '.join(wanted)}")
 
     def gone(self, *pods: str, seconds: float = SECONDS) -> None:
         """Delete these pods, and return once their objects are gone."""
@@ -67,7 +98,15 @@ class Kubectl:
 
     def pod(self, name: str) -> Any:
         """The pod as it is now."""
-        return self.json("get", "pod", name)
+        return self.get(PODS, name)
+
+    def has(self, kind: Kind[Any], name: str) -> bool:
+        """True if there is an object of this name."""
+        try:
+            api().get(kind.metadata, Ref(name, self.namespace))
+        except GoneError:
+            return False
+        return True
 
     def phase(self, name: str) -> str:
         """Pending, Running, Succeeded or Failed."""
@@ -79,13 +118,21 @@ class Kubectl:
 
     def events(self, name: str) -> list[str]:
         """`reason: message` of all events about the object, oldest first."""
-        found = self.items("events", "--field-selector", f"involvedObject.name={name}")
-        found.sort(key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+        found = sorted(
+            self.items(EVENTS, fields=f"involvedObject.name={name}"),
+            key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "",
+        )
         return [f"{event['reason']}: {event.get('message', '')}" for event in found]
 
     def metrics(self, pod: str, port: int) -> str:
         """What the pod's /metrics says."""
         return self("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy/metrics")
+
+
+def is_ready(found: Any) -> bool:
+    """True if the pod or node has the condition Ready."""
+    conditions = found["status"].get("conditions", [])
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
 
 def _list(objects: Sequence[Mapping[str, Any]]) -> str:

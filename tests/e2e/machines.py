@@ -3,10 +3,11 @@
 import os
 from typing import Any
 
+from device_plugin.kube.api import NODES
 from hack.testbed import layout
 from hack.testbed.cluster import INSIDE
 from hack.testbed.supervisor import order
-from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.kubectl import Kubectl, KubectlError, is_ready
 from tests.e2e.waiting import eventually
 from tests.requirement import require
 
@@ -44,13 +45,7 @@ class Machines:
 def all_ready() -> bool:
     """The API server answers, and every node of the cluster is Ready."""
     try:
-        nodes = Kubectl().items("nodes")
+        nodes = Kubectl("").items(NODES)
     except KubectlError:
         return False
-    return all(
-        any(
-            condition["type"] == "Ready" and condition["status"] == "True"
-            for condition in node["status"]["conditions"]
-        )
-        for node in nodes
-    )
+    return all(map(is_ready, nodes))

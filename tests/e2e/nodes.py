@@ -3,14 +3,20 @@
 from functools import cache
 from typing import Any
 
+from device_plugin.kube.api import NODES
 from tests.e2e.kubectl import Kubectl
 
 
 @cache
 def names() -> tuple[str, ...]:
     """All of them, in order."""
-    found = Kubectl().items("nodes", "--selector=vgpu.io/node=true")
+    found = Kubectl("").items(NODES, labels="vgpu.io/node=true")
     return tuple(sorted(node["metadata"]["name"] for node in found))
+
+
+def get(name: str) -> Any:
+    """The node as it is now."""
+    return Kubectl("").get(NODES, name)
 
 
 def first() -> str:

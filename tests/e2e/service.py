@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from device_plugin.kube.leases import LEASES
 from tests.e2e.kubectl import Kubectl
 
 AGENT_PORT, CLUSTER_PORT, EXTENDER_PORT = 9400, 9402, 9401
@@ -18,7 +19,7 @@ SYSTEM = Kubectl("vgpu-system")
 def agent(node: str) -> str:
     """The name of the node agent's pod on a node."""
     wanted = f"spec.nodeName={node}"
-    (pod,) = SYSTEM.items("pods", "--selector=app.kubernetes.io/component=node", "--field-selector", wanted)
+    (pod,) = SYSTEM.items(labels="app.kubernetes.io/component=node", fields=wanted)
     return str(pod["metadata"]["name"])
 
 
@@ -30,13 +31,13 @@ def restarts(node: str) -> int:
 
 def replicas() -> list[str]:
     """The pods of the cluster service that are not on their way out."""
-    pods = SYSTEM.items("pods", "--selector=app.kubernetes.io/component=cluster")
+    pods = SYSTEM.items(labels="app.kubernetes.io/component=cluster")
     return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 def leader() -> str:
     """The replica whose scheduler holds the Lease."""
-    holder = SYSTEM.json("get", "lease", "vgpu-scheduler")["spec"]["holderIdentity"]
+    holder = SYSTEM.get(LEASES, "vgpu-scheduler")["spec"]["holderIdentity"]
     return str(holder.rpartition("_")[0])
 
 

@@ -21,7 +21,7 @@ class Held:
 
 def inventory(node: str) -> dict[str, Any]:
     """What the node says of its cards; empty without an inventory."""
-    annotations = Kubectl().json("get", "node", node)["metadata"].get("annotations", {})
+    annotations = nodes.get(node)["metadata"].get("annotations", {})
     found: dict[str, Any] = json.loads(annotations.get("vgpu.io/cards", "{}"))
     return found
 
@@ -41,7 +41,7 @@ def held(kubectl: Kubectl, pod: str, container: str = "main") -> list[Held]:
 
 def grant(kubectl: Kubectl, pod: str) -> dict[str, Any]:
     """The grant on a pod; empty without one."""
-    annotations = kubectl.json("get", "pod", pod)["metadata"].get("annotations", {})
+    annotations = kubectl.pod(pod)["metadata"].get("annotations", {})
     found: dict[str, Any] = json.loads(annotations.get("vgpu.io/grant", "{}"))
     return found
 

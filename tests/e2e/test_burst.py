@@ -20,7 +20,7 @@ SIZES = ((1, 4), (2, 8), (4, 15), (4, 30), (8, 30), (16, 60))
 
 def settled(kubectl: Kubectl) -> tuple[list[Any], list[Any]] | None:
     """(running, waiting) pods once each of them is either; None before that."""
-    pods = kubectl.items("pods")
+    pods = kubectl.items()
     running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
     waiting = [pod for pod in pods if _unschedulable(pod)]
     return (running, waiting) if len(running) + len(waiting) == len(pods) else None

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from device_plugin.kube.api import Kind
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import IMAGE, container, pod, slice_of, slice_pod
 from tests.pages import shown
 
+QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
 # Each way out of the files that hold a container, and the word that is printed where it is open.
 UNSHARE = "unshare -Urm true && echo unshare"
 CHROOT = (
@@ -180,8 +182,8 @@ def test_the_quota_that_the_docs_show_bounds_a_priority(kubectl: Kubectl) -> Non
     kubectl("create", "priorityclass", priority, "--value=1000")
     try:
         kubectl.create(quota)
-        stored = ("get", "resourcequota", quota["metadata"]["name"])
-        assert eventually(lambda: "used" in kubectl.json(*stored).get("status", {}), 20)
+        name = quota["metadata"]["name"]
+        assert eventually(lambda: "used" in kubectl.get(QUOTAS, name).get("status", {}), 20)
         bounded = slice_pod("much", mem=17, priorityClassName=priority)
         assert "exceeded quota: important-slices" in kubectl.refusal(bounded)
         kubectl.create(slice_pod("enough", mem=16, priorityClassName=priority), slice_pod("usual", mem=17))

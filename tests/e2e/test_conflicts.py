@@ -2,6 +2,7 @@
 
 import json
 
+from device_plugin.kube.api import PODS
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import grant, held
@@ -28,7 +29,7 @@ def test_the_grant_that_was_bound_later_is_refused_and_its_pod_deleted(kubectl: 
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/intruder/binding"
     thief = Kubectl(kubectl.namespace, user=ALLOCATOR)
     thief("create", "--raw", path, "--filename", "-", given=json.dumps(binding))
-    assert eventually(lambda: not kubectl("get", "pod", "intruder", "--ignore-not-found"), 60)
+    assert eventually(lambda: not kubectl.has(PODS, "intruder"), 60)
     events = kubectl.events("intruder")
     assert any("rightful" in event for event in events), events
     assert (life(kubectl, "rightful"), held(kubectl, "rightful")) == before

@@ -26,7 +26,7 @@ def vgpu(*words: str) -> str:
 
 
 def running(kubectl: Kubectl) -> list[str]:
-    pods = kubectl.items("pods", "--selector=app=service", "--field-selector=status.phase=Running")
+    pods = kubectl.items(labels="app=service", fields="status.phase=Running")
     return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from device_plugin.kube.api import PODS
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
@@ -40,7 +41,7 @@ def fail(kubectl: Kubectl, name: str) -> None:
 def evict(kubectl: Kubectl, name: str) -> None:
     kubectl("create", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}/eviction", "-f", "-",
             given=f'{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{name}"}}}}')  # fmt: skip
-    assert eventually(lambda: not kubectl("get", "pod", name, "--ignore-not-found"), 30)
+    assert eventually(lambda: not kubectl.has(PODS, name), 30)
 
 
 def delete(kubectl: Kubectl, name: str) -> None:
@@ -50,7 +51,7 @@ def delete(kubectl: Kubectl, name: str) -> None:
 def drain(kubectl: Kubectl, name: str) -> None:
     try:
         kubectl("drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=180s")
-        assert not kubectl("get", "pod", name, "--ignore-not-found")
+        assert not kubectl.has(PODS, name)
     finally:
         kubectl("uncordon", NODE)
 

@@ -71,17 +71,20 @@ def test_a_job_whose_pods_are_a_gang_runs_them_together(kubectl: Kubectl) -> Non
     body = job("train", slice_pod("train", mem=4, cores=15), completions=3, parallelism=3)
     body["spec"]["template"]["metadata"]["labels"] |= labels(3)
     kubectl.create(body)
-    assert eventually(lambda: len(kubectl.items("pods")) == 3, 30)
+    assert eventually(lambda: len(kubectl.items()) == 3, 30)
     kubectl.running()
-    before = {item["metadata"]["name"] for item in kubectl.items("pods")}
+    before = {item["metadata"]["name"] for item in kubectl.items()}
     # The Job makes another pod in place of one that went, and it joins the others.
     kubectl.gone(min(before))
-    assert eventually(lambda: len(kubectl.items("pods")) == 3, 60)
+    assert eventually(lambda: len(kubectl.items()) == 3, 60)
     kubectl.running()
-    check_disjoint([one for item in kubectl.items("pods") for one in held(kubectl, item["metadata"]["name"])])
+    check_disjoint([one for item in kubectl.items() for one in held(kubectl, item["metadata"]["name"])])
 
 
-@pytest.mark.parametrize("size", ["0", "1025", "three"])
-def test_a_size_that_is_none_is_refused_with_what_to_write(kubectl: Kubectl, size: str) -> None:
-    words = f"label vgpu.io/group-size is {size}: write a whole number from 1 to 1024"
-    assert words in kubectl.refusal(member("a", size, 4, 15))
+def test_a_size_that_is_none_is_refused_with_what_to_write(
+    kubectl: Kubectl, subtests: pytest.Subtests
+) -> None:
+    for size in ("0", "1025", "three"):
+        with subtests.test(size):
+            words = f"label vgpu.io/group-size is {size}: write a whole number from 1 to 1024"
+            assert words in kubectl.refusal(member("a", size, 4, 15))

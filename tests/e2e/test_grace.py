@@ -92,6 +92,6 @@ def test_kubernetes_own_deletions_go_on(kubectl: Kubectl) -> None:
     kubectl("rollout", "status", "statefulset/set", "--timeout=180s")
 
     def left(app: str) -> int:
-        return len(kubectl.items("pods", f"--selector=app={app}"))
+        return len(kubectl.items(labels=f"app={app}"))
 
     assert eventually(lambda: (left("web"), left("late"), left("done")) == (1, 0, 0), 120)

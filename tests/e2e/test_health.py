@@ -32,7 +32,7 @@ def health(kubectl: Kubectl, pod: str) -> set[str]:
 
 
 def units() -> int:
-    return int(Kubectl().json("get", "node", nodes.first())["status"]["allocatable"][MEM])
+    return int(nodes.get(nodes.first())["status"]["allocatable"][MEM])
 
 
 def healthy_metric(uuid: str) -> str:

@@ -67,7 +67,7 @@ def installed() -> Iterator[None]:
 
 def sitting(kubectl: Kubectl) -> dict[str, tuple[tuple[str, int], list[Held]]]:
     """What holds for pods that must not notice anything: container, restarts, slices."""
-    names = [pod["metadata"]["name"] for pod in kubectl.items("pods")]
+    names = [pod["metadata"]["name"] for pod in kubectl.items()]
     return {name: (life(kubectl, name), held(kubectl, name)) for name in names}
 
 

@@ -23,7 +23,7 @@ THEIRS = ["0000:21:00.0", "0000:22:00.0", "0000:23:00.0"]
 
 
 def allocatable(resource: str) -> str:
-    return str(Kubectl().json("get", "node", NODE)["status"]["allocatable"].get(resource, "0"))
+    return str(nodes.get(NODE)["status"]["allocatable"].get(resource, "0"))
 
 
 def open_cards() -> int:

@@ -1,5 +1,6 @@
 """A pod's object is gone, and its process is not: the slice stays held, and nobody is placed there."""
 
+from device_plugin.kube.api import PODS
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
@@ -21,7 +22,7 @@ def test_a_process_that_outlives_its_pod_keeps_its_slice(kubectl: Kubectl, machi
     container = kubectl.pod("deaf")["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     kubectl("delete", "pod", "deaf", "--grace-period=3600", "--wait=false")
     kubectl("delete", "pod", "deaf", "--force", "--grace-period=0", "--wait=false")
-    assert eventually(lambda: not kubectl("get", "pod", "deaf", "--ignore-not-found"), 30)
+    assert eventually(lambda: not kubectl.has(PODS, "deaf"), 30)
     assert eventually(lambda: uid in {each["pod"] for each in inventory(NODE).get("slices", ())}, 10)
     others = [f"next-{i}" for i in range(4)]
     kubectl.create(*(slice_pod(name, mem=16, cores=60, **HERE) for name in others))

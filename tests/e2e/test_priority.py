@@ -38,7 +38,7 @@ def fill(kubectl: Kubectl, mem: int, cores: int, each: int) -> dict[str, list[st
 def evicted(kubectl: Kubectl, by_card: dict[str, list[str]]) -> dict[str, list[str]]:
     """Of each card the pods that are gone or going."""
     staying = {
-        pod["metadata"]["name"] for pod in kubectl.items("pods") if "deletionTimestamp" not in pod["metadata"]
+        pod["metadata"]["name"] for pod in kubectl.items() if "deletionTimestamp" not in pod["metadata"]
     }
     gone = {card: [name for name in names if name not in staying] for card, names in by_card.items()}
     return {card: names for card, names in gone.items() if names}

@@ -2,11 +2,12 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from device_plugin.kube.api import Kind
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
@@ -14,6 +15,7 @@ from tests.e2e.slices import held, inventory
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import slice_pod
 
+DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", dict)
 NODE = "n1"
 HERE = nodes.on(NODE)
 MEM = "hygon.com/dcu-mem"
@@ -21,7 +23,7 @@ AGENT = "vgpu node"
 
 
 def allocatable(node: str = NODE) -> int:
-    return int(Kubectl().json("get", "node", node)["status"]["allocatable"].get(MEM, "0"))
+    return int(nodes.get(node)["status"]["allocatable"].get(MEM, "0"))
 
 
 def life(kubectl: Kubectl, pod: str) -> tuple[str, int]:
@@ -120,8 +122,8 @@ class Stream:
     def ended(self) -> bool:
         return all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in self.pods())
 
-    def pods(self) -> list[Any]:
-        return self._kubectl.items("pods", "--field-selector=metadata.name!=sitting")
+    def pods(self) -> Sequence[Any]:
+        return self._kubectl.items(fields="metadata.name!=sitting")
 
 
 def test_no_pod_is_rejected_while_the_agents_roll(kubectl: Kubectl, sitting: str, stream: Stream) -> None:
@@ -131,7 +133,7 @@ def test_no_pod_is_rejected_while_the_agents_roll(kubectl: Kubectl, sitting: str
 
     def rolled() -> bool:
         stream.send()
-        status = service.SYSTEM.json("get", "daemonset", "vgpu-node")
+        status = service.SYSTEM.get(DAEMON_SETS, "vgpu-node")
         observed = status["status"]["observedGeneration"] == status["metadata"]["generation"]
         done = status["status"].get("updatedNumberScheduled") == status["status"].get("numberReady")
         return bool(observed and done)

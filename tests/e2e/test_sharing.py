@@ -13,7 +13,13 @@ from vgpu_runtime.rocm import UNITS_VARIABLE
 PROBE = "vgpu-probe"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def kubectl(kubectl_of_module: Kubectl) -> Kubectl:
+    """kubectl in the namespace of the pair."""
+    return kubectl_of_module
+
+
+@pytest.fixture(scope="module")
 def pair(kubectl: Kubectl) -> tuple[str, str]:
     """Two pods, 4 GiB and 15 core groups each, on one card. One of them says itself how many units HIP may use."""
     own = [{"name": UNITS_VARIABLE, "value": "0x1"}]

@@ -92,7 +92,7 @@ def test_a_reservation_that_ends_unbound_is_offered_to_as_many_as_it_serves(
     kubectl.running(*bound)
     touched = {
         one["metadata"]["name"]
-        for one in kubectl.items("pods")
+        for one in kubectl.items()
         if TOUCHED in one["metadata"].get("annotations", {})
     }
     # The first that are bound wake the others.

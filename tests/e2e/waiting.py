@@ -1,4 +1,4 @@
-"""Waiting for a cluster: each look costs a kubectl, so it is taken less often than elsewhere."""
+"""Waiting for a cluster: a look may cost a kubectl, so it is taken less often than elsewhere."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 from tests import deadline
 
 T = TypeVar("T")
-# Deadlines are written for a machine of one's own; CI runs three clusters on two cores that others use too.
+# Deadlines are written for a machine of one's own; CI runs several clusters on two cores that others use too.
 PATIENCE = 3
 
 
