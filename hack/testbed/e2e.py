@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.testbed import images, layout, previous, programs, rbac
+from hack.testbed import archives, images, layout, previous, programs, rbac
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 from hack.testbed.install import OVERLAY, admission, product
 from hack.testbed.layout import Layout
 
 # These tests wait for conditions; the timeout is for tests that hang.
-PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=900")
-AT_ONCE = 3
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=900", "--durations=8")
+AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,17 @@ class Lane:
     product: bool = True
 
 
-# Tests that wait for most of their time; the last of them takes a node's power.
+# Tests that wait for most of their time. The last one of WAITING takes a node's power.
+LEADERS = ("tests/e2e/test_leaders.py",)
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
-ELSEWHERE = tuple(f"--ignore={file}" for file in WAITING)
+ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (
-    Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
-    Lane("contract", 1, ("tests/contract",), product=False),
+    Lane("leaders", 3, LEADERS),
     Lane("waiting", 3, WAITING),
+    Lane("contract", 1, ("tests/contract",), product=False),
+    Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
 )
 
 
@@ -60,22 +62,23 @@ def main() -> int:
         return subprocess.run(command, env=environment, cwd=PROJECT, check=False).returncode
     try:
         found = programs.ensure()
-        archives = images.build_all()
+        built = images.build_all()
         earlier = previous.prepare()
+        archives.imported(built, found.containerd)  # once, before the clusters ask for it at the same time
     except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
     os.environ["VGPU_E2E_PREVIOUS"] = ":".join(map(str, (earlier.source, *earlier.archives)))
     if rest or arguments.keep:
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
-        return run(chosen, Cluster(layout.here(), found), archives, keep=arguments.keep).status
-    return _all_lanes(found, archives)
+        return run(chosen, Cluster(layout.here(), found), built, keep=arguments.keep).status
+    return _all_lanes(found, built)
 
 
-def _all_lanes(found: programs.Programs, archives: Sequence[Path]) -> int:
+def _all_lanes(found: programs.Programs, built: Sequence[Path]) -> int:
     clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda lane, cluster: run(lane, cluster, archives), LANES, clusters))
+        results = list(pool.map(lambda lane, cluster: run(lane, cluster, built), LANES, clusters))
     differences = rbac.check([cluster.layout.audit for cluster in clusters])
     print("\n".join(differences) or "RBAC: every permission is used, and every use is permitted")
     # Printed again at the end, because the output of other lanes is in between.
@@ -97,12 +100,12 @@ class LaneResult:
 
 
 def run(
-    lane: Lane, cluster: Cluster, archives: Sequence[Path], overlay: Path = OVERLAY, *, keep: bool = False
+    lane: Lane, cluster: Cluster, built: Sequence[Path], overlay: Path = OVERLAY, *, keep: bool = False
 ) -> LaneResult:
     """Run one lane on its cluster with this overlay, and print pytest's output at the end."""
     begin = time.monotonic()
     try:
-        cluster.up(lane.nodes, archives)
+        cluster.up(lane.nodes, built)
         (product if lane.product else admission)(cluster, overlay)
         where = {"VGPU_CONTRACT_KUBECONFIG": str(cluster.layout.kubeconfig)}
         status, output = cluster.output([*PYTEST, *lane.tests], **where)
