@@ -31,11 +31,6 @@ class ContainerLife:
     _last: dict[str, Any] | None = None
 
     @property
-    def restarting(self) -> str:
-        """As messages about its restarts end."""
-        return f"restarting failed container={self.view.name} pod={self.pod}"
-
-    @property
     def running(self) -> bool:
         """True while its newest attempt lives."""
         return self.container is not None and self.container.exit_code is None
@@ -61,7 +56,8 @@ class ContainerLife:
         if self._ends:
             delay = min(timing.backoff * 2 ** (self._ends - 1), timing.backoff_limit)
             self.not_before = moment + delay
-            self.waiting = ("CrashLoopBackOff", f"back-off {delay:g}s {self.restarting}")
+            what = f"restarting failed container={self.view.name} pod={self.pod}"
+            self.waiting = ("CrashLoopBackOff", f"back-off {delay:g}s {what}")
         self._ends += 1
         return self._ends > 1
 
@@ -84,8 +80,8 @@ class ContainerLife:
         self.waiting = (reason, message)
         self.not_before = not_before
 
-    def status(self) -> dict[str, Any]:
-        """An entry of containerStatuses."""
+    def status(self, *, over: bool) -> dict[str, Any]:
+        """An entry of containerStatuses; after the end of the pod (`over`), without further restarts."""
         container = self.container
         status: dict[str, Any] = {
             "name": self.view.name,
@@ -98,19 +94,12 @@ class ContainerLife:
         }
         if container is not None:
             status["containerID"] = f"containerd://{container.id}"
-            if container.exit_code is None:
+            if not over and container.exit_code is None:
                 status["state"] = {"running": {"startedAt": self.started}}
-            elif self.over or self.waiting == CREATING:
+            elif over or self.over or self.waiting == CREATING:
                 status["state"] = {"terminated": self._terminated(container)}
         if self._last is not None and "terminated" not in status["state"]:
             status["lastState"] = self._last
-        return status
-
-    def ended_status(self) -> dict[str, Any]:
-        """The container's status entry after the end of the pod, without further restarts."""
-        status = self.status()
-        if self.container is not None:
-            status["state"] = {"terminated": self._terminated(self.container)}
         return status
 
     def _terminated(self, container: ContainerAttempt) -> dict[str, Any]:

@@ -11,24 +11,19 @@ from hack.embedded.kubelet.container_life import CREATING, ContainerLife
 def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> str:
     """The phase that follows from the containers; `over` if none will run again."""
     main = [life for life in lives if not life.view.init]
-    init_failed = any(
-        life.view.init and not life.view.sidecar and life.over and life.exit_code for life in lives
-    )
-    if init_failed:
+    if any(life.view.init and not life.view.sidecar and life.over and life.exit_code for life in lives):
         return "Failed"
-    if over:
+    if over or all(life.over for life in main):
         return "Succeeded" if all(life.exit_code == 0 for life in main) else "Failed"
     if not initialized or any(life.container is None for life in main):
         return "Pending"
-    if all(life.over for life in main):
-        return "Succeeded" if all(life.exit_code == 0 for life in main) else "Failed"
     return "Running"
 
 
 def pod_status(lives: Sequence[ContainerLife], phase_now: str, start_time: str) -> dict[str, Any]:
     """The whole status of a pod that was taken."""
     over = phase_now in ("Succeeded", "Failed")
-    entries = [life.ended_status() if over else life.status() for life in lives]
+    entries = [life.status(over=over) for life in lives]
     ready = phase_now == "Running" and all(
         entry["ready"] for entry, life in zip(entries, lives, strict=True) if not life.view.init
     )

@@ -40,8 +40,7 @@ class RegistrationServer(rpc.RegistrationServicer):
         self._dial = dial
         self._lock = threading.Lock()
         self._clients: dict[str, PluginEndpoint] = {}
-        self._open: set[PluginEndpoint] = set()
-        self._threads: list[threading.Thread] = []
+        self._streams: list[tuple[PluginEndpoint, threading.Thread]] = []
         self._pool = futures.ThreadPoolExecutor(4, thread_name_prefix="registration")
         self._server = grpc.server(self._pool)
 
@@ -61,10 +60,8 @@ class RegistrationServer(rpc.RegistrationServicer):
         self._pool.shutdown()
         with self._lock:
             self._clients.clear()
-            endpoints = list(self._open)
-        for endpoint in endpoints:
+        for endpoint, thread in self._streams:
             endpoint.close()
-        for thread in self._threads:
             thread.join()
 
     def Register(self, request: pb.RegisterRequest, context: grpc.ServicerContext) -> pb.Empty:
@@ -80,7 +77,6 @@ class RegistrationServer(rpc.RegistrationServicer):
         endpoint = PluginEndpoint(request.resource_name, self._folder / request.endpoint)
         with self._lock:
             self._clients[endpoint.resource] = endpoint
-            self._open.add(endpoint)
         try:
             endpoint.connect(self._dial)
         except PluginError as error:
@@ -90,8 +86,8 @@ class RegistrationServer(rpc.RegistrationServicer):
         thread = threading.Thread(
             target=self._run, args=(endpoint,), name=f"plugin-{endpoint.resource}", daemon=True
         )
-        self._threads.append(thread)
         thread.start()
+        self._streams.append((endpoint, thread))
         return pb.Empty()
 
     def _run(self, endpoint: PluginEndpoint) -> None:
@@ -99,8 +95,6 @@ class RegistrationServer(rpc.RegistrationServicer):
         if self._drop(endpoint.resource):
             self._devices.disconnected(endpoint.resource)
         endpoint.close()
-        with self._lock:
-            self._open.discard(endpoint)
 
     def _drop(self, resource: str) -> bool:
         # By name, not by identity: the newest connection goes even if an older one's stream ended.

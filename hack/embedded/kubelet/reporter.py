@@ -21,10 +21,6 @@ TOO_MANY_REQUESTS = 429
 Call = Callable[[], object]
 
 
-class _LaterError(Exception):
-    """The API server may take it later."""
-
-
 class Reporter:
     """Writes in the thread that calls `run`; `retry` are seconds between attempts to reach the API server."""
 
@@ -73,22 +69,22 @@ class Reporter:
                     return
                 key = next(iter(self._pending))
                 calls = self._pending.pop(key)
-            try:
-                for call in calls:
-                    self._write(call)
-            except _LaterError:
+            if not self._written(calls):
                 with self._lock:
                     self._pending.setdefault(key, calls)
                     self._lock.wait_for(lambda: self._stopping, self._retry)
 
     @staticmethod
-    def _write(call: Call) -> None:
-        try:
-            call()
-        except (GoneError, ConflictError):
-            # The pod is gone, or another one bears its name: nothing remains to be reported.
-            return
-        except ApiError as error:
-            if isinstance(error, UnknownError) or error.status == TOO_MANY_REQUESTS:
-                raise _LaterError from error
-            log.warning("not reported: %s", error)
+    def _written(calls: list[Call]) -> bool:
+        """Make the calls; False if the API server may take them later."""
+        for call in calls:
+            try:
+                call()
+            except (GoneError, ConflictError):
+                # The pod is gone, or another one bears its name: nothing remains to be reported.
+                continue
+            except ApiError as error:
+                if isinstance(error, UnknownError) or error.status == TOO_MANY_REQUESTS:
+                    return False
+                log.warning("not reported: %s", error)
+        return True

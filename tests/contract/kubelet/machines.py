@@ -49,36 +49,36 @@ class Machine(Protocol):
 
 
 class StandIn:
-    """A kubelet of ours, whose containers are processes."""
+    """A kubelet of ours, whose containers are processes unless the kubelet's `options` say otherwise."""
 
     patience, every = 20.0, 0.01
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, **options: Any) -> None:
         # Not pytest's tmp_path: unix socket paths are short.
         self._root = Path(tempfile.mkdtemp(prefix="kubelet-"))
-        self._kubelet = Kubelet(NODE, self._root, url, token, 1, timing=FAST)
+        self.kubelet = Kubelet(NODE, self._root, url, token, **{"seed": 1, "timing": FAST, **options})
         slices = self._root / "slices"
-        self.folders = Folders(self._kubelet.kubelet_dir, self._kubelet.cdi_dir, slices, slices)
-        self._kubelet.start()
+        self.folders = Folders(self.kubelet.kubelet_dir, self.kubelet.cdi_dir, slices, slices)
+        self.kubelet.start()
 
     def halt(self) -> None:
-        self._kubelet.halt()
+        self.kubelet.halt()
 
     def resume(self) -> None:
-        self._kubelet.resume()
+        self.kubelet.resume()
 
     def log(self, pod: Any, container: str) -> str:
-        return (self._kubelet.logs / f"default_{pod['metadata']['name']}_{container}.log").read_text()
+        return (self.kubelet.logs / f"default_{pod['metadata']['name']}_{container}.log").read_text()
 
     def live(self, uid: str) -> set[str]:
-        return {path.name for path in found(self._kubelet.process_groups, f"pod{uid}/*")}
+        return {path.name for path in found(self.kubelet.process_groups, f"pod{uid}/*")}
 
     def lists(self, resource: str) -> bool:
         return resource in json.loads(_read(self.folders.plugins / CHECKPOINT) or "{}").get("registered", ())
 
     def close(self) -> None:
-        self._kubelet.stop()
-        left = [path for path in found(self._kubelet.process_groups, "**/*") if path.is_file()]
+        self.kubelet.stop()
+        left = [path for path in found(self.kubelet.process_groups, "**/*") if path.is_file()]
         shutil.rmtree(self._root)
         assert not left, f"containers left behind: {left}"
 

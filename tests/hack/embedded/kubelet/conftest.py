@@ -1,4 +1,4 @@
-"""Fixtures: a node that runs real containers, and one whose containers are minimal."""
+"""Fixtures: nodes of clusters of their own."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.hack.embedded import launcher
-from tests.hack.embedded.kubelet.one_node import OneNode
+from tests.hack.embedded.kubelet.own_node import OwnNode
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,12 +15,12 @@ def _launcher() -> None:
 
 
 @pytest.fixture
-def make_node() -> Iterator[Callable[..., OneNode]]:
+def make_node() -> Iterator[Callable[..., OwnNode]]:
     """Makes nodes, and ends them after the test."""
-    nodes: list[OneNode] = []
+    nodes: list[OwnNode] = []
 
-    def make(**options: Any) -> OneNode:
-        nodes.append(OneNode(**options))
+    def make(**options: Any) -> OwnNode:
+        nodes.append(OwnNode(**options))
         return nodes[-1]
 
     yield make
@@ -29,6 +29,6 @@ def make_node() -> Iterator[Callable[..., OneNode]]:
 
 
 @pytest.fixture
-def node(make_node: Callable[..., OneNode]) -> OneNode:
+def node(make_node: Callable[..., OwnNode]) -> OwnNode:
     """Containers are processes."""
     return make_node()

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.contract.kubelet.late_plugin import LatePlugin
-from tests.hack.embedded.kubelet.one_node import CORES, MEM, OneNode, container, until
+from tests.hack.embedded.kubelet.own_node import OwnNode
 
 STEPS = 120
 
 
-def test_churn(make_node: Callable[..., OneNode], rng: random.Random) -> None:
+def test_churn(make_node: Callable[..., OwnNode], rng: random.Random) -> None:
     mismatches: list[tuple[str, str]] = []
     starts: list[str] = []
 
@@ -22,13 +22,14 @@ def test_churn(make_node: Callable[..., OneNode], rng: random.Random) -> None:
             mismatches.append((name, config))
 
     node = make_node(on_start=on_start, seed=rng.randrange(1000))
-    plugins = [node.plugin(MEM, 40), node.plugin(CORES, 40)]
+    plugins = [node.plugin(node.mem, 40), node.plugin(node.cores, 40)]
+    made: dict[str, Any] = {}
     names: list[str] = []
     for step in range(STEPS):
         choice = rng.random()
         if choice < 0.6 and len(names) < 15:
             names.append(f"pod-{step}")
-            node.create(names[-1], container(mem=2, cores=1), terminationGracePeriodSeconds=1)
+            made[names[-1]] = node.create(names[-1], node.container(mem=2, cores=1))
         elif choice < 0.95 and names:
             node.delete(names.pop(rng.randrange(len(names))), grace=rng.choice([0, 1]))
         elif choice > 0.97:
@@ -41,20 +42,24 @@ def test_churn(make_node: Callable[..., OneNode], rng: random.Random) -> None:
     assert len(starts) > STEPS / 10
     for name in names:
         node.delete(name)
-    until(lambda: not node.call("GET", "/api/v1/pods")["items"], "all pods gone")
-    until(lambda: not list(node.kubelet.process_groups.glob("pod*")), "all containers gone")
-    until(lambda: node.node()["status"]["allocatable"][MEM] == "40")
-    node.create("last", container(mem=40))
-    until(lambda: node.status("last").get("phase") == "Failed" or len(plugins[0].allocated[-1]) == 40)
-    assert node.phase("last") != "Failed", "a ticket was leaked"
+    node.until(lambda: all(map(node.gone, made)), "all pods gone")
+    node.until(lambda: not any(map(node.live, made.values())), "all containers gone")
+    node.until_offered(node.mem, (40, 40))
+    node.create("last", node.container(mem=40))
+    node.until(lambda: phase(node, "last") == "Failed" or len(plugins[0].allocated[-1]) == 40)
+    assert phase(node, "last") != "Failed", "a ticket was leaked"
 
 
-def settled(node: OneNode, name: str) -> None:
-    until(lambda: node.phase(name) in ("Running", "Failed"), name)
+def phase(node: OwnNode, name: str) -> str:
+    return str(node.status(name)["phase"])
 
 
-def restart(node: OneNode, plugins: list[LatePlugin]) -> None:
-    node.kubelet.restart()
+def settled(node: OwnNode, name: str) -> None:
+    node.until(lambda: phase(node, name) in ("Running", "Failed"), name)
+
+
+def restart(node: OwnNode, plugins: list[LatePlugin]) -> None:
+    node.restart_kubelet()
     for plugin in plugins:
         plugin.stop()
         plugin.serve()
