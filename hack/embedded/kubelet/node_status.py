@@ -34,7 +34,6 @@ class NodeStatus:
         self._interval = interval
         self._retry = retry
         self._changed = threading.Event()
-        self._written: object = None
 
     def changed(self) -> None:
         """Publish the present state soon."""
@@ -42,41 +41,30 @@ class NodeStatus:
 
     def run(self, stop: threading.Event) -> None:
         """Publish until `stop` is set and `changed` was called."""
-        registered = False
+        written = None
         while not stop.is_set():
             self._changed.clear()
+            amounts = self._amounts()
             try:
-                if not registered:
-                    self._register()
-                    registered = True
-                self._publish()
+                if amounts != written:
+                    self._write(amounts, first=written is None)
+                    written = amounts
                 stop.wait(self._interval)
                 self._changed.wait(LOOK_SECONDS)
             except ApiError as error:
                 log.debug("node %s: %s", self._name, error)
                 stop.wait(self._retry)
 
-    def _register(self) -> None:
-        node = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {
-                "name": self._name,
-                "labels": {"kubernetes.io/hostname": self._name, "kubernetes.io/os": "linux"},
-            },
-        }
-        with suppress(ConflictError):
-            self._api.create(NODES, node)
-
-    def _publish(self) -> None:
+    def _amounts(self) -> Mapping[str, Mapping[str, str]]:
         counts = self._devices()
-        capacity = {**BASE, **{name: str(all_) for name, (all_, _) in counts.items()}}
-        allocatable = {**BASE, **{name: str(healthy) for name, (_, healthy) in counts.items()}}
-        if (capacity, allocatable) == self._written:
-            return
+        return {
+            "capacity": {**BASE, **{name: str(all_) for name, (all_, _) in counts.items()}},
+            "allocatable": {**BASE, **{name: str(healthy) for name, (_, healthy) in counts.items()}},
+        }
+
+    def _write(self, amounts: Mapping[str, Mapping[str, str]], *, first: bool) -> None:
         status = {
-            "capacity": capacity,
-            "allocatable": allocatable,
+            **amounts,
             "conditions": [
                 {
                     "type": "Ready",
@@ -87,5 +75,12 @@ class NodeStatus:
             ],
             "nodeInfo": {"kubeletVersion": "v1.36.0-embedded", "containerRuntimeVersion": "embedded://1"},
         }
+        if first:
+            labels = {"kubernetes.io/hostname": self._name, "kubernetes.io/os": "linux"}
+            metadata = {"name": self._name, "labels": labels}
+            # With its status, as by the real kubelet: no reader sees a node without one.
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+            with suppress(ConflictError):
+                self._api.create(NODES, node)
+                return
         self._api.patch(NODES, Ref(self._name), {"status": status}, subresource="status")
-        self._written = (capacity, allocatable)
