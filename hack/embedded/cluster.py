@@ -9,11 +9,11 @@ that they can be killed and measured. Everything lies below `root`, and nothing 
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.kubelet import Kubelet, KubeletTiming
+from hack.embedded.kubelet import Kubelet
 from hack.embedded.runtime.minimal import OnStart
 from hack.embedded.scheduler import SchedulerStandIn
 from hack.embedded.services import ServiceProcess
@@ -36,9 +36,7 @@ class Options:
     seed: int = 0
     image_mounts: Sequence[tuple[Path, str]] = ()
     on_start: OnStart | None = None
-    timing: KubeletTiming | None = None
     flags: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -95,27 +93,24 @@ class EmbeddedCluster:
         """All processes of the two services."""
         return [*self.agents.values(), *(replica.service for replica in self.replicas)]
 
-    def machine(self, node: str) -> Path:
-        """The folder of a node's simulated cards."""
-        return self.root / node / "machine"
-
     def state(self, node: str) -> Path:
         """The folder of a node agent's slices and records."""
         return self.root / node / "state"
 
     def _start_node(self, index: int, name: str) -> None:
         folder = self.root / name
-        sim.build(self.cards[name], self.machine(name))
-        sim.add_driver(self.machine(name))
+        machine = folder / "machine"
+        sim.build(self.cards[name], machine)
+        sim.add_driver(machine)
         kubelet = Kubelet(
             name, folder, self.api.url, f"system:node:{name}", self.options.seed + index,
-            image_mounts=self.options.image_mounts, on_start=self.options.on_start, timing=self.options.timing,
+            image_mounts=self.options.image_mounts, on_start=self.options.on_start,
         )  # fmt: skip
         self.kubelets[name] = kubelet
         kubelet.start()
         flags = {
             "--node-name": name,
-            "--root": self.machine(name),
+            "--root": machine,
             "--kubelet-dir": kubelet.kubelet_dir,
             "--cdi-dir": kubelet.cdi_dir,
             "--process-groups": kubelet.process_groups,
@@ -148,7 +143,7 @@ class EmbeddedCluster:
         arguments = [command, "--kube-server", self.api.url, "--kube-token-file", str(token)]
         for flag, value in flags.items():
             arguments += [flag, str(value)]
-        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", self.options.env)
+        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", {"VGPU_CONFIG": ""})
 
 
 def _free_port() -> int:
