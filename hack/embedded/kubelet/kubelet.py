@@ -48,21 +48,19 @@ class Kubelet:
         self._config = NodeConfig(node_name, self.kubelet_dir, api_url, token, timing or KubeletTiming())
         self._image_mounts = image_mounts
         self._on_start = on_start
-        self._cdi: CdiCache | None = None
-        self._groups: ProcessGroups | None = None
         self._runtime: ProcessRuntime | MinimalRuntime | None = None
         self._session: KubeletSession | None = None
 
     def start(self) -> None:
         """Start the kubelet. Raises CreateError, with advice, if this machine refuses containers."""
         self.cdi_dir.mkdir(parents=True, exist_ok=True)
-        groups = self._groups = ProcessGroups(self.process_groups)
-        self._cdi = CdiCache(self.cdi_dir, self._config.timing.cdi_lag, self._random.getrandbits(32))
+        groups = ProcessGroups(self.process_groups)
+        cdi = CdiCache(self.cdi_dir, self._config.timing.cdi_lag, self._random.getrandbits(32))
         if self._on_start is not None:
-            self._runtime = MinimalRuntime(self._cdi, groups, self._on_start)
+            self._runtime = MinimalRuntime(cdi, groups, self._on_start)
         else:
             self._runtime = ProcessRuntime(
-                self._cdi, groups, folder=self.root / "mnt", logs=self.logs, extra=self._image_mounts
+                cdi, groups, folder=self.root / "mnt", logs=self.logs, extra=self._image_mounts
             )
             self._runtime.check()
         self.resume()
@@ -70,10 +68,9 @@ class Kubelet:
     def stop(self) -> None:
         """Stop, and end every container."""
         self.halt()
-        for part in (self._runtime, self._cdi, self._groups):
-            if part is not None:
-                part.close()
-        self._runtime = self._cdi = self._groups = None
+        if self._runtime is not None:
+            self._runtime.close()
+            self._runtime = None
 
     def restart(self) -> None:
         """Restart as `systemctl restart kubelet` does: plugin sockets are wiped, running containers survive."""

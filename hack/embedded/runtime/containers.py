@@ -76,9 +76,15 @@ class ContainerAttempt:
     def kill(self) -> None:
         """Send SIGKILL to all processes; nothing where none runs."""
 
+    def join(self) -> None:
+        """Return once a container that was killed has ended."""
+
 
 class Runtime(ABC):
-    """Makes containers, keeps the newest attempt of each, and survives the kubelet. Safe from any thread."""
+    """Makes containers, keeps the newest attempt of each, and survives the kubelet. Safe from any thread.
+
+    `cdi` and `groups` are closed with it.
+    """
 
     def __init__(self, cdi: CdiCache, groups: ProcessGroups) -> None:
         self.groups = groups
@@ -117,9 +123,14 @@ class Runtime(ABC):
                     del self._containers[key]
 
     def close(self) -> None:
-        """Kill every container."""
-        for container in self.containers():
+        """Kill every container and wait for its end."""
+        containers = self.containers()
+        for container in containers:
             container.kill()
+        for container in containers:
+            container.join()
+        self._cdi.close()
+        self.groups.close()
 
     @abstractmethod
     def _launch(self, spec: ContainerSpec, edits: Edits) -> ContainerAttempt:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hack.embedded.runtime.cdi import CdiCache, Edits
@@ -19,9 +19,15 @@ LAUNCHER = BUILD / "vgpu-container"
 class ProcessContainer(ContainerAttempt):
     """A container that runs as a launcher process. Its process group stands for the container's cgroup."""
 
-    def __init__(self, spec: ContainerSpec, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(
+        self,
+        spec: ContainerSpec,
+        process: "subprocess.Popen[bytes]",
+        ended: Callable[[ContainerAttempt, int], None],
+    ) -> None:
         super().__init__(spec)
         self.process = process
+        self.waiter = threading.Thread(target=lambda: ended(self, _wait(process)), daemon=True)
 
     def terminate(self) -> None:
         """SIGTERM to the first process. As in any container, it has no effect there without a handler."""
@@ -30,6 +36,10 @@ class ProcessContainer(ContainerAttempt):
     def kill(self) -> None:
         """SIGKILL to all of it: the launcher ends when the last process is gone."""
         self._signal(signal.SIGUSR1)
+
+    def join(self) -> None:
+        """Return once the launcher has ended and that was told."""
+        self.waiter.join()
 
     def _signal(self, number: signal.Signals) -> None:
         if self.exit_code is None:
@@ -56,7 +66,6 @@ class ProcessRuntime(Runtime):
         self._root = folder
         self._logs = logs
         self._extra = extra
-        self._waiters: set[threading.Thread] = set()
         for path in (folder, logs):
             path.mkdir(parents=True, exist_ok=True)
 
@@ -65,21 +74,10 @@ class ProcessRuntime(Runtime):
         pod = {"metadata": {"namespace": "", "name": "check", "uid": "check"}}
         _wait(self._process(ContainerSpec(pod, "check", ("true",)), Edits()))
 
-    def close(self) -> None:
-        """Kill every container and wait for its end."""
-        super().close()
-        with self._lock:
-            waiters = list(self._waiters)
-        for waiter in waiters:
-            waiter.join()
-
     def _launch(self, spec: ContainerSpec, edits: Edits) -> ContainerAttempt:
-        container = ProcessContainer(spec, self._process(spec, edits))
+        container = ProcessContainer(spec, self._process(spec, edits), self._ended)
         self._started(container, container.process.pid)
-        waiter = threading.Thread(target=self._follow, args=(container,), daemon=True)
-        with self._lock:
-            self._waiters.add(waiter)
-        waiter.start()
+        container.waiter.start()
         return container
 
     def _process(self, spec: ContainerSpec, edits: Edits) -> "subprocess.Popen[bytes]":
@@ -116,11 +114,6 @@ class ProcessRuntime(Runtime):
         for name, value in spec.environment(edits).items():
             operations += ["env", f"{name}={value}"]
         return operations
-
-    def _follow(self, container: ProcessContainer) -> None:
-        self._ended(container, _wait(container.process))
-        with self._lock:
-            self._waiters.discard(threading.current_thread())
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:

@@ -61,8 +61,6 @@ def runtime(tmp_path: Path, config: Path, recorder: Recorder) -> Iterator[Minima
     made.listen(lambda container: recorder.ends.append(container.spec.name))
     yield made
     made.close()
-    cache.close()
-    groups.close()
 
 
 def spec(name: str = "main") -> ContainerSpec:

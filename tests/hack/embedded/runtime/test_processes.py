@@ -73,8 +73,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path, ((extra, "/opt/vgpu/bin"),))
     yield made
     made.runtime.close()
-    made.cdi.close()
-    made.process_groups.close()
     assert not list(made.groups.rglob("*"))
 
 
