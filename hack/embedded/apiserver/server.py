@@ -38,7 +38,6 @@ class EmbeddedApiServer:
         policies: Sequence[Path] | None = None,
         *,
         tokens: Mapping[str, str] | None = None,
-        port: int = 0,
         history: int = DEFAULT_HISTORY,
         bookmark_seconds: float = 10.0,
     ) -> None:
@@ -47,7 +46,7 @@ class EmbeddedApiServer:
         self.registry = Registry(self.store, PolicyAdmission(manifests.policies))
         self.bookmark_seconds = bookmark_seconds
         self._tokens = tokens
-        self._port = port
+        self._port = 0
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self.write_requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)

@@ -57,7 +57,6 @@ class DeviceManager:
         self._active = active
         self._changed = changed
         self._lock = threading.Lock()
-        self._gone: set[str] = set()
         kept = pod_devices.load(checkpoint)
         self._held = {(held.pod, held.container, held.resource): held for held in kept.holdings}
         self._resources = {resource: _Resource(stopped_at=time.monotonic()) for resource in kept.registered}
@@ -71,7 +70,6 @@ class DeviceManager:
         with self._lock:
             resource = self._resources.setdefault(endpoint.resource, _Resource())
             resource.endpoint, resource.stopped_at = endpoint, None
-            self._gone.discard(endpoint.resource)
         self._changed()
 
     def listed(self, resource: str, health: Mapping[str, bool]) -> None:
@@ -97,15 +95,10 @@ class DeviceManager:
         """(capacity, allocatable) by resource; (0, 0) for one whose plugin went away for good."""
         with self._lock:
             late = time.monotonic() - self._timing.endpoint_grace
-            for name, entry in list(self._resources.items()):
+            for entry in self._resources.values():
                 if entry.stopped_at is not None and entry.stopped_at < late:
-                    del self._resources[name]
-                    self._gone.add(name)
-                    self._save()
-            counts = {
-                name: (len(entry.health), len(entry.healthy)) for name, entry in self._resources.items()
-            }
-            return counts | dict.fromkeys(self._gone, (0, 0))
+                    entry.health = {}
+            return {name: (len(entry.health), len(entry.healthy)) for name, entry in self._resources.items()}
 
     def allocatable(self) -> dict[str, set[str]]:
         """The healthy devices by resource."""

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Any
 
 from device_plugin.kube.api import PODS, Api
@@ -26,10 +25,10 @@ class Reporter:
 
     def __init__(self, api: Api, retry: float) -> None:
         self._api = api
-        self._events = count()
         self._retry = retry
         self._lock = threading.Condition()
-        self._pending: dict[str, list[Call]] = {}
+        # By pod; an event has a key of its own.
+        self._pending: dict[object, list[Call]] = {}
         self._stopping = False
 
     def stop(self) -> None:
@@ -46,16 +45,16 @@ class Reporter:
             calls.append(partial(self._api.patch, PODS, pod_spec.ref(pod), change, subresource="status"))
         if delete:
             calls.append(partial(self._api.delete, PODS, pod_spec.ref(pod), grace_seconds=0))
-        self._put(f"pod {pod_spec.uid(pod)}", calls)
+        self._put(pod_spec.uid(pod), calls)
 
     def event(self, pod: Json, reason: str, message: str) -> None:
         """A Warning event about a pod."""
         self._put(
-            f"event {next(self._events)}",
+            object(),
             [partial(self._api.post_event, PODS, pod_spec.ref(pod), reason, message)],
         )
 
-    def _put(self, key: str, calls: list[Call]) -> None:
+    def _put(self, key: object, calls: list[Call]) -> None:
         with self._lock:
             self._pending[key] = calls
             self._lock.notify()

@@ -76,11 +76,6 @@ class SchedulingQueue:
         with self._changed:
             self._entries.pop(uid, None)
 
-    def uids(self) -> list[str]:
-        """All pods in the queue."""
-        with self._changed:
-            return list(self._entries)
-
     def take(self) -> Queued | None:
         """The next pod, when there is one; None when the queue is closed."""
         with self._changed:

@@ -77,7 +77,7 @@ class SchedulerSession:
         listed = {pod["metadata"]["uid"] for pod in pods}
         for pod in pods:
             self._see_pod(pod)
-        for uid in {*self._cache.pods, *self._queue.uids()} - listed:
+        for uid in self._cache.pods.keys() - listed:
             self._lose_pod(uid)
         self._synced[0].set()
 
