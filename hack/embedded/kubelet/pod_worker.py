@@ -121,19 +121,16 @@ class PodWorker:
             return
         self._around.runtime.groups.close_sandbox(self.uid)
         final = phase(self._lives, initialized=True, over=True)
-        deleting = self._grace is not None
-        if not self._removed:
-            self._report(final, delete=deleting)
-        self.finished = True
-        if self._removed or deleting:
-            self._around.runtime.forget(self.uid)
-            return
-        # Succeeded or Failed: the pod stays until it is deleted.
-        while self._grace is None and not self._abandoned:
-            self._wait(None)
+        if self._grace is None:
+            # Succeeded or Failed: the pod stays until it is deleted.
+            self._report(final, delete=False)
+            self.finished = True
+            while self._grace is None and not self._abandoned:
+                self._wait(None)
         if self._grace is not None:
             if not self._removed:
                 self._report(final, delete=True)
+            self.finished = True
             self._around.runtime.forget(self.uid)
 
     def _start_due(self) -> bool:
