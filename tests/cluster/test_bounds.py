@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.cluster.gangs import offered
 from device_plugin.cluster.place import learning
-from device_plugin.cluster.refused import preemption_queue, refusals
+from device_plugin.cluster.refused import refusals
 from device_plugin.cluster.show.cluster_gauges import KEPT, KEPT_LEFT_OUT, KEPT_MOST
 from device_plugin.cluster.watch.pods import KnownPods
 from device_plugin.core.errors import RequestError
@@ -86,8 +86,8 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.placed("holder")
-    monkeypatch.setattr(preemption_queue, "MOST_OF_NAMESPACE", 3)
-    monkeypatch.setattr(refusals, "MOST_WAITING_OF_NAMESPACE", 4)
+    monkeypatch.setattr(one.reservations.preemption_queue, "most_of_namespace", 3)
+    monkeypatch.setattr(one.reservations.waiting, "most_of_namespace", 4)
     for number in range(6):
         one.ask(world.pod(f"p{number}", 17, priority=5))
     one.ask(world.api.put(replace(pod("theirs", 17, priority=5), namespace="other")))

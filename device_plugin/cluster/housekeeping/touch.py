@@ -180,7 +180,7 @@ class Touch:
             return
         self._seen, self._due, self._began = news, None, now
         self._hopeless.clear()
-        self._queue.begin(self._reservations.waiting.all())
+        self._queue.begin(self._reservations.waiting.values())
 
     def _found(self, now: float) -> list[Waiting]:
         """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""

@@ -99,7 +99,7 @@ class Reservations:
                 return answer
             made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
             self._ledger.put(made)
-            self.preemption_queue.drop(pod.uid)
+            self.preemption_queue.forget(pod.uid)
             self.waiting.drop(pod.uid)
             return made
 
@@ -216,7 +216,7 @@ class Reservations:
 
     def forget(self, uid: str) -> None:
         """Forget what is kept of the pod."""
-        self.preemption_queue.drop(uid)
+        self.preemption_queue.forget(uid)
         self.waiting.drop(uid)
         self.learning.forget(uid)
         self._release_incomplete(self.gangs.forget(uid))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from device_plugin.cluster.refused.bounded import Bounded
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
@@ -21,29 +22,21 @@ class Pending:
     nodes: Sequence[str]
 
 
-class PreemptionQueue:
-    """Pods that may preempt others, each with its last refusal. Callers hold the view's lock.
+class PreemptionQueue(Bounded[str, Pending]):
+    """Pods that may preempt others by UID, each with its last refusal. Callers hold the view's lock.
 
     A pod is left out if no pod of a lower priority ever held slices. Within a priority namespaces take turns, and in
     each the pods with the fewest tries come first, so that many hopeless pods do not delay the others again and again.
-    When the queue is full, the namespace with the most pods loses the one added last.
     """
 
     def __init__(self, node_lists: NodeLists) -> None:
+        super().__init__(MOST, MOST_OF_NAMESPACE)
         self._node_lists = node_lists
         self._least = float("inf")
-        self._by_pod: dict[str, Pending] = {}
         self._tries: Counter[str] = Counter()
-        # By namespace: the number of its pods, and the number of its last turn.
-        self._of: Counter[str] = Counter()
+        # By namespace: the number of its last turn.
         self._turns: dict[str, int] = {}
         self._turn = 0
-        self.left_out = 0
-        """Number of pods that were left out because there were too many."""
-
-    def __len__(self) -> int:
-        """The number of pods in the queue."""
-        return len(self._by_pod)
 
     def held(self, priority: int) -> None:
         """Note that a pod of this priority holds slices."""
@@ -55,54 +48,34 @@ class PreemptionQueue:
 
     def add(self, pending: Pending) -> None:
         """Add a pod that was just refused."""
-        namespace = pending.pod.namespace
-        self._pop(pending.pod.uid)
-        if not self.may_win(pending.pod):
-            return
-        self._by_pod[pending.pod.uid] = replace(pending, nodes=self._node_lists.of(pending.nodes))
-        self._of[namespace] += 1
-        if self._of[namespace] > MOST_OF_NAMESPACE:
-            self._leave_out(namespace)
-        elif len(self._by_pod) > MOST:
-            self._leave_out(max(self._of, key=self._of.__getitem__))
+        if self.may_win(pending.pod):
+            pending = replace(pending, nodes=self._node_lists.of(pending.nodes))
+            self.put(pending.pod.namespace, pending.pod.uid, pending)
+        else:
+            self.drop(pending.pod.uid)
 
-    def drop(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """Remove a pod that is gone or has been placed."""
-        self._pop(uid)
+        self.drop(uid)
         self._tries.pop(uid, None)
 
     def clear(self) -> None:
         """Remove all pods, after the term of this replica has ended."""
-        self._by_pod.clear()
-        self._of.clear()
+        super().clear()
         self._tries.clear()
         self._turns.clear()
 
     def take(self) -> Pending | None:
         """Remove and return the next pod; None if the queue is empty."""
-        if not self._by_pod:
+        if not len(self):
             return None
-        pending = min(self._by_pod.values(), key=self._order)
+        pending = min(self.values(), key=self._order)
         self._tries[pending.pod.uid] += 1
         self._turn += 1
         self._turns[pending.pod.namespace] = self._turn
-        if len(self._turns) > MOST:
+        if len(self._turns) > self.most:
             del self._turns[min(self._turns, key=self._turns.__getitem__)]
-        self._pop(pending.pod.uid)
-        return pending
-
-    def _leave_out(self, namespace: str) -> None:
-        self._pop(
-            next(uid for uid, pending in reversed(self._by_pod.items()) if pending.pod.namespace == namespace)
-        )
-        self.left_out += 1
-
-    def _pop(self, uid: str) -> None:
-        pending = self._by_pod.pop(uid, None)
-        if pending is not None:
-            self._of[pending.pod.namespace] -= 1
-            if not self._of[pending.pod.namespace]:
-                del self._of[pending.pod.namespace]
+        return self.drop(pending.pod.uid)
 
     def _order(self, pending: Pending) -> tuple[int, int, int, str, str]:
         pod = pending.pod

@@ -3,10 +3,10 @@
 A request that fits no cards fits none until a slice ends or an inventory changes; new grants only take more.
 """
 
-from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from device_plugin.cluster.refused.bounded import Bounded
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.core.annotations import GROUP, GROUP_SIZE
 from device_plugin.core.ledger import Ledger
@@ -42,7 +42,7 @@ class _Entry:
 
 
 class Refusals:
-    """Refusals by request shape; beyond the bounds the least recently used is dropped.
+    """Refusals by request shape; beyond the bounds a namespace loses the one that it used least recently.
 
     Callers hold the view's lock.
     """
@@ -50,68 +50,45 @@ class Refusals:
     def __init__(self, ledger: Ledger, placer: Placer) -> None:
         self._ledger = ledger
         self._placer = placer
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
-        self._of: Counter[str] = Counter()
+        self.kept = Bounded[Key, _Entry](MOST, MOST_OF_NAMESPACE, lose_oldest=True)
         self._position = placer.table.position
-        self.left_out = 0
-        """Number of refusals that were dropped because there were too many."""
-
-    def __len__(self) -> int:
-        """Number of remembered refusals."""
-        return len(self._entries)
 
     def knows(self, request: PodRequest) -> bool:
         """True if an equal request was refused on all nodes, and that still holds. It needs no lock."""
-        entry = self._entries.get((_shape(request), None))
+        entry = self.kept.get((_shape(request), None))
         return entry is not None and entry.rows is None and entry.gained == self._ledger.gained
 
     def get(self, pod: Pod, request: PodRequest, nodes: Collection[str]) -> Refused | None:
         """The refusal of an equal request that still holds on `nodes`; None if the request must be decided."""
         key = _key(pod, request)
-        entry = self._entries.get(key)
+        entry = self.kept.get(key)
         if entry is None:
             return None
         if entry.gained != self._ledger.gained or self._placer.table.position is not self._position:
-            self._drop(key)
+            self.kept.drop(key)
             return None
         if entry.rows is not None and (self._rows(request, nodes) & ~entry.rows).any():
             return None
-        self._entries.move_to_end(key)
+        self.kept.put(entry.namespace, key, entry)
         return entry.refused
 
     def note(self, pod: Pod, request: PodRequest, nodes: Collection[str], refused: Refused) -> None:
         """Remember that the pod's request was just refused on `nodes`."""
-        table, namespace = self._placer.table, pod.namespace
+        table = self._placer.table
         if table.position is not self._position:
             # The rows of the entries belong to an earlier layout.
-            self.clear()
+            self.kept.clear()
             self._position = table.position
-        key = (_shape(request), None) if refused.everywhere else _key(pod, request)
-        self._drop(key)
-        if self._of[namespace] >= MOST_OF_NAMESPACE:
-            self._drop(next(k for k, entry in self._entries.items() if entry.namespace == namespace))
-            self.left_out += 1
-        elif len(self._entries) >= MOST:
-            self._drop(next(iter(self._entries)))
-            self.left_out += 1
-        rows = None if refused.everywhere else self._rows(request, nodes)
-        self._entries[key] = _Entry(namespace, refused, self._ledger.gained, rows)
-        self._of[namespace] += 1
+        everywhere = refused.everywhere
+        key = (_shape(request), None) if everywhere else _key(pod, request)
+        rows = None if everywhere else self._rows(request, nodes)
+        self.kept.put(pod.namespace, key, _Entry(pod.namespace, refused, self._ledger.gained, rows))
 
     def _rows(self, request: PodRequest, nodes: Collection[str]) -> Mask:
         """The rows that a decision considers: those of offered nodes, without those of other pods of the group."""
         table, avoid = self._placer.table, request.rank.avoid
         offered = table.chosen(nodes)
         return offered & ~marked(table.position, avoid) if avoid else offered
-
-    def clear(self) -> None:
-        self._entries.clear()
-        self._of.clear()
-
-    def _drop(self, key: Key) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            _take_one(self._of, entry.namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,85 +110,33 @@ class Waiting:
         )
 
 
-class WaitingPods:
-    """The refused pods, each with its last refusal. Callers hold the view's lock.
-
-    When there are too many, the namespace with the most pods loses the one that was refused last.
-    """
+class WaitingPods(Bounded[str, Waiting]):
+    """The refused pods by UID, each with its last refusal."""
 
     def __init__(self, ledger: Ledger, node_lists: NodeLists) -> None:
+        super().__init__(MOST_WAITING, MOST_WAITING_OF_NAMESPACE)
         self._ledger = ledger
         self._node_lists = node_lists
-        self._by_pod: dict[str, Waiting] = {}
-        self._of: dict[str, dict[str, Waiting]] = {}
-        self.left_out = 0
-        """Number of pods that were left out because there were too many."""
-
-    def __len__(self) -> int:
-        """Number of refused pods."""
-        return len(self._by_pod)
-
-    def all(self) -> list[Waiting]:
-        """A list of all refused pods. It needs no lock."""
-        return list(self._by_pod.values())
-
-    def get(self, uid: str) -> Waiting | None:
-        """The pod of this UID, if its last decision was a refusal."""
-        return self._by_pod.get(uid)
 
     def note(
         self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, by_cards: bool = True
     ) -> None:
         """Record a pod that was just refused, alone or with its gang; `by_cards` if only cards were missing."""
         gained = self._ledger.gained if by_cards else UNKNOWN
-        self._put(Waiting(pod, self._node_lists.of(nodes), refused, gained, gang))
+        self.keep(Waiting(pod, self._node_lists.of(nodes), refused, gained, gang))
 
     def inherit(self, pod: Pod) -> None:
         """Record a pod that another process of ours, or kube-scheduler, refused; its nodes are unknown."""
-        if pod.uid not in self._by_pod:
-            self._put(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
+        if self.get(pod.uid) is None:
+            self.keep(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
+
+    def keep(self, waiting: Waiting) -> None:
+        """Record a refused pod, perhaps again after it was dropped."""
+        self.put(waiting.pod.namespace, waiting.pod.uid, waiting)
 
     def outdated(self, waiting: Waiting) -> bool:
         """True if this is the pod's last refusal, and the pod may fit now: `gained` has grown, or was UNKNOWN."""
-        return self._by_pod.get(waiting.pod.uid) is waiting and waiting.gained != self._ledger.gained
-
-    def keep(self, waiting: Waiting) -> None:
-        """Record a refused pod again after it was dropped."""
-        self._put(waiting)
-
-    def drop(self, uid: str) -> None:
-        """Remove a pod that is gone or has been placed."""
-        waiting = self._by_pod.pop(uid, None)
-        if waiting is not None:
-            pods = self._of[waiting.pod.namespace]
-            del pods[uid]
-            if not pods:
-                del self._of[waiting.pod.namespace]
-
-    def clear(self) -> None:
-        """Remove all pods, after the term of this replica has ended."""
-        self._by_pod.clear()
-        self._of.clear()
-
-    def _put(self, waiting: Waiting) -> None:
-        namespace, uid = waiting.pod.namespace, waiting.pod.uid
-        self.drop(uid)
-        pods = self._of.setdefault(namespace, {})
-        pods[uid] = self._by_pod[uid] = waiting
-        if len(pods) > MOST_WAITING_OF_NAMESPACE:
-            self._leave_out(pods)
-        elif len(self._by_pod) > MOST_WAITING:
-            self._leave_out(max(self._of.values(), key=len))
-
-    def _leave_out(self, pods: dict[str, Waiting]) -> None:
-        self.drop(next(reversed(pods)))
-        self.left_out += 1
-
-
-def _take_one(counts: Counter[str], namespace: str) -> None:
-    counts[namespace] -= 1
-    if not counts[namespace]:
-        del counts[namespace]
+        return self.get(waiting.pod.uid) is waiting and waiting.gained != self._ledger.gained
 
 
 def _key(pod: Pod, request: PodRequest) -> Key:

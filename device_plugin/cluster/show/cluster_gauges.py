@@ -12,7 +12,6 @@ from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place import learning
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.refused import preemption_queue, refusals
 from device_plugin.cluster.show.explain import FITS, HELD, PREEMPTING, Explainer
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.cards import memory_units
@@ -157,12 +156,12 @@ def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Iterator
 
 def _bounds(made: Reservations) -> Mapping[str, Bound]:
     """All that grows with pods that wait, beside the pods themselves."""
-    scores, learnt, queue = made.placer.scores, made.learning, made.preemption_queue
-    lists = made.gangs.offered
+    refused, waiting, queue = made.refusals.kept, made.waiting, made.preemption_queue
+    scores, learnt, lists = made.placer.scores, made.learning, made.gangs.offered
     return {
-        "refusals": Bound(len(made.refusals), refusals.MOST, made.refusals.left_out),
-        "refused": Bound(len(made.waiting), refusals.MOST_WAITING, made.waiting.left_out),
-        "preempting": Bound(len(queue), preemption_queue.MOST, queue.left_out),
+        "refusals": Bound(len(refused), refused.most, refused.left_out),
+        "refused": Bound(len(waiting), waiting.most, waiting.left_out),
+        "preempting": Bound(len(queue), queue.most, queue.left_out),
         "scores": Bound(len(scores), scores.most, scores.left_out),
         "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),
         "arriving": Bound(len(learnt), learning.MOST_NEW, learnt.left_out),

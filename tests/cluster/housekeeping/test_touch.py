@@ -14,7 +14,6 @@ from device_plugin.cluster.housekeeping.touch import (
     INHERITED_AFTER_SECONDS,
     TOUCHES,
 )
-from device_plugin.cluster.refused import refusals
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
@@ -331,8 +330,8 @@ def test_a_namespace_whose_pods_came_late_is_heard_again_once_one_comes(world: W
 def test_the_memory_of_refused_pods_is_shared_between_namespaces(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "MOST_WAITING", 16)
-    monkeypatch.setattr(refusals, "MOST_WAITING_OF_NAMESPACE", 8)
+    monkeypatch.setattr(one.reservations.waiting, "most", 16)
+    monkeypatch.setattr(one.reservations.waiting, "most_of_namespace", 8)
     held = full(world)
     tenants = in_namespaces(2, (f"hopeless-{number:02}" for number in range(20)))
     ask_for(world, one, *(replace(each, annotations={annotations.CARD_UUID: "none"}) for each in tenants))

@@ -8,7 +8,6 @@ import pytest
 
 from device_plugin.cluster.preempt import search
 from device_plugin.cluster.preempt.preemption import SEARCHES, Preemption
-from device_plugin.cluster.refused import preemption_queue
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
@@ -386,8 +385,8 @@ def test_namespaces_take_turns_within_a_priority(world: World) -> None:
 def test_no_two_namespaces_fill_the_memory_of_those_that_may_preempt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preemption_queue, "MOST", 8)
-    monkeypatch.setattr(preemption_queue, "MOST_OF_NAMESPACE", 6)
+    monkeypatch.setattr(world.one.reservations.preemption_queue, "most", 8)
+    monkeypatch.setattr(world.one.reservations.preemption_queue, "most_of_namespace", 6)
     full(world)
     for number in range(20):
         refused(world, f"hopeless-{number}", 17, namespace=f"tenant-{number % 2}")

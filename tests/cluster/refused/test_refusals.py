@@ -131,8 +131,8 @@ def test_a_tenant_crowds_out_its_own_refusals_only(world: World, one: Replica, m
     assert one.ask(theirs) == ""
     for number in range(3 * MOST_OF_NAMESPACE):
         assert one.ask(world.pod(f"p{number}", mem=18 + number)) == ""
-    assert len(one.reservations.refusals) == MOST_OF_NAMESPACE + 1
-    assert one.reservations.refusals.left_out == 2 * MOST_OF_NAMESPACE
+    assert len(one.reservations.refusals.kept) == MOST_OF_NAMESPACE + 1
+    assert one.reservations.refusals.kept.left_out == 2 * MOST_OF_NAMESPACE
     decided = mocker.spy(one.reservations.placer, "decide")
     assert one.ask(theirs) == ""
     assert decided.call_count == 0
