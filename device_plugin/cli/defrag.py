@@ -76,9 +76,9 @@ def run(args: argparse.Namespace) -> int:
 def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[Plan]:
     """The steps of at most `most` moves for the cluster that `view` shows."""
     waiting, holders = [], {}
-    for pod in view.pods():
+    for pod in view.pods.all():
         try:
-            request = view.request_of(pod)
+            request = view.pods.request_of(pod)
         except RequestError:
             continue
         if request is None or pod.ended or pod.deleting:
@@ -120,13 +120,13 @@ def _where(grant: Grant | None) -> str:
 
 
 def _name(view: ClusterView, grant: Grant) -> str:
-    pod = view.pod(grant.pod)
+    pod = view.pods.get(grant.pod)
     return named(pod) if pod else grant.pod
 
 
 def _done(client: KubeClient, view: ClusterView, step: Plan) -> bool:
     """Evict the pods of one step, and wait until they have ended; false if one stays."""
-    going = [pod for move in step.moves if (pod := view.pod(move.source.pod)) is not None]
+    going = [pod for move in step.moves if (pod := view.pods.get(move.source.pod)) is not None]
     # A step is of use only as a whole: dry runs for all of its pods come before the first eviction.
     asked = going if len(going) > 1 else ()
     for pod, dry in (*product(asked, (True,)), *product(going, (False,))):

@@ -19,7 +19,7 @@ from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
-from device_plugin.cluster.housekeeping.deletions import CoveredPods, Deletions, OverlapJudge
+from device_plugin.cluster.housekeeping.deletions import Deletions
 from device_plugin.cluster.housekeeping.loop import Housekeeping
 from device_plugin.cluster.housekeeping.touch import Touch
 from device_plugin.cluster.lead.leader import Leader
@@ -86,10 +86,8 @@ class Service:
         self._leadership = Leadership(
             api, leader, view, reservations, clock, Ref(settings.lease_name, settings.lease_namespace)
         )
-        deletions = Deletions(api, view)
-        overlaps = OverlapJudge(api, view, leader, deletions)
-        covered = CoveredPods(view, leader, deletions) if settings.covered_pods == "delete" else None
-        self._housekeeping = Housekeeping(api, view, reservations, binder, overlaps, covered, clock)
+        deletions = Deletions(api, view, leader, covered_too=settings.covered_pods == "delete")
+        self._housekeeping = Housekeeping(api, view, reservations, binder, deletions, clock)
         self._preemption = Preemption(api, view, reservations, leader, clock, stop.wait)
         self._touch = Touch(api, view, reservations, leader, clock, settings.scheduler_name)
         self._refit = Refit(
@@ -114,28 +112,33 @@ class Service:
             stack.callback(self._client.close)
             ports = self._listen(stack)
             stack.callback(self._join)
-            self._threads.spawn(
-                "pods", lambda: self._pods.run(self._view.sync_pods, self._on_pod, self._stop)
-            )
-            self._threads.spawn(
-                "nodes", lambda: self._nodes.run(self._view.sync_nodes, self._on_node, self._stop)
-            )
-            self._threads.spawn(
-                "agents", lambda: self._agents.run(self._poller.sync, self._on_agent, self._stop)
-            )
-            self._threads.spawn("loads", self._ask_agents)
-            self._threads.spawn("leadership", lambda: self._turn("leadership", self._leadership.step))
-            self._threads.spawn("beginnings", lambda: self._at_leisure(self._leadership.begin))
-            self._threads.spawn("housekeeping", lambda: self._turn("housekeeping", self._housekeeping.step))
-            self._threads.spawn("preemption", lambda: self._at_leisure(self._preemption.step))
-            self._threads.spawn("touch", self._touch_refused)
-            self._threads.spawn("refit", lambda: self._at_leisure(self._refit.step))
-            self._threads.spawn("one-cpu", self._stay_together)
-            self._threads.spawn("freeze", self._freeze)
-            self._threads.spawn("memory", self._give_memory_back)
+            for name, run in self._loops().items():
+                self._threads.spawn(name, run)
             print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
             self._stop.wait()
         return 1 if self._threads.failed else 0
+
+    def _loops(self) -> Mapping[str, Callable[[], None]]:
+        """The functions that run until the service ends, by the names of their threads."""
+        view, stop = self._view, self._stop
+        memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
+        return {
+            "pods": partial(self._pods.run, view.sync_pods, self._on_pod, stop),
+            "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
+            "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
+            "loads": self._ask_agents,
+            "leadership": partial(self._beat, "leadership", self._leadership.step),
+            "housekeeping": partial(self._beat, "housekeeping", self._housekeeping.step),
+            # Without a heartbeat: a step over all pods may take minutes, and no placement depends on these. A replica
+            # that has not listed does not lead.
+            "beginnings": partial(self._every, TURN_SECONDS, self._leadership.begin),
+            "preemption": partial(self._every, TURN_SECONDS, self._preemption.step),
+            "refit": partial(self._every, TURN_SECONDS, self._refit.step),
+            "touch": partial(self._every, TOUCH_SECONDS, self._touch.step),
+            "memory": partial(self._every, RETURN_SECONDS, memory.step),
+            "one-cpu": self._stay_together,
+            "freeze": self._freeze,
+        }
 
     def _listen(self, stack: ExitStack) -> Sequence[str]:
         shown = []
@@ -176,16 +179,14 @@ class Service:
         """Wait PAUSE_SECONDS so that other threads get the lock; true if the service ends."""
         return self._stop.wait(PAUSE_SECONDS)
 
-    def _turn(self, name: str, step: Callable[[], None]) -> None:
+    def _beat(self, name: str, step: Callable[[], None]) -> None:
         while not self._stop.is_set():
             self._health.beat(name)
             step()
             self._stop.wait(TURN_SECONDS)
 
-    def _at_leisure(self, step: Callable[[], None]) -> None:
-        # No heartbeat: a step over all pods may take minutes, and no placement depends on it. A replica that has not
-        # listed does not lead.
-        while not self._stop.wait(TURN_SECONDS):
+    def _every(self, seconds: float, step: Callable[[], None]) -> None:
+        while not self._stop.wait(seconds):
             step()
 
     def _stay_together(self) -> None:
@@ -206,16 +207,6 @@ class Service:
             gc.freeze()
             if self._stop.wait(FREEZE_SECONDS):
                 return
-
-    def _give_memory_back(self) -> None:
-        memory = MemoryReturn(lambda: len(self._view.pods()), malloc_trim())
-        while not self._stop.wait(RETURN_SECONDS):
-            memory.step()
-
-    def _touch_refused(self) -> None:
-        # No heartbeat: without it a refused pod waits longer, and no placing depends on it.
-        while not self._stop.wait(TOUCH_SECONDS):
-            self._touch.step()
 
     def _ask_agents(self) -> None:
         # No heartbeat: if it hangs, loads become stale and only the ledger counts.

@@ -103,7 +103,7 @@ def _asked_for(
 ) -> tuple[float, float]:
     started, cpu = time.perf_counter(), time.process_time()
     for pod in pods:
-        request = view.request_of(pod)
+        request = view.pods.request_of(pod)
         answer = reservations.reserve(pod, request, nodes) if request else None
         if not isinstance(answer, Reservation):
             raise BenchError(f"{answer().text if answer else 'nothing is asked for'}: write a lower --fill")

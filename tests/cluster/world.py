@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from device_plugin.cluster.housekeeping.deletions import CoveredPods, Deletions, OverlapJudge
+from device_plugin.cluster.housekeeping.deletions import Deletions
 from device_plugin.cluster.housekeeping.loop import Housekeeping
 from device_plugin.cluster.housekeeping.touch import Touch
 from device_plugin.cluster.lead.leader import Leader
@@ -227,10 +227,8 @@ class Replica(Memory):
         self.filter = Filter(view, reservations, self.leader, self.counts, clock)
         self.binder = Binder(api, view, reservations, self.leader, self.counts, clock)
         self.leadership = Leadership(api, self.leader, view, reservations, clock, LEASE)
-        deletions = Deletions(api, view)
-        overlaps = OverlapJudge(api, view, self.leader, deletions)
-        covered = CoveredPods(view, self.leader, deletions) if covered_pods == "delete" else None
-        self.housekeeping = Housekeeping(api, view, reservations, self.binder, overlaps, covered, clock)
+        deletions = Deletions(api, view, self.leader, covered_too=covered_pods == "delete")
+        self.housekeeping = Housekeeping(api, view, reservations, self.binder, deletions, clock)
         self.preemption = Preemption(api, view, reservations, self.leader, clock, lambda _: None)
         self.touch = Touch(api, view, reservations, self.leader, clock, "vgpu-scheduler")
         self.explainer = Explainer(view, reservations, self.leader, "vgpu-scheduler", self.search())

@@ -96,7 +96,7 @@ class Gangs:
         return member.name if member is not None else None
 
     def name_unless_bound(self, uid: str) -> GroupName | None:
-        """The name of the pod's gang that may lose its places by news of the pod: by a bound one it loses nothing."""
+        """The name of the pod's gang; None if the pod is bound: then its news costs no places."""
         member = self._groups.gang_pod(uid)
         return member.name if member is not None and not member.bound else None
 
@@ -136,7 +136,7 @@ class Gangs:
         return self._decided(view, member, offered, named=named)
 
     def complete(self) -> None:
-        """Reserve what half-bound gangs lack: the leader before had it reserved, and nobody else has it yet."""
+        """Reserve places for the unbound pods of half-bound gangs, as the leader before had done."""
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
             if view.bound and view.waiting:
@@ -150,7 +150,7 @@ class Gangs:
         return group.state.lose(self._groups.gang_view(name))
 
     def put_back(self, reservation: Reservation) -> bool:
-        """The Binding did not happen: the slice waits for the next; false if the pod is not in that gang any more."""
+        """Make the reservation WAITING again after its Binding failed; false if the pod has left the gang."""
         member = self._groups.gang_pod(reservation.pod.uid)
         if member is None or member.gang != reservation.request.gang or not member.live:
             return False
@@ -194,7 +194,7 @@ class Gangs:
         return expired
 
     def statuses(self) -> Iterator[GangStatus]:
-        """All gangs of which pods count, by name: the last of the others are ending, or have ended well."""
+        """The gangs that have pods which count, by name; of the others all pods have ended or are ending."""
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
             if not view.pods:

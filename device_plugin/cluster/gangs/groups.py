@@ -26,7 +26,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(slots=True)
 class Group:
-    """The existing pods of one group by UID, ended ones included, and what decisions need to know of them."""
+    """The existing pods of one group by UID, ended ones included, with the sums that decisions read."""
 
     name: GroupName
     members: dict[str, Pod] = field(default_factory=dict)

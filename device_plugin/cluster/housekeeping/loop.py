@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from device_plugin.cluster.housekeeping.deletions import CoveredPods, OverlapJudge
+from device_plugin.cluster.housekeeping.deletions import Deletions
 from device_plugin.cluster.place.bind import Binder
 from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.watch.view import ClusterView
-from device_plugin.kube.api import PODS, Api
-from device_plugin.kube.errors import ApiError, GoneError
+from device_plugin.cluster.watch.view import ClusterView, read_again
+from device_plugin.kube.api import Api
+from device_plugin.kube.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -25,43 +25,29 @@ class Housekeeping:
         view: ClusterView,
         reservations: Reservations,
         binder: Binder,
-        overlaps: OverlapJudge,
-        covered: CoveredPods | None,
+        deletions: Deletions,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._view = view
         self._reservations = reservations
         self._binder = binder
-        self._overlaps = overlaps
-        self._covered = covered
+        self._deletions = deletions
         self._clock = clock
 
     def step(self) -> None:
         """Do each piece of periodic work once."""
         self._reservations.expire()
-        self._learn()
-        self._binder.settle()
-        self._confirm()
-        self._overlaps.sweep()
-        if self._covered is not None:
-            self._covered.sweep()
-
-    def _learn(self) -> None:
         with self._view.lock:
             self._reservations.learning.count(self._clock())
+        self._binder.settle()
+        self._confirm()
+        self._deletions.sweep()
 
     def _confirm(self) -> None:
-        for known in self._view.unconfirmed(self._clock() - CONFIRM_SECONDS):
+        for known in self._view.pods.unconfirmed(self._clock() - CONFIRM_SECONDS):
             try:
-                pod = self._api.get(PODS, known)
-            except GoneError:
-                self._view.forget_pod(known.uid)
-                continue
+                read_again(self._api, self._view, known)
             except ApiError as error:
                 log.info("cannot look whether pods still exist: %s", error)
                 return
-            if pod.uid == known.uid:
-                self._view.see_pod(pod, watched=False)
-            else:
-                self._view.forget_pod(known.uid)

@@ -155,7 +155,7 @@ class Touch:
         with self._view.lock:
             for uid, expected in list(self._expected.items()):
                 namespace, age = expected.waiting.pod.namespace, now - expected.since
-                known = self._view.pod(uid)
+                known = self._view.pods.get(uid)
                 placed = self._view.ledger.reservation(uid) is not None or (known is not None and known.node)
                 if placed or self._reservations.waiting.get(uid) not in (None, expected.waiting):
                     self._late.pop(namespace, None)
@@ -232,7 +232,7 @@ class Touch:
     def _fits(self, waiting: Waiting, now: float) -> bool:
         """True if the pod, with all of its gang, would be placed now. Callers hold the lock."""
         uid = waiting.pod.uid
-        known = self._view.pod(uid)
+        known = self._view.pods.get(uid)
         if known is None or known.node or known.deleting or known.ended:
             self._reservations.waiting.drop(uid)
             return False
@@ -240,7 +240,7 @@ class Touch:
         if reserved is not None and reserved.stage is not Stage.NOMINATED:
             return reserved.stage is Stage.WAITING
         try:
-            request = self._view.request_of(known)
+            request = self._view.pods.request_of(known)
         except RequestError:
             return False
         if request is None or self._reservations.groups.problem((known.namespace, known.label(GROUP))):
@@ -300,7 +300,7 @@ class Touch:
     def _inherit(self) -> None:
         """Take over refused pods that kube-scheduler has not asked for since this replica leads."""
         pods = [
-            pod for pod in self._view.pods()
+            pod for pod in self._view.pods.all()
             if pod.scheduler == self._scheduler_name and pod.refused and not pod.node and not pod.deleting
         ]  # fmt: skip
         pods.sort(key=_queue_order)

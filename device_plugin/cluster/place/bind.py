@@ -12,7 +12,7 @@ from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.watch.view import ClusterView, read_again
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
@@ -118,13 +118,13 @@ class Binder:
 
     def _place_again(self, pod: Pod, call: BindCall) -> Reservation:
         try:
-            request = self._view.request_of(pod)
+            request = self._view.pods.request_of(pod)
         except RequestError as error:
             raise BindError("refused", str(error)) from error
         if request is None:
             raise BindError("refused", f"pod {pod.namespace}/{pod.name} asks for no slice")
         with self._view.lock:
-            if self._view.is_gone(call.uid):
+            if self._view.pods.is_gone(call.uid):
                 raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
             busy = self._view.ledger.reservation(call.uid)
             if busy is not None and busy.under_way:
@@ -144,20 +144,13 @@ class Binder:
         """Read the pod and settle its reservation; true if it is bound with the grant that was sent."""
         pod = reservation.pod
         try:
-            now = self._api.get(PODS, pod)
-        except GoneError:
-            self._view.forget_pod(pod.uid)
-            return False
+            now = read_again(self._api, self._view, pod)
         except ApiError as error:
             log.info("still unknown whether bound pod=%s/%s: %s", pod.namespace, pod.name, error)
             return False
-        if now.uid != pod.uid:
-            self._view.forget_pod(pod.uid)
-            return False
-        if now.node:
-            self._view.see_pod(now, watched=False)
+        if now is not None and now.node:
             return _holds(now, reservation.grant)
-        if self._clock() - reservation.sent >= 2 * BIND_SECONDS:
+        if now is not None and self._clock() - reservation.sent >= 2 * BIND_SECONDS:
             self._reservations.release_unbound(pod.uid)
         return False
 

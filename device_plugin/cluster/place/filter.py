@@ -49,14 +49,14 @@ class Filter:
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""
         try:
-            request = self._view.request_of(pod)
+            request = self._view.pods.request_of(pod)
         except RequestError as error:
             return Verdict(hopeless=dict.fromkeys(nodes, str(error)))
         if request is None:
             return Verdict(nodes)
         self._reservations.prepare(request, nodes)
         with self._view.lock:
-            if self._view.is_gone(pod.uid):
+            if self._view.pods.is_gone(pod.uid):
                 # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
             if why := self._why_not(pod):
@@ -95,7 +95,7 @@ class Filter:
     def _why_not(self, pod: Pod) -> str:
         if why := self._leader.why_not() or self._view.why_not_synced():
             return why
-        known = self._view.pod(pod.uid)
+        known = self._view.pods.get(pod.uid)
         if known is not None and known.node:
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"
         reservation = self._view.ledger.reservation(pod.uid)

@@ -1,7 +1,7 @@
-"""What the leader decides and nobody else knows yet: reservations, who was refused, and who may preempt others.
+"""Reservations: the decisions of /filter that are not bound yet, the refused pods, and the pods that may preempt.
 
-A reservation ends by its Binding, by time, with its gang, or because its pod or its slices are no longer what they
-were. It follows the view, which shows what became of pods and nodes.
+Only the leader has them, in memory. A reservation ends by its Binding, by time, with its gang, or when its pod or its
+slices change; the view reports these changes.
 """
 
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Reservations:
-    """Decides where pods go, and keeps that until it is bound or ended. Each call takes the view's lock."""
+    """Places pods, and holds each grant until it is bound or its reservation ends. Each call takes the view's lock."""
 
     def __init__(
         self, view: ClusterView, seconds: float, clock: Callable[[], float], scoring: Scoring = BY_DEFAULT
@@ -54,15 +54,22 @@ class Reservations:
         self.preemption_queue = PreemptionQueue(node_lists)
         self.groups = Groups(view.ledger)
         self.gangs = Gangs(
-            view.ledger, self.placer, self.groups, seconds, view.request_of, node_lists, self.budget, clock
+            view.ledger,
+            self.placer,
+            self.groups,
+            seconds,
+            view.pods.request_of,
+            node_lists,
+            self.budget,
+            clock,
         )
-        self.learning = Learning(view.request_of, view.pod)
+        self.learning = Learning(view.pods.request_of, view.pods.get)
         view.follow(self)
 
     # Decisions
 
     def prepare(self, request: PodRequest, nodes: Sequence[str]) -> None:
-        """Do before the lock is taken what a decision for the request would else do behind it."""
+        """Look up the names of `nodes` for a decision about the request; called before the lock is taken."""
         if request.gang is not None:
             return
         if self.refusals.knows(request):
@@ -74,10 +81,10 @@ class Reservations:
     def reserve(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool = False
     ) -> Reservation | Refused:
-        """Place on one of `nodes` and hold it, in place of what the pod had reserved before.
+        """Place the pod on one of `nodes`: its reservation, which replaces an earlier one, or the refusal.
 
-        A pod of a gang keeps what it had if that is there, and if it had nothing, all of its gang are placed, or none:
-        on `nodes`, unless the one node is `named` for this pod.
+        A pod of a gang keeps an earlier reservation on one of `nodes`. If it has none, all pods of its gang are placed,
+        or none. `named`: /bind named the node for this pod alone, so it is not offered to the others of its gang.
         """
         with self._view.lock:
             self.expire()
@@ -126,7 +133,7 @@ class Reservations:
             self._ledger.put(Reservation.for_pod(pending.pod, pending.request, grant, until, Stage.NOMINATED))
 
     def resume(self, pending: Pending) -> None:
-        """What the pod was nominated for did not come free: it waits to preempt again."""
+        """Release the nomination of a pod whose victims stay, and put the pod back into the preemption queue."""
         with self._view.lock:
             found = self._ledger.reservation(pending.pod.uid)
             if found is not None and found.stage is Stage.NOMINATED:
@@ -134,7 +141,7 @@ class Reservations:
                 self.preemption_queue.add(pending)
 
     def claim(self, uid: str, node: str) -> Reservation | None:
-        """The pod's waiting reservation on `node`, which is BINDING from now on; None if it has none."""
+        """The pod's WAITING reservation on `node`, which becomes BINDING; None if there is none."""
         with self._view.lock:
             self.expire()
             found = self._ledger.reservation(uid)
@@ -149,7 +156,7 @@ class Reservations:
             return claimed
 
     def unknown(self, reservation: Reservation) -> Reservation | None:
-        """Nobody knows what became of its Binding; None if the reservation ended meanwhile."""
+        """The reservation as UNKNOWN, after its Binding got no clear answer; None if it ended meanwhile."""
         with self._view.lock:
             found = self._ledger.reservation(reservation.pod.uid)
             if found is None:
@@ -159,20 +166,23 @@ class Reservations:
             return unknown
 
     def release(self, uid: str) -> None:
-        """End what the pod holds, and the reservations of its gang as long as nobody of it is bound."""
+        """End the pod's holding, and the reservations of its gang unless a Binding of the gang was sent."""
         with self._view.lock:
             self._view.free(uid)
             self._release_incomplete(self.gangs.name(uid))
 
     def release_unbound(self, uid: str) -> None:
-        """End the pod's reservation, or in a gang let it wait again; what a binding that became known holds stays."""
+        """End the pod's reservation after its Binding failed; in a gang it is WAITING again instead.
+
+        If the pod is known to be bound there is no reservation, and its holding stays.
+        """
         with self._view.lock:
             found = self._ledger.reservation(uid)
             if found is not None and not self.gangs.put_back(found):
                 self._view.free(uid)
 
     def give_back(self, uid: str) -> None:
-        """The pod was preempted or refused before it was bound: what is reserved for it is free."""
+        """Release the pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed anew."""
         with self._view.lock:
             found = self._ledger.reservation(uid)
             if found is not None and found.stage is Stage.WAITING:
@@ -180,7 +190,7 @@ class Reservations:
                 self.release(uid)
 
     def expire(self) -> None:
-        """Release the reservations that nobody came to bind."""
+        """Release the reservations that were not bound in time."""
         with self._view.lock:
             self._view.expire()
             now = self._clock()
@@ -189,7 +199,10 @@ class Reservations:
                 self.release(uid)
 
     def drop(self) -> None:
-        """Release all but those whose Binding is on its way: what becomes of these is still to be learnt."""
+        """End the term: release all reservations without a Binding under way, and empty the queues.
+
+        The outcome of a Binding that is under way will be read from its pod.
+        """
         with self._view.lock:
             for reservation in self._ledger.reservations():
                 if not reservation.under_way:
@@ -200,7 +213,7 @@ class Reservations:
     # As a follower of the view
 
     def see(self, pod: Pod, before: Pod | None) -> None:
-        """Note what the pod is to its group and gang, and once what it asks for."""
+        """Record the pod in its group and gang; count the request of a new pod."""
         if before is None:
             self.learning.arrived(pod, self._clock() if self._view.pods_listed else -inf)
         self._release_incomplete(self.gangs.see(pod))
@@ -215,17 +228,11 @@ class Reservations:
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
 
     def forget(self, uid: str) -> None:
-        """Forget what is kept of the pod."""
+        """Remove all records of a pod that is gone."""
         self.preemption_queue.forget(uid)
         self.waiting.drop(uid)
         self.learning.forget(uid)
         self._release_incomplete(self.gangs.forget(uid))
-
-    def give_way(self, uid: str) -> None:
-        """Release the reservation if it waits for its Binding; the pod is placed again when it is asked for."""
-        found = self._ledger.reservation(uid)
-        if found is not None and found.stage is Stage.WAITING:
-            self.release(uid)
 
     # Behind the lock
 
@@ -266,7 +273,7 @@ class Reservations:
         return request, answer
 
     def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
-        """A refused pod keeps what it is nominated for; otherwise it is known where it could go."""
+        """Restore the nomination that a refused pod had; a pod without one goes into the preemption queue."""
         if before is not None and before.stage is Stage.NOMINATED and before.request == pending.request:
             self._ledger.put(before)
         else:
@@ -279,7 +286,7 @@ class Reservations:
         if reservation is None or reservation.under_way:
             return
         try:
-            request = self._view.request_of(pod)
+            request = self._view.pods.request_of(pod)
         except RequestError:
             request = None
         # A pod that is being deleted is never bound, and a finalizer may keep it for ever.
@@ -291,6 +298,6 @@ class Reservations:
             self.give_back(pod.uid)
 
     def _release_incomplete(self, gang: GroupName | None) -> None:
-        """A gang that has not got a place for everybody gets none for anybody."""
+        """Release the reservations of a gang that no longer has one for each of its pods."""
         for uid in self.gangs.release_incomplete(gang) if gang is not None else ():
             self._view.free(uid)

@@ -24,13 +24,13 @@ def movable(pod: Pod) -> bool:
 def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
     """The moves that would make room for a waiting pod, as text; empty if it fits, or a few moves are not enough."""
     try:
-        request = view.request_of(pod)
+        request = view.pods.request_of(pod)
     except RequestError:
         return ""
     if request is None or request.gang is not None:
         return ""
     holders = {}
-    for other in view.pods():
+    for other in view.pods.all():
         if movable(other) and other.priority <= pod.priority and (asked := _request(view, other)) is not None:
             holders[other.uid] = Ranked(asked, other.priority)
     plan = _plan(search, request, holders)
@@ -54,7 +54,7 @@ def _plan(search: SearchCopy, request: PodRequest, holders: dict[str, Ranked]) -
 
 def _request(view: ClusterView, pod: Pod) -> PodRequest | None:
     try:
-        return view.request_of(pod)
+        return view.pods.request_of(pod)
     except RequestError:
         return None
 
@@ -64,5 +64,5 @@ def _where(grant: Grant | None) -> str:
 
 
 def _name(view: ClusterView, uid: str) -> str:
-    pod = view.pod(uid)
+    pod = view.pods.get(uid)
     return f"{pod.namespace}/{pod.name}" if pod else uid

@@ -98,7 +98,7 @@ class Preemption:
         the host is missing, which it knows.
         """
         try:
-            request = self._view.request_of(pod)
+            request = self._view.pods.request_of(pod)
         except RequestError:
             return {}
         if request is None:
@@ -158,7 +158,7 @@ class Preemption:
         """The plan of an option found on the copy, after its grant is nominated; None if it has more victims by now."""
         planner, pod = self._reservations.planner, pending.pod
         with self._view.lock:
-            known = self._view.pod(pod.uid)
+            known = self._view.pods.get(pod.uid)
             if known is None or known.node or known.deleting or self._leader.why_not():
                 return None
             if self._view.ledger.reservation(pod.uid) is not None:
@@ -191,7 +191,7 @@ class Preemption:
 
     def _held(self) -> Held:
         """The pods that may hold slices now."""
-        held = {pod.uid: pod for pod in self._view.pods() if pod.node and not pod.ended}
+        held = {pod.uid: pod for pod in self._view.pods.all() if pod.node and not pod.ended}
         now = self._clock()
         with self._lock:
             self._told &= held.keys()

@@ -87,7 +87,7 @@ class Explainer:
 
     def _unplaced(self) -> list[Pod]:
         """Pods of ours that are still to be bound and have no reservation, by namespace and name."""
-        unbound = [pod for pod in self._view.pods() if self._is_unbound(pod)]
+        unbound = [pod for pod in self._view.pods.all() if self._is_unbound(pod)]
         snapshot = self._view.snapshot()
         unplaced = [pod for pod in unbound if not _is_placed(snapshot.holding(pod.uid))]
         return sorted(unplaced, key=lambda pod: (pod.namespace, pod.name))
@@ -99,7 +99,7 @@ class Explainer:
         self, pod: Pod, planner: Planner, answers: dict[tuple[object, ...], Grant | Refusal | None]
     ) -> UnplacedPod:
         try:
-            request = self._view.request_of(pod)
+            request = self._view.pods.request_of(pod)
         except RequestError as error:
             malformed = Reason.MALFORMED
             return UnplacedPod(pod.namespace, pod.name, str(error), malformed.advice, malformed.value)
@@ -164,7 +164,7 @@ class Explainer:
         return UnplacedPod(pod.namespace, pod.name, text, advice, PREEMPTING)
 
     def _name(self, uid: str) -> str:
-        pod = self._view.pod(uid)
+        pod = self._view.pods.get(uid)
         return f"{pod.namespace}/{pod.name}" if pod else uid
 
     def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Explainer:
     def _slices(self, snapshot: Snapshot, node: str, uuid: str) -> Iterator[dict[str, Any]]:
         for uid in snapshot.holders(node, uuid):
             reservation = snapshot.reservation(uid)
-            pod = reservation.pod if reservation else self._view.pod(uid)
+            pod = reservation.pod if reservation else self._view.pods.get(uid)
             grant = snapshot.grant(uid)
             left = self._view.reports.outliving(uid) if pod is None or pod.ended else None
             whose = left or pod

@@ -18,7 +18,7 @@ GONE_REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a pod asks for, as it was read of this view of the pod."""
+    """The request of a pod, and the view of the pod that it was read from."""
 
     pod: Pod
     request: PodRequest
@@ -58,13 +58,13 @@ def later(known: Pod, news: Pod) -> Pod:
 
 
 def alike(one: Pod, other: Pod) -> bool:
-    """True if two views of one pod account alike: most of its news, such as that it runs now, makes no difference."""
+    """True if the difference of two views of one pod, such as that it runs now, concerns no slices and no waiting."""
     left = not other.node and _waited(one) != _waited(other)
     return one.ended == other.ended and not left and _accounted(one) == _accounted(other)
 
 
 def _ask_alike(one: Pod, other: Pod) -> bool:
-    """True if two views of one pod ask for the same."""
+    """True if two views of one pod have equal requests."""
     return one is other or _asking(one) == _asking(other)
 
 
@@ -97,7 +97,7 @@ def sound_grant(pod: Pod, reserved: Reservation | None) -> Grant | None:
 class KnownPods:
     """The pods that ask for slices or hold some, by uid: as they were last heard of, where they are, which are gone.
 
-    Callers hold the view's lock.
+    Callers hold the view's lock, unless told otherwise.
     """
 
     def __init__(self, prefixes: Collection[str]) -> None:
@@ -107,17 +107,17 @@ class KnownPods:
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def get(self, uid: str) -> Pod | None:
-        """The pod of this uid."""
+        """The pod of this uid. It needs no lock."""
         known = self._known.get(uid)
         return known.pod if known else None
 
     def all(self) -> list[Pod]:
-        """All of them, ended ones that still exist included; without the lock, because it takes long for many."""
+        """All of them, ended ones that still exist included. It needs no lock."""
         # A list of values is made in one step of the interpreter, whatever other threads do.
         return [known.pod for known in list(self._known.values())]
 
     def request_of(self, pod: Pod) -> PodRequest | None:
-        """What the pod asks for, or None. Raises RequestError. It needs no lock.
+        """The pod's request; None if it asks for no slice. Raises RequestError. It needs no lock.
 
         kube-scheduler shows a pod again with each question, and it is read once: when it is seen.
         """
@@ -129,19 +129,20 @@ class KnownPods:
         return pod_request(pod, self._prefixes)
 
     def is_gone(self, uid: str) -> bool:
-        """True if the pod existed and was seen to be gone."""
+        """True if the pod existed and was seen to be gone. It needs no lock."""
         return uid in self._gone
 
     def unconfirmed(self, before: float) -> list[Pod]:
-        """Pods that the watch has not shown, without news since `before`: they may be gone unheard of."""
-        return [known.pod for known in self._known.values() if not known.watched and known.since <= before]
+        """Pods that the watch has not shown, without news since `before`, which may be gone. It needs no lock."""
+        known = list(self._known.values())
+        return [each.pod for each in known if not each.watched and each.since <= before]
 
     def vanished(self, listed: Collection[str]) -> list[str]:
-        """Pods that the watch had shown, and that are not among those it lists now."""
+        """The UIDs of the pods that the watch had shown and that are not `listed` now."""
         return [uid for uid, known in self._known.items() if known.watched and uid not in listed]
 
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
-        """Take news of a pod; returns what is known of it now: old news changes nothing."""
+        """Take news of a pod; returns the pod as it is known now. Old news changes nothing."""
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = Known(pod, watched, now)

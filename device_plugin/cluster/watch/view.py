@@ -9,6 +9,7 @@ Nothing is decided here: what follows from a change for pods that wait is up to 
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from device_plugin.cluster.watch import reports
@@ -22,7 +23,9 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger import Holding, Ledger, Snapshot, Stage
 from device_plugin.core.pods import Node, Pod
-from device_plugin.core.requests import PodRequest, resource_names
+from device_plugin.core.requests import resource_names
+from device_plugin.kube.api import PODS, Api
+from device_plugin.kube.errors import GoneError
 
 
 class Follower(Protocol):
@@ -37,8 +40,8 @@ class Follower(Protocol):
     def forget(self, uid: str) -> None:
         """The pod is gone."""
 
-    def give_way(self, uid: str) -> None:
-        """The pod's reservation, if it waits for its Binding, overlaps with what others hold."""
+    def give_back(self, uid: str) -> None:
+        """Release the pod's reservation if it is WAITING: it overlaps with slices that others hold."""
 
 
 class ClusterView:
@@ -57,7 +60,7 @@ class ClusterView:
         self._card_changes = CardChanges()
         self._clock = clock
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
-        self._known = KnownPods(tuple(prefixes))
+        self.pods = KnownPods(tuple(prefixes))
         self._suspects: set[str] = set()
         self._followers: list[Follower] = []
 
@@ -66,7 +69,7 @@ class ClusterView:
         self._followers.append(follower)
 
     def why_not_synced(self) -> str:
-        """What was not listed yet, in words; empty if all was."""
+        """The kinds of objects that were not listed yet, as text; empty if all were."""
         missing = [("nodes", self.nodes_listed), ("pods", self.pods_listed)]
         absent = " and ".join(what for what, listed in missing if not listed)
         return f"{absent} were not listed yet" if absent else ""
@@ -77,7 +80,7 @@ class ClusterView:
             return self.ledger.snapshot()
 
     def expire(self) -> None:
-        """End what counts for a time only: loads, slices of pods that vanished, changes of cards that had to wait."""
+        """Remove old loads and the slices of pods that vanished, and apply changes of cards that had to wait."""
         with self.lock:
             self.measured.expire()
             now = self._clock()
@@ -88,38 +91,16 @@ class ClusterView:
 
     # Pods
 
-    def pod(self, uid: str) -> Pod | None:
-        """The pod with this uid, if it asks for slices or holds some. It needs no lock."""
-        return self._known.get(uid)
-
-    def pods(self) -> list[Pod]:
-        """All pods that ask for slices or hold some, ended ones that still exist included. It needs no lock."""
-        return self._known.all()
-
-    def request_of(self, pod: Pod) -> PodRequest | None:
-        """What the pod asks for, or None. Raises RequestError. It needs no lock."""
-        return self._known.request_of(pod)
-
-    def is_gone(self, uid: str) -> bool:
-        """True if the pod existed and was seen to be gone."""
-        with self.lock:
-            return self._known.is_gone(uid)
-
-    def unconfirmed(self, before: float) -> list[Pod]:
-        """Pods that the watch has not shown, without news since `before`: they may be gone unheard of."""
-        with self.lock:
-            return self._known.unconfirmed(before)
-
     def see_pod(self, pod: Pod, *, watched: bool) -> None:
         """Take news of a pod, from the watch or from elsewhere."""
         with self.lock:
-            before = self._known.get(pod.uid)
-            if self._known.is_gone(pod.uid):
+            before = self.pods.get(pod.uid)
+            if self.pods.is_gone(pod.uid):
                 return
             if before is None and not concerns_us(pod, self._resources):
                 self._account_host(pod)
                 return
-            now = self._known.see(pod, self._clock(), watched=watched)
+            now = self.pods.see(pod, self._clock(), watched=watched)
             for follower in self._followers:
                 follower.see(now, before)
             changed = before is None or not alike(before, now)
@@ -134,42 +115,42 @@ class ClusterView:
         kube-scheduler may be ahead of our watch, and does not ask again before something changes.
         """
         with self.lock:
-            if self._known.get(pod.uid) is None:
+            if self.pods.get(pod.uid) is None:
                 self.see_pod(pod, watched=False)
-            return self._known.get(pod.uid) or pod
+            return self.pods.get(pod.uid) or pod
 
     def forget_pod(self, uid: str, *, ended: bool = False) -> None:
         """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
         with self.lock:
-            pod, grant = self._known.get(uid), self.ledger.grant(uid)
+            pod, grant = self.pods.get(uid), self.ledger.grant(uid)
             reservation = self.ledger.reservation(uid)
             unknown = reservation is not None and reservation.stage is Stage.UNKNOWN
             if pod is not None and grant is not None and (pod.node or unknown) and not (pod.ended or ended):
                 self.reports.vanish(pod, grant, self._clock())
             if pod is not None or reservation is not None:
-                self._known.forget(uid)
+                self.pods.forget(uid)
                 self.faults.clear("grant", uid)
                 for follower in self._followers:
                     follower.forget(uid)
             self.free(uid)
 
     def sync_pods(self, pods: Iterable[Pod]) -> None:
-        """Take a list of all pods from the watch; what it had shown before and shows no more is gone."""
+        """Take a list of all pods from the watch; pods that it had shown before and does not list are gone."""
         with self.lock:
             listed = set()
             # In the order of their arrival: the newer count more for what is to be expected.
             for pod in sorted(pods, key=lambda pod: pod.created):
                 listed.add(pod.uid)
                 self.see_pod(pod, watched=True)
-            for uid in self._known.vanished(listed):
+            for uid in self.pods.vanished(listed):
                 self.forget_pod(uid)
             for uid in self.ledger.holdings().keys() - listed:
-                if self._known.get(uid) is None and self.ledger.holdings()[uid].grant is None:
+                if self.pods.get(uid) is None and self.ledger.holdings()[uid].grant is None:
                     self.free(uid)
             self.pods_listed = True
 
     def free(self, uid: str) -> None:
-        """End what the pod holds, slices or only amounts of its host; slices that its processes still use stay held."""
+        """End the pod's holding; slices that its processes may still use stay held."""
         with self.lock:
             before, vanished = self.ledger.holding(uid), self.reports.vanished(uid)
             if vanished is not None:
@@ -229,14 +210,8 @@ class ClusterView:
         cards = inventory.cards if inventory is not None else ()
         return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
 
-    def grants_on(self, node: str) -> list[tuple[Pod, Grant]]:
-        """Bound pods that hold slices on a node."""
-        with self.lock:
-            held = [(pod, self.ledger.grant(pod.uid)) for pod in self._known.on(node)]
-            return [(pod, grant) for pod, grant in held if grant is not None]
-
     def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
-        """What a refusal says of those nodes where slices outlive their pod."""
+        """By node: the text for a refusal about slices that outlive their pod, for those of `nodes` that have some."""
         with self.lock:
             return self.reports.notes(nodes)
 
@@ -254,7 +229,7 @@ class ClusterView:
     # Behind the lock
 
     def _account_host(self, pod: Pod) -> None:
-        """Note what a pod that asks for no slice takes of its host."""
+        """Record the host amounts of a pod that asks for no slice."""
         if pod.ended or not pod.node:
             self.free(pod.uid)
         else:
@@ -277,7 +252,7 @@ class ClusterView:
         held = Holding(holder=pod.uid, node=pod.node, grant=grant, host=pod.host)
         for conflict in self.ledger.put(held):
             reserved = self.ledger.reservation(conflict.other) is not None
-            self._give_way(conflict.other)
+            self._give_back(conflict.other)
             if not reserved and self._lives(conflict.other):
                 # Nobody is judged for what outlives its pod: the agent keeps the later one waiting.
                 self._suspects.add(pod.node)
@@ -299,7 +274,7 @@ class ClusterView:
             self.free(uid)
 
     def _hold_reported(self, node: str, uid: str) -> None:
-        """Hold what the agent of a node reports of a pod now, unless the pod itself holds slices there."""
+        """Hold the slices that the agent of a node reports of a pod, unless the pod itself holds slices there."""
         own, left = self.ledger.holding(uid), self.reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):
             self._keep(left.grant)
@@ -307,19 +282,31 @@ class ClusterView:
             self.ledger.release(reports.holder(node, uid))
 
     def _keep(self, left: Grant) -> None:
-        """Hold what outlives a pod. Reservations that are in its way are made anew elsewhere."""
+        """Hold the slices that outlive a pod; reservations that overlap with them are released."""
         holding = Holding.of(left)
         if self.ledger.holding(holding.holder) == holding:
             return
         self.ledger.put(holding)
         for conflict in self.ledger.in_the_way(left):
-            self._give_way(conflict.other)
+            self._give_back(conflict.other)
 
-    def _give_way(self, uid: str) -> None:
+    def _give_back(self, uid: str) -> None:
         for follower in self._followers:
-            follower.give_way(uid)
+            follower.give_back(uid)
 
     def _lives(self, uid: str) -> bool:
         """True if the pod exists and has not ended, as far as we know."""
-        pod = self._known.get(uid)
+        pod = self.pods.get(uid)
         return pod is not None and not pod.ended
+
+
+def read_again(api: Api, view: ClusterView, pod: Pod) -> Pod | None:
+    """The pod as the API server has it now, which is recorded; None if it is gone. Raises ApiError."""
+    found: Pod | None = None
+    with suppress(GoneError):
+        found = api.get(PODS, pod)
+    if found is None or found.uid != pod.uid:
+        view.forget_pod(pod.uid)
+        return None
+    view.see_pod(found, watched=False)
+    return found

@@ -134,7 +134,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: Memory,
     def pause() -> bool:
         nonlocal waits
         waits += 1
-        request = state.view.request_of(pod(f"late{waits}", 4))
+        request = state.view.pods.request_of(pod(f"late{waits}", 4))
         assert request is not None
         assert isinstance(state.reservations.placer.place(request), Grant)
         return False
@@ -143,7 +143,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: Memory,
     arrive(state, 0, FIRST, mem=4)
     refit.step()  # no scores are kept yet
     before, waits = waits, 0
-    request = state.view.request_of(pod("one", 4))
+    request = state.view.pods.request_of(pod("one", 4))
     assert request is not None
     state.reservations.placer.place(request)
     clock.now += PAUSE_SECONDS

@@ -88,7 +88,7 @@ def test_the_same_pods_get_the_same_cards(
         nodes = asked(connection, pod)
         read, _ = extender.read_filter(json.dumps({"Pod": pod, "NodeNames": NODES}).encode())
         one.view.see_pod(read, watched=True)
-        request = one.view.request_of(read)
+        request = one.view.pods.request_of(read)
         assert request is not None
         expected = inside.place(request, NODES, vetted=True)
         held = one.view.ledger.grant(read.uid)

@@ -59,7 +59,7 @@ def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker:
         if event < 0.7:
             made = world.api.put(replace(rng.choice(asked), name=f"p{number}", uid=f"uid-{number}"))
             nodes = rng.choice([list(NODES), list(NODES), rng.sample(NODES, 2), ["n4", "ghost"]])
-            request = one.view.request_of(made)
+            request = one.view.pods.request_of(made)
             assert request is not None
             fresh = Placer(one.view.ledger).place(request, nodes, vetted=True)
             verdict = one.filter(made, nodes)

@@ -57,7 +57,7 @@ def free(view: ClusterView) -> int:
 
 
 def request_of(state: Memory, made: Pod) -> PodRequest:
-    found = state.view.request_of(made)
+    found = state.view.pods.request_of(made)
     assert found is not None
     return found
 
@@ -77,24 +77,24 @@ def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
 def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_shown_otherwise() -> None:
     a, view = pod("a"), state_of().view
     view.see_pod(a, watched=True)
-    found = view.request_of(a)
-    assert view.request_of(pod("a", nominated="n1")) is found
+    found = view.pods.request_of(a)
+    assert view.pods.request_of(pod("a", nominated="n1")) is found
     view.see_pod(replace(a, refused=7), watched=True)
-    assert view.request_of(a) is found
+    assert view.pods.request_of(a) is found
     for other in (
         replace(a, annotations={"vgpu.io/policy": "spread"}),
         replace(a, labels={"vgpu.io/group": "g", "vgpu.io/group-size": "2"}),
         replace(a, containers=pod("a", 9).containers),
         replace(a, host=HostAmounts(1, 1)),
     ):
-        assert view.request_of(other) == pod_request(other, DEFAULT_PREFIXES) != found
+        assert view.pods.request_of(other) == pod_request(other, DEFAULT_PREFIXES) != found
         view.see_pod(other, watched=True)
-        assert view.request_of(other) is view.request_of(replace(other, priority=1))
+        assert view.pods.request_of(other) is view.pods.request_of(replace(other, priority=1))
     with pytest.raises(RequestError):
-        view.request_of(replace(a, annotations={"vgpu.io/policy": "x" * 64}))
+        view.pods.request_of(replace(a, annotations={"vgpu.io/policy": "x" * 64}))
     view.see_pod(bound(a, grant(a)), watched=True)
-    assert view.request_of(a) == found
-    assert view.request_of(a) is not found
+    assert view.pods.request_of(a) == found
+    assert view.pods.request_of(a) is not found
 
 
 @pytest.mark.parametrize("cores", [(0,), (7,)])
@@ -308,7 +308,7 @@ def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random
                 live.view.forget_pod(existing.pop(name).uid)
         else:
             new = pod(f"p{turn}", mem=rng.randint(1, 6), cores=None)
-            request = live.view.request_of(new)
+            request = live.view.pods.request_of(new)
             assert request is not None
             placed = live.reservations.reserve(new, request, names)
             if isinstance(placed, Reservation):
