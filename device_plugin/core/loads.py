@@ -6,8 +6,7 @@ What the ledger has granted counts beside it, so a grant counts from its first m
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_plugin.core.changes import Followed
-from device_plugin.core.ledger import NodeState
+from device_plugin.core.ledger import Followed, NodeState
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from device_plugin.core.ledger.holdings import Holding, Reservation, Stage
 from device_plugin.core.ledger.ledger import Ledger, Transaction
 from device_plugin.core.ledger.states import CardState, NodeState
-from device_plugin.core.ledger.view import CardPart, Conflict, Snapshot
+from device_plugin.core.ledger.view import CardPart, Conflict, Followed, Snapshot
 
 __all__ = [
     "CardPart",
     "CardState",
     "Conflict",
+    "Followed",
     "Holding",
     "Ledger",
     "NodeState",

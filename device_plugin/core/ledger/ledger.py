@@ -9,12 +9,11 @@ from dataclasses import replace
 from types import TracebackType
 
 from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.changes import Followed
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.hosts import NOTHING, HostAmounts
 from device_plugin.core.ledger.holdings import Holding, Reservation
 from device_plugin.core.ledger.states import CardState, Held, NodeState
-from device_plugin.core.ledger.view import Conflict, LedgerView, Snapshot
+from device_plugin.core.ledger.view import Conflict, Followed, LedgerView, Snapshot
 
 
 class Transaction:

@@ -1,4 +1,4 @@
-"""The reading methods that the ledger and its snapshots share, and the snapshot."""
+"""What readers of the ledger use: the log of changes, the reading methods, and the snapshot."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +29,32 @@ class Conflict:
     pod: str
     other: str
     over: CardPart
+
+
+class Followed:
+    """Logs which nodes changed: readers ask for those that changed since the version that they last saw.
+
+    The log keeps only the newest change of each name, so that it is never longer than the list of names.
+    """
+
+    def __init__(self) -> None:
+        # Newest change last, so that a reader catches up from the end.
+        self._changed: dict[str, int] = {}
+        self.version = 0
+        """Grows with every change."""
+
+    def changed_since(self, version: int) -> Iterator[str]:
+        """Nodes that changed after `version`, newest first."""
+        for name in reversed(self._changed):
+            if self._changed[name] <= version:
+                return
+            yield name
+
+    def _touch(self, name: str) -> None:
+        """Log a change of a node under a new version."""
+        self.version += 1
+        self._changed.pop(name, None)
+        self._changed[name] = self.version
 
 
 class LedgerView:
@@ -145,7 +171,7 @@ class LedgerView:
 class Snapshot(LedgerView):
     """An immutable view of the ledger at one version, read without the ledger's lock.
 
-    The records of a ledger at one moment. The ledger replaces its records and never changes them.
+    It holds the ledger's records of that moment, which the ledger replaces and never changes.
     """
 
     def __init__(self, nodes: Mapping[str, NodeState], unbound: Mapping[str, Holding]) -> None:

@@ -28,8 +28,8 @@ MOVING = (
 _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
 Ranks = NDArray[np.int8]
 """Indexes into ORDER, one byte each: a remembered refusal has one for every node."""
-# Reasons whose text has a number; the number of models that a text names, and the characters of each.
-_WITH_NUMBERS = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES)
+# Reasons whose text has details; the number of models that a text names, and the characters of each.
+_DETAILED = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.MODEL)
 _NAMES, _SHOWN = 5, 40
 
 NodeRanks = Callable[[Sequence[str]], Iterable[int]]
@@ -183,30 +183,42 @@ class Causes:
     ) -> tuple[dict[Reason, str], dict[Reason, str]]:
         """The details of each reason: exact ones, and ones that seldom change."""
         exact, about = {}, {}
-        for reason in _WITH_NUMBERS:
-            if reason in cards:
-                numbers = self._numbers(reason, (ranks == _RANK[reason]) & offered)
-                exact[reason] = _said(family, reason, numbers)
-                about[reason] = _said(family, reason, numbers, about=True)
-        if Reason.MODEL in cards:
-            exact[Reason.MODEL] = about[Reason.MODEL] = self._models((ranks == _RANK[Reason.MODEL]) & offered)
-        if Reason.TOGETHER in cards and self._wholes > 1:
-            about[Reason.TOGETHER] = f"needs {self._wholes} free cards on one node"
+        for reason in cards:
+            if reason in _DETAILED:
+                exact[reason], about[reason] = self._texts(family, reason, (ranks == _RANK[reason]) & offered)
+        asked = [asked.whole for _, asked in self._request.containers]
+        if Reason.TOGETHER in cards and len(asked) == 1 and asked[0] > 1:
+            needs = about[Reason.TOGETHER] = f"needs {asked[0]} free cards on one node"
             most = self._most_together((ranks == _RANK[Reason.TOGETHER]) & offered)
-            exact[Reason.TOGETHER] = f"{about[Reason.TOGETHER]}; the most free: {most}"
+            exact[Reason.TOGETHER] = f"{needs}; the most free: {most}"
         return exact, about
 
-    @property
-    def _wholes(self) -> int:
-        """Whole cards that the pod's one container asks for; 0 if it asks for something else."""
-        asked = [asked for _, asked in self._request.containers]
-        return asked[0].whole if len(asked) == 1 else 0
+    def _texts(self, family: str, reason: Reason, cells: Mask) -> tuple[str, str]:
+        """The details of a reason that all cards in `cells` have: exact ones, and ones that seldom change."""
+        states, codes = self._states, self._code[cells]
+        hit = np.flatnonzero(np.bincount(codes))
+        if reason is Reason.MEMORY:
+            free = int(states.free_mib[hit].max())
+            return f"largest free {gib(free)}", f"largest free {_at_least(free, gib)}"
+        if reason is Reason.CORES:
+            free = int(states.free_cores[hit].max())
+            return f"most free core groups {free}", f"most free core groups {_at_least(free, str)}"
+        if reason is Reason.SLICES:
+            most = states.most[hit].max()
+            full = f"{most} of {most} slices"
+            return f"{full}, {states.free_mib[codes].sum()} MiB idle", full
+        if reason is Reason.MODEL:
+            text = self._models({*states.kind[hit].tolist()})
+        else:
+            text = (
+                f"at most {family}-mem: {states.units[hit].max()}, {family}-cores: {states.groups[hit].max()}"
+            )
+        return text, text
 
-    def _models(self, cells: Mask) -> str:
-        """The models that the pod asks for, and those of the cards in `cells`."""
+    def _models(self, kinds: Collection[int]) -> str:
+        """The models that the pod asks for, and those of cards of `kinds`."""
         wanted = self._request.models
         words = [*sorted(wanted.include), *(f"!{word}" for word in sorted(wanted.exclude))]
-        kinds = set(self._states.kind[np.unique(self._code[cells])].tolist())
         there = sorted({kind.model for kind, number in self._kinds.items() if number in kinds})
         return f"asked: {_few(words)}; there are: {_few(there)}"
 
@@ -246,20 +258,6 @@ class Causes:
         count[0] = 0  # empty cells
         return min(needs, key=lambda item: int(count[item[1].fits()].sum()))
 
-    def _numbers(self, reason: Reason, cells: Mask) -> tuple[int, int]:
-        """Two numbers about the cards in `cells`, which all have `reason`.
-
-        They are the largest free memory and the most free core groups. For TOO_LARGE they are the most units and core
-        groups of a card; for SLICES the most slices of a card, and the free memory of all cards.
-        """
-        states = self._states
-        hit = np.bincount(self._code[cells], minlength=len(states.kind)) > 0
-        if reason is Reason.TOO_LARGE:
-            return int(states.units[hit].max()), int(states.groups[hit].max())
-        if reason is Reason.SLICES:
-            return int(states.most[hit].max()), int(states.free_mib[self._code[cells]].sum())
-        return int(states.free_mib[hit].max()), int(states.free_cores[hit].max())
-
     def _causes(self, need: CardFit) -> Sequence[tuple[Reason, Mask]]:
         """Each reason with the states to which it applies, in the order of preference when a state has several."""
         states, models = self._states, self._request.models
@@ -283,20 +281,9 @@ def _of_nodes(position: Mapping[str, int], foremost: Ranks, nodes: Sequence[str]
     return foremost[rows_of(position, nodes)].tolist()
 
 
-def _said(family: str, reason: Reason, numbers: tuple[int, int], *, about: bool = False) -> str:
-    """The text with a reason's numbers: exact, or with `about` a lower bound that seldom changes."""
-    first, second = numbers
-    if reason is Reason.TOO_LARGE:
-        return f"at most {family}-mem: {first}, {family}-cores: {second}"
-    if reason is Reason.SLICES:
-        return f"{first} of {first} slices" if about else f"{first} of {first} slices, {second} MiB idle"
-    if reason is Reason.MEMORY:
-        return f"largest free {_bound(first, gib, about=about)}"
-    return f"most free core groups {_bound(second, str, about=about)}"
-
-
-def _bound(number: int, text: Callable[[int], str], *, about: bool) -> str:
-    return f"at least {text(rounded(number))}" if about and number else text(number)
+def _at_least(number: int, text: Callable[[int], str]) -> str:
+    """A lower bound of `number` that seldom changes, as text; 0 is exact."""
+    return f"at least {text(rounded(number))}" if number else text(number)
 
 
 def _few(words: Sequence[str]) -> str:
