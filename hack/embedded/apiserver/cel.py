@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, cast
 
 import celpy
@@ -113,12 +114,18 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        try:
-            tree = _ENVIRONMENT.compile(text)
-        except CELParseError as error:
-            raise ValueError(f"the CEL expression {text!r} does not compile: {error}") from None
-        self._program = _ENVIRONMENT.program(_flattened(tree), functions=dict(_FUNCTIONS))
+        self._program = _compiled(text)
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
         """The value with these variables (of `to_cel`). Raises EvaluationError."""
         return self._program.evaluate(dict(names))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> celpy.Runner:
+    """The program of an expression. Compiling costs milliseconds, and a process of tests starts hundreds of servers."""
+    try:
+        tree = _ENVIRONMENT.compile(text)
+    except CELParseError as error:
+        raise ValueError(f"the CEL expression {text!r} does not compile: {error}") from None
+    return _ENVIRONMENT.program(_flattened(tree), functions=dict(_FUNCTIONS))

@@ -89,7 +89,8 @@ def load(paths: Iterable[Path]) -> Manifests:
 
 def _documents(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in paths:
-        yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
+        text = path.read_text()
+        yield from (document for document in yaml.load_all(text, yaml.CSafeLoader) if document)
 
 
 def _policy(name: str, spec: Document, binding: Document) -> AdmissionPolicy:
