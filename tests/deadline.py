@@ -15,3 +15,8 @@ def eventually(look: Callable[[], T], seconds: float, every: float = 0.01) -> T:
         if found or time.monotonic() > deadline:
             return found
         time.sleep(every)
+
+
+def until(condition: Callable[[], object], what: str = "", seconds: float = 20.0) -> None:
+    """Return once `condition` holds; fails after `seconds`, and then says `what` did not come about."""
+    assert eventually(condition, seconds), f"not in time: {what or condition}"

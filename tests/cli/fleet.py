@@ -10,8 +10,9 @@ from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant, Slice
 from hack.embedded.apiserver import EmbeddedApiServer
-from tests.contract.cluster import PODS, Cluster, binding, pod
-from tests.core.clusters import FAMILY, card, inventory
+from tests.builders import objects
+from tests.builders.cards import MEM, card, inventory
+from tests.contract.cluster import PODS, Cluster
 
 ADMIN = "token-of-admin"
 USERS = {
@@ -44,7 +45,7 @@ class Fleet:
 
     def node(self, name: str, count: int = 1, uuid: str = "") -> None:
         """A node with cards `NAME-0`, `NAME-1` of 16 units and 60 core groups, or with the one card `uuid`."""
-        self._api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        self._api.post("/api/v1/nodes", objects.node(name))
         self._annotate(name, Inventory((card(uuid),)) if uuid else inventory(name, count))
 
     def publish(self, node: str, uuid: str) -> None:
@@ -76,21 +77,17 @@ class Fleet:
         labels: Mapping[str, str] | None = None, node: str = "",
     ) -> None:  # fmt: skip
         """A pod that asks for `mem` units; with a `card` (of `node`) it holds them there, from core group 0."""
-        body = pod(
-            name, {f"{FAMILY}-mem": mem}, schedulerName="vgpu-scheduler", terminationGracePeriodSeconds=grace
-        )
-        if owner:
-            body["metadata"]["ownerReferences"] = [
-                {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
-            ]
-        body["metadata"]["labels"] = dict(labels or {})
+        controller = {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "u", "controller": True}
+        metadata = {"labels": labels or {}, "ownerReferences": [controller] if owner else []}
+        spec = {"schedulerName": "vgpu-scheduler", "terminationGracePeriodSeconds": grace}
+        body = objects.pod(name, {MEM: mem}, metadata, **spec)
         made = self._api.post(PODS, body)
         assert made.code == 201, made.body
         if card:
             node = node or card.partition("-")[0]
             given = Slice(card, mem * 1023, tuple(range(mem * 60 // 16 + (mem * 60 % 16 > 0))))
             grant = Grant(made.body["metadata"]["uid"], node, {"main": (given,)})
-            bind = binding(name, node, annotations={annotations.GRANT: grant.encode()})
+            bind = objects.binding(name, node, annotations={annotations.GRANT: grant.encode()})
             answer = self._api.post(f"{PODS}/{name}/binding", bind, "allocator")
             assert answer.code == 201, answer.body
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from device_plugin.core.pods import Pod
-from tests.cluster.world import Replica, World, pod
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import pod
+from tests.cluster.world import Replica, World
 
 
 def member(name: str, size: int | str, group: str = "train", **more: object) -> Pod:

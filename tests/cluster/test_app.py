@@ -11,8 +11,9 @@ from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import MOST_BYTES, Server
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
+from tests.builders import objects
+from tests.builders.cards import CORES, MEM
 from tests.cluster.world import Replica, World
-from tests.core.clusters import FAMILY
 
 JSON = {"Accept": "application/json"}
 
@@ -42,11 +43,8 @@ def call(one: Replica) -> Iterator[Caller]:
 
 
 def _pod(name: str, mem: str = "8") -> dict[str, object]:
-    limits = {f"{FAMILY}-mem": mem, f"{FAMILY}-cores": "30"}
-    return {
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
-    }
+    limits = {MEM: mem, CORES: "30"}
+    return objects.pod(name, limits, {"namespace": "default", "uid": f"uid-{name}"})
 
 
 def _filter(name: str, mem: str = "8") -> bytes:

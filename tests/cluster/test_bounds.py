@@ -15,8 +15,9 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.placement.workload import MOST_SIZES
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_WORDS, parse_quantity, pod_request
+from tests.builders.pods import pod
 from tests.cluster.gang_pods import member, more_nodes
-from tests.cluster.world import Replica, World, pod
+from tests.cluster.world import Replica, World
 
 MIB = 2**20
 

@@ -22,17 +22,16 @@ from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
-from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import EVERYWHERE, NODES, PODS, Kind, Listed, Named, Object, Ref, Where
 from device_plugin.kube.errors import GoneError, RefusedError, UnknownError
 from device_plugin.kube.leases import LEASES, Lease
-from tests.core.clusters import FAMILY, inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import pod
 
 RESERVATION_SECONDS = 60.0
 LEASE = Ref("vgpu-scheduler", "vgpu-system")
-HALF = 8184
 
 
 class Clock:
@@ -317,34 +316,6 @@ class World:
         made = self.pod(name)
         assert self.one.bind(made, self.one.ask(made)) == ""
         return self.api.by_name["default", name]
-
-
-def pod(name: str, mem: int = 8, cores: int | None = 30, **more: object) -> Pod:
-    """An unbound pod with one container; its uid is `uid-NAME` unless told."""
-    limits = {f"{FAMILY}-mem": str(mem)}
-    if cores is not None:
-        limits[f"{FAMILY}-cores"] = str(cores)
-    fields = {
-        "namespace": "default",
-        "name": name,
-        "uid": f"uid-{name}",
-        "scheduler": "vgpu-scheduler",
-        "created": "2026-11-21T07:00:00Z",
-        "containers": (Container("main", ContainerKind.MAIN, limits),),
-        **more,
-    }
-    return Pod(**fields)  # type: ignore[arg-type]
-
-
-def with_grant(made: Pod, text: str, node: str = "n1", bound: str = "2026-11-21T08:59:59Z") -> Pod:
-    """The pod as bound with this grant annotation."""
-    carried = {**(made.annotations or {}), annotations.GRANT: text}
-    return replace(made, node=node, annotations=carried, bound=bound)
-
-
-def grant(made: Pod, card: str = "n1-0", cores: Sequence[int] = range(30), mem: int = HALF) -> Grant:
-    """A grant of one slice for the pod's container."""
-    return Grant(made.uid, "n1", {"main": (Slice(card, mem, tuple(cores)),)})
 
 
 class Apart:

@@ -7,7 +7,6 @@ import http.client
 import itertools
 import json
 import ssl
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -145,28 +144,3 @@ class Cluster:
 def unique(stem: str = "contract") -> str:
     """A name that no other test uses: a real cluster outlives them."""
     return f"{stem}-{uuid.uuid4().hex[:10]}"
-
-
-def pod(name: str, limits: Mapping[str, object] | None = None, **spec: Any) -> dict[str, Any]:
-    """A pod with one container `main`; `spec` overrides."""
-    container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": limits or {}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container], **spec},
-    }
-
-
-def binding(name: str, node: str, **metadata: object) -> dict[str, Any]:
-    """A Binding of pod `name` to `node`."""
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **metadata}, "target": target}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Return once `condition` holds."""
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -16,7 +16,8 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order
-from tests.contract.cluster import PODS, Cluster, pod, unique
+from tests.builders.objects import pod
+from tests.contract.cluster import PODS, Cluster, unique
 from tests.deadline import eventually
 from tests.requirement import require
 

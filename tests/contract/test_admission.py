@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.asking import CORES, MEM, WHOLE, asking, container, refused
-from tests.contract.cluster import PODS, Cluster, pod
+from tests.builders.cards import CORES, FAMILY, MEM
+from tests.builders.objects import pod
+from tests.contract.asking import asking, container, refused
+from tests.contract.cluster import PODS, Cluster
 from tests.release import NAMED, since
 
 GRANT = "vgpu.io/grant"
@@ -16,7 +18,7 @@ def test_a_pod_that_asks_and_names_no_scheduler_is_sent_to_ours(name: str, accep
     assert accepted(asking(name))["schedulerName"] == "vgpu-scheduler"
 
 
-@pytest.mark.parametrize("resource", [WHOLE, MEM, CORES, "hygon.com/hcu-mem", "hygon.com/hcu-cores"])
+@pytest.mark.parametrize("resource", [FAMILY, MEM, CORES, "hygon.com/hcu-mem", "hygon.com/hcu-cores"])
 def test_every_resource_of_every_family_counts_as_asking(name: str, accepted: Any, resource: str) -> None:
     body = asking(name, containers=[container(limits={resource: "1"})])
     assert accepted(body)["schedulerName"] == "vgpu-scheduler"
@@ -53,9 +55,9 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
         ({MEM: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no card has more than 1024 units of 1 GiB"]),
         ({MEM: "2Ti"}, ["hygon.com/dcu-mem: 2Ti is too many: no card has more than 1024 units of 1 GiB"]),
         ({CORES: "2000"}, ["hygon.com/dcu-cores: 2k is too many: no card has more than 1024 core groups"]),
-        ({WHOLE: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no node has more than 64 cards"]),
-        ({WHOLE: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
-        ({WHOLE: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        ({FAMILY: str(2**63 - 1)}, [f"{2**63 - 1} is too many: no node has more than 64 cards"]),
+        ({FAMILY: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        ({FAMILY: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
         ({MEM: "1", "hygon.com/hcu-mem": "1"}, ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"]),
     ],
 )
@@ -130,7 +132,7 @@ def test_a_group_without_a_size_is_no_gang(name: str, accepted: Any, labels: dic
     accepted(of_group(name, **labels))
 
 
-@pytest.mark.parametrize("limits", [{MEM: "1024"}, {WHOLE: "64"}, {CORES: "1024"}])
+@pytest.mark.parametrize("limits", [{MEM: "1024"}, {FAMILY: "64"}, {CORES: "1024"}])
 def test_what_a_card_to_come_could_have_waits_for_it(
     name: str, accepted: Any, limits: dict[str, str]
 ) -> None:

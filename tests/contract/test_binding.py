@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.contract.cluster import PODS, Cluster, binding
+from tests.builders.objects import binding
+from tests.contract.cluster import PODS, Cluster
 from tests.release import OLDER
 
 NOTE = "example.com/note"

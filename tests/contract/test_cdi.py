@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.objects import binding, pod
 from tests.contract.asking import asking, refused
-from tests.contract.cluster import PODS, Answer, Cluster, binding, pod
+from tests.contract.cluster import PODS, Answer, Cluster
 
 KEY = "cdi.k8s.io/all"
 DEVICES = {KEY: "vendor.com/gpu=all"}

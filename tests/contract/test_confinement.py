@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.objects import pod
 from tests.contract.asking import SLICE, asking, container
-from tests.contract.cluster import Cluster, pod
+from tests.contract.cluster import Cluster
 from tests.release import since
 
 # Nothing writes it on older releases.
@@ -45,7 +46,7 @@ DROPS: list[tuple[dict[str, Any] | None, list[str]]] = [
 ]
 
 
-def _container(index: int, context: dict[str, Any] | None, limits: object) -> dict[str, Any]:
+def _container(index: int, context: dict[str, Any] | None, limits: dict[str, str]) -> dict[str, Any]:
     more = {} if context is None else {"securityContext": context}
     return container(f"c{index}", limits, **more)
 

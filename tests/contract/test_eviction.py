@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.contract.cluster import Cluster, binding
+from tests.builders.objects import binding
+from tests.contract.cluster import Cluster
 
 
 def eviction(name: str, **options: Any) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.objects import binding, pod
 from tests.contract.asking import asking, container, refused
-from tests.contract.cluster import PODS, Answer, Cluster, binding, pod
+from tests.contract.cluster import PODS, Answer, Cluster
 from tests.contract.test_eviction import eviction
 
 # Of a family that no node has, so that nobody places it here.

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.builders.objects import node
 from tests.contract.cluster import Answer, Cluster, unique
 
 NODES = "/api/v1/nodes"
@@ -24,10 +25,6 @@ def forbidden(answer: Answer, *words: str) -> None:
     assert "ValidatingAdmissionPolicy 'vgpu-inventories'" in answer.message
     for word in words:
         assert word in answer.message
-
-
-def node(name: str, **metadata: object) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}}
 
 
 @pytest.fixture(params=[HOME, ""])

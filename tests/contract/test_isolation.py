@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.objects import binding, pod
 from tests.contract.asking import SLICE, asking, container, refused
-from tests.contract.cluster import PODS, Answer, Cluster, binding, pod
+from tests.contract.cluster import PODS, Answer, Cluster
 
 GRANT = "vgpu.io/grant"
 

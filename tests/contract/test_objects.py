@@ -4,13 +4,10 @@ import ssl
 
 import pytest
 
-from tests.contract.cluster import LEASES, PODS, Cluster, pod, unique
+from tests.builders.objects import node, pod
+from tests.contract.cluster import LEASES, PODS, Cluster, unique
 
 NODES = "/api/v1/nodes"
-
-
-def node(name: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
 def lease(name: str) -> dict[str, object]:
@@ -72,14 +69,14 @@ def test_a_malformed_name_is_invalid(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("value", ["two words", "-1", "a" * 64])
 def test_a_malformed_label_is_invalid(cluster: Cluster, name: str, value: str) -> None:
-    body = node(name) | {"metadata": {"name": name, "labels": {"example.com/group": value}}}
+    body = node(name, labels={"example.com/group": value})
     answer = cluster.post(NODES, body)
     assert answer.refusal == (422, "Invalid")
     assert f'metadata.labels: Invalid value: "{value}": ' in answer.message
 
 
 def test_annotations_are_limited_to_256_kib(cluster: Cluster, name: str) -> None:
-    body = node(name) | {"metadata": {"name": name, "annotations": {"big": "x" * (256 * 1024)}}}
+    body = node(name, annotations={"big": "x" * (256 * 1024)})
     answer = cluster.post(NODES, body)
     assert answer.refusal == (422, "Invalid")
     assert "may not be more than 262144 bytes" in answer.message
@@ -194,7 +191,7 @@ def test_an_event_lives_beside_what_it_is_about(cluster: Cluster, name: str) -> 
 
 
 def test_a_list_says_its_version_and_selects(cluster: Cluster, name: str) -> None:
-    body = node(name) | {"metadata": {"name": name, "labels": {"test": name, "tier": "a"}}}
+    body = node(name, labels={"test": name, "tier": "a"})
     created = cluster.post(NODES, body)
     for query in (f"labelSelector=test%3D{name}", f"labelSelector=test+in+({name}),tier+notin+(b)",
                   f"labelSelector=test={name},tier,!absent", f"fieldSelector=metadata.name%3D{name}"):  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.cluster import pod
+from tests.builders.objects import pod
 from tests.pages import PROJECT, documents
 from tests.release import NAMED
 

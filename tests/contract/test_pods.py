@@ -2,16 +2,10 @@
 
 import pytest
 
-from tests.contract.cluster import PODS, Cluster, binding, pod
+from tests.builders.objects import binding, container, pod
+from tests.contract.cluster import PODS, Cluster
 
 MEM = "example.com/mem"
-
-
-def container(limits: dict[str, object], requests: dict[str, object] | None = None) -> dict[str, object]:
-    resources: dict[str, object] = {"limits": limits}
-    if requests is not None:
-        resources["requests"] = requests
-    return {"name": "main", "image": "i", "resources": resources}
 
 
 def test_defaults_are_filled_in(cluster: Cluster, name: str, path: str) -> None:
@@ -39,16 +33,16 @@ def test_amounts_have_one_spelling_and_requests_equal_limits(
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        (({MEM: "1.5"},), f'limits[{MEM}]: Invalid value: "1500m": must be an integer'),
-        (({MEM: "-1"},), f'limits[{MEM}]: Invalid value: "-1": must be greater than or equal to 0'),
-        (({MEM: "2"}, {MEM: "1"}), f"must be equal to {MEM} limit of 2"),
-        (({}, {MEM: "1"}), "Limit must be set for non overcommitable resources"),
+        ({"limits": {MEM: "1.5"}}, f'limits[{MEM}]: Invalid value: "1500m": must be an integer'),
+        ({"limits": {MEM: "-1"}}, f'limits[{MEM}]: Invalid value: "-1": must be greater than or equal to 0'),
+        ({"limits": {MEM: "2"}, "requests": {MEM: "1"}}, f"must be equal to {MEM} limit of 2"),
+        ({"requests": {MEM: "1"}}, "Limit must be set for non overcommitable resources"),
     ],
 )
 def test_amounts_that_cannot_be_counted_are_invalid(
-    cluster: Cluster, name: str, resources: tuple[dict[str, object], ...], message: str
+    cluster: Cluster, name: str, resources: dict[str, object], message: str
 ) -> None:
-    answer = cluster.post(PODS, pod(name, containers=[container(*resources)]))
+    answer = cluster.post(PODS, pod(name, containers=[container(resources=resources)]))
     assert answer.refusal == (422, "Invalid")
     assert f'Pod "{name}" is invalid' in answer.message
     assert message in answer.message
@@ -63,7 +57,7 @@ def test_an_amount_that_is_no_amount_is_a_bad_request(cluster: Cluster, name: st
 def test_a_pod_has_containers_with_names_of_their_own(cluster: Cluster, name: str) -> None:
     answer = cluster.post(PODS, pod(name, containers=[]))
     assert "spec.containers: Required value" in answer.message
-    answer = cluster.post(PODS, pod(name, containers=[container({}), container({})]))
+    answer = cluster.post(PODS, pod(name, containers=[container(), container()]))
     assert 'spec.containers[1].name: Duplicate value: "main"' in answer.message
 
 

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from tests.contract.cluster import PODS, Cluster, binding, pod, unique
+from tests.builders.objects import binding, pod
+from tests.contract.cluster import PODS, Cluster, unique
 
 
 def only(name: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
 
 GRANT = Grant("uid-1", "n1", {"main": (Slice("c0", 4092, (0, 1, 2)),), "side": (Slice("c0", 100, (7,)),)})
 INVENTORY = inventory("n1")

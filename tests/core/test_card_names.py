@@ -11,7 +11,7 @@ from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.pods import Node
-from tests.core.clusters import card
+from tests.builders.cards import card
 from vgpu_runtime.config import CardLimit, SliceConfig, render
 from vgpu_runtime.rocm import RocmLimit, parse
 

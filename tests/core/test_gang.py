@@ -19,7 +19,8 @@ from device_plugin.core.placement.fit import at_most
 from device_plugin.core.rearrange.planner import size
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
-from tests.core.clusters import FAMILY, inventory, random_request, slice_request, whole_request
+from tests.builders.cards import FAMILY, inventory
+from tests.builders.requests import random_request, slice_request, whole_request
 
 NODES = ("a", "b", "c")
 ROOM = HostAmounts(cpu_milli=8000, memory_mib=8192)

@@ -1,6 +1,7 @@
 """The ledger: what remains, clashes, trials, and its equality with one rebuilt from grants."""
 
 import random
+from functools import lru_cache
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +13,14 @@ from device_plugin.core.ledger import CardPart, CardState, Holding, Ledger
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.reasons import Reason
-from tests.core.clusters import card, inventory, random_request, slice_request
+from tests.builders.cards import card, inventory
+from tests.builders.requests import random_request, slice_request
 
 EVENTS = 100_000
 FULL = CardSize(16368, 4)
+# Reading one text again and again would be most of the time of a hundred thousand events.
+read_grant = lru_cache(1024)(Grant.decode)
+read_inventory = lru_cache(1024)(Inventory.decode)
 
 
 def ledger_of(*nodes: str, count: int = 2, **shape: int) -> Ledger:
@@ -40,9 +45,9 @@ def rebuilt(live: Ledger, inventories: dict[str, Inventory]) -> Ledger:
     """What a service that has just started makes of the annotations in the cluster."""
     fresh = Ledger()
     for text in sorted(held.encode() for held in live.grants().values()):
-        fresh.hold(Grant.decode(text))
+        fresh.hold(read_grant(text))
     for name, known in sorted(inventories.items(), reverse=True):
-        fresh.set_node(name, Inventory.decode(known.encode()))
+        fresh.set_node(name, read_inventory(known.encode()))
     return fresh
 
 

@@ -18,7 +18,7 @@ from device_plugin.core.ledger import Holding, Ledger, Reservation, Snapshot, St
 from device_plugin.core.masks import core_mask
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
-from tests.core.clusters import card
+from tests.builders.cards import card
 
 EVENTS = 100_000
 GROUPS, MIB = 32, 1600

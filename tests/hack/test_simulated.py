@@ -7,8 +7,7 @@ from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import CardSlice
 from device_plugin.wiring.commands import main
 from hack.simulated.cards import SimulatedMachine
-
-CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
+from tests.builders.cards import CARDS
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from hack.embedded.apiserver import EmbeddedApiServer
+from tests.builders.objects import pod
 from tests.contract.asking import asking, container, refused
-from tests.contract.cluster import PODS, Cluster, pod
+from tests.contract.cluster import PODS, Cluster
 from tests.manifests.conftest import MANIFESTS
 
 FILE = MANIFESTS / "admission/confinement.yaml"

@@ -2,8 +2,7 @@
 
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,9 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.kubelet import Kubelet, KubeletTiming
 from hack.embedded.services import ServiceProcess
+from tests.builders import objects
+from tests.builders.cards import CARDS, CORES, MEM
+from tests.deadline import until
 from tests.files import found
 from vgpu_runtime import sim
 
@@ -23,14 +25,6 @@ AGENT = "system:serviceaccount:vgpu-system:vgpu-node@n1"
 FAST = KubeletTiming(
     retry=0.02, backoff=0.02, backoff_limit=0.1, node_status=0.01, create=0.02, api_retry=0.05
 )
-CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 class OneNode:
@@ -102,20 +96,12 @@ class OneNode:
 
     def place(self, name: str, slice_: Slice, mem: int, cores: int) -> str:
         """Create and bind a pod; returns its UID."""
-        limits = {"hygon.com/dcu-mem": str(mem), "hygon.com/dcu-cores": str(cores)}
-        spec = {
-            "schedulerName": "vgpu-scheduler",
-            "containers": [{"name": "main", "image": "host", "resources": {"limits": limits}}],
-        }
-        pod = self.call(
-            "POST", self._pods(), {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
-        )
+        limits = {MEM: str(mem), CORES: str(cores)}
+        pod = self.call("POST", self._pods(), objects.pod(name, limits, schedulerName="vgpu-scheduler"))
         uid = str(pod["metadata"]["uid"])
         grant = Grant(uid, "n1", {"main": (slice_,)})
-        body = {
-            "apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"},
-            "metadata": {"name": name, "uid": uid, "annotations": {"vgpu.io/grant": grant.encode()}},
-        }  # fmt: skip
+        carried = {"vgpu.io/grant": grant.encode()}
+        body = objects.binding(name, "n1", uid=uid, annotations=carried)
         self.call("POST", f"{self._pods()}/{name}/binding", body)
         return uid
 

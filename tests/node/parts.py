@@ -25,12 +25,11 @@ from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
 from hack.embedded.runtime.cdi import Edits, read_spec
 from hack.simulated.cards import SimulatedMachine
+from tests.builders.cards import CARDS, MEM
 from vgpu_runtime import sim
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
-MEM, CORES = "hygon.com/dcu-mem", "hygon.com/dcu-cores"
 TICKETS = ("dcu-mem-0", "dcu-mem-1")
-CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
 
 
 def vendors(machine: Machine) -> Sequence[Vendor[Any]]:

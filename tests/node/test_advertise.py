@@ -10,7 +10,8 @@ from device_plugin.core.grants import Slice
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.advertise import OTHERS_SECONDS, STREAM_SECONDS, Advertiser
 from device_plugin.node.other_plugins import RETURN_SECONDS, OtherPlugins
-from tests.node.parts import CORES, MEM, Parts, Peer
+from tests.builders.cards import CORES, MEM
+from tests.node.parts import Parts, Peer
 from tests.node.test_other_plugins import Folder
 from tests.node.test_parts import record
 

@@ -10,7 +10,8 @@ from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.inject import CARD_VARIABLES
 from hack.embedded.runtime.cdi import Edits
-from tests.node.parts import CORES, MEM, Parts, Peer, config_of
+from tests.builders.cards import CORES, MEM
+from tests.node.parts import Parts, Peer, config_of
 from vgpu_runtime import rocm
 
 T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]

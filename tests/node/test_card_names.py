@@ -9,7 +9,8 @@ from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.vendors.rocm import TOPOLOGY
-from tests.node.parts import CARDS, MEM, Parts, Peer, config_of, discovered
+from tests.builders.cards import CARDS, MEM
+from tests.node.parts import Parts, Peer, config_of, discovered
 from vgpu_runtime import rocm, sim
 
 ADDRESSES = ["0000:19:00.0", "0000:21:00.0"]

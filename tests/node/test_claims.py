@@ -10,7 +10,8 @@ from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
 from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
-from tests.node.parts import CORES, MEM, Parts, Peer, config_of
+from tests.builders.cards import CORES, MEM
+from tests.node.parts import Parts, Peer, config_of
 from vgpu_runtime import rocm
 
 TICKETS = {MEM: ["dcu-mem-0", "dcu-mem-1"], CORES: ["dcu-cores-0", "dcu-cores-1"]}

@@ -9,7 +9,8 @@ from pytest_mock import MockerFixture
 
 from device_plugin.node import mountinfo as mountinfo_of
 from device_plugin.node.covered import LOOK_SECONDS, START_SECONDS, SURE_SECONDS, CoveredSlices
-from tests.node.parts import MEM, TICKETS, Parts, Peer
+from tests.builders.cards import MEM
+from tests.node.parts import TICKETS, Parts, Peer
 
 TURN = 0.5
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.grants import Slice
-from tests.node.parts import CORES, MEM, Parts, Peer, config_of
+from tests.builders.cards import CORES, MEM
+from tests.node.parts import Parts, Peer, config_of
 from vgpu_runtime import rocm
 
 TICKETS = {MEM: ["dcu-mem-0", "dcu-mem-1"], CORES: ["dcu-cores-0"]}

@@ -10,7 +10,8 @@ from device_plugin.core.cards import Inventory
 from device_plugin.node.discover import Discovery
 from device_plugin.node.tickets import resources
 from device_plugin.node.vendors.rocm import TOPOLOGY
-from tests.node.parts import CARDS, PREFIXES, discovered, vendors
+from tests.builders.cards import CARDS
+from tests.node.parts import PREFIXES, discovered, vendors
 from vgpu_runtime import sim
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from device_plugin.core.machine import Holder, KubeletError
 from device_plugin.node.claims import Holders
-
-MEM, CORES = "hygon.com/dcu-mem", "hygon.com/dcu-cores"
+from tests.builders.cards import CORES, MEM
 
 
 class Kubelet:

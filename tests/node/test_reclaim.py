@@ -12,7 +12,8 @@ from device_plugin.core.grants import Slice
 from device_plugin.node import allocate
 from device_plugin.node.agent import TURN_SECONDS
 from device_plugin.node.claims import NotNowError
-from tests.node.parts import MEM, Parts, Peer
+from tests.builders.cards import MEM
+from tests.node.parts import Parts, Peer
 from vgpu_runtime import region
 
 

@@ -12,8 +12,9 @@ from device_plugin.core.grants import Slice
 from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
 from device_plugin.node.records import KEPT_RECORDS, RECORD, Records
+from tests.builders.cards import MEM
 from tests.core.test_annotations import JSON, changed
-from tests.node.parts import MEM, TICKETS, Parts, Peer
+from tests.node.parts import TICKETS, Parts, Peer
 
 KEY = ("uid-a", "main")
 

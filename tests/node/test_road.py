@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from device_plugin.core.grants import Slice
+from tests.deadline import until
 from tests.files import found
-from tests.node.one_node import OneNode, until
+from tests.node.one_node import OneNode
 from tests.other_plugin import OtherPlugin
 from vgpu_runtime import rocm, sim
 

@@ -15,8 +15,9 @@ from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.node import allocate
 from device_plugin.node.claims import NotNowError
-from tests.node.one_node import until
-from tests.node.parts import MEM, Parts, Peer
+from tests.builders.cards import MEM
+from tests.deadline import until
+from tests.node.parts import Parts, Peer
 
 
 def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(

@@ -11,6 +11,7 @@ from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
 from hack.trials.load import FAMILY, FLAGS, at_once
 from hack.trials.witness import Witness
+from tests.builders import objects
 from tests.deadline import eventually
 from vgpu_runtime import sim
 
@@ -35,17 +36,9 @@ def person() -> Iterator[Person]:
 def gang(group: str, size: int) -> list[Object]:
     """Pods that ask for half a card each."""
     limits = {f"{FAMILY}-mem": "8", f"{FAMILY}-cores": "30"}
-    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
     labels = {"vgpu.io/group": group, "vgpu.io/group-size": str(size)}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"{group}-{number}", "labels": labels},
-            "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
-        }
-        for number in range(size)
-    ]
+    names = (f"{group}-{number}" for number in range(size))
+    return [objects.pod(name, limits, {"labels": labels}, terminationGracePeriodSeconds=1) for name in names]
 
 
 def running(person: Person) -> list[str]:

@@ -13,13 +13,13 @@ from device_plugin.core.metrics import Exporter
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import Person, phase
 from hack.trials.witness import Witness
+from tests.builders import objects
+from tests.builders.cards import CARDS, MEM
 from tests.deadline import eventually
 from tests.exposed import exporters, facts, families
 from vgpu_runtime import sim
 
 pytestmark = pytest.mark.usefixtures("native")
-
-CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 
 
 @pytest.fixture
@@ -31,15 +31,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
             EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as running,
             closing(Person(running.api.url)) as person,
         ):
-            container = {"name": "main", "image": "none", "resources": {"limits": {"hygon.com/dcu-mem": "4"}}}
-            person.create(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {"name": "p"},
-                    "spec": {"containers": [container]},
-                }
-            )
+            person.create(objects.pod("p", {MEM: "4"}))
             assert eventually(lambda: phase(person.pods()[0]) == "Running", 60)
             yield running
 

@@ -27,7 +27,8 @@ from device_plugin.wiring.settings import ClusterSettings, KubeSettings, Setting
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.cluster import AGENT_USER
 from tests.adapters.kube.conftest import annotate, node
-from tests.core.clusters import inventory
+from tests.builders import objects
+from tests.builders.cards import inventory
 from tests.deadline import eventually
 from tests.exposed import reading
 
@@ -175,11 +176,8 @@ def _measuring(card: str) -> App:
 
 def _agent_pod(admin: KubeClient, port: int) -> None:
     labels = {"app.kubernetes.io/name": "vgpu", "app.kubernetes.io/component": "node"}
-    container = {"name": "agent", "image": "i", "ports": [{"name": "http", "containerPort": port}]}
-    made = {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "labels": labels},
-        "spec": {"nodeName": "n1", "containers": [container]},
-    }  # fmt: skip
+    container = objects.container("agent", ports=[{"name": "http", "containerPort": port}])
+    made = objects.pod("agent", metadata={"labels": labels}, nodeName="n1", containers=[container])
     admin.create(PODS, made, "vgpu-system")
     running = {"status": {"phase": "Running", "podIP": "127.0.0.1"}}
     admin.patch(PODS, Ref("agent", "vgpu-system"), running, subresource="status")

@@ -13,7 +13,7 @@ from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import Request, Shape
 from device_plugin.wiring import fitting
 from hack.testbed.cluster import PROJECT
-from tests.core.clusters import FAMILY
+from tests.builders.cards import FAMILY
 
 KIND = Kind(FAMILY, "K100", 16368, 16, 60, 4)
 SOME = [Weighted(Shape(Request(FAMILY, mem=mem)), 1.0) for mem in (1, 4, 8)]

@@ -8,6 +8,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.kube.api import NODES, PODS, Ref
 from hack.embedded.apiserver import EmbeddedApiServer
+from tests.builders import objects
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def client(api: EmbeddedApiServer) -> Iterator[KubeClient]:
 
 
 def node(client: KubeClient, name: str) -> None:
-    client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    client.create(NODES, objects.node(name))
 
 
 def annotate(client: KubeClient, node: str, **values: str | None) -> None:
@@ -34,6 +35,4 @@ def annotate(client: KubeClient, node: str, **values: str | None) -> None:
 
 
 def pod(client: KubeClient, name: str, **limits: str) -> None:
-    spec = {"containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}]}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    client.create(PODS, body, "default")
+    client.create(PODS, objects.pod(name, limits), "default")

@@ -8,8 +8,9 @@ import pytest
 
 from device_plugin.core.gang import BINDING_SECONDS, MOST_SHAPES
 from device_plugin.core.pods import Pod
+from tests.builders.pods import HALF, pod
 from tests.cluster.gang_pods import gang, member, placed, said
-from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, pod
+from tests.cluster.world import RESERVATION_SECONDS, Apart, Replica, World
 
 ALL = [16368, 16368]
 WAITS = "group train waits until all of its 3 pods exist"

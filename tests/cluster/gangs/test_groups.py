@@ -11,9 +11,10 @@ from device_plugin.cluster.gangs import groups
 from device_plugin.cluster.gangs.groups import Groups
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
+from tests.builders.cards import inventory
+from tests.builders.pods import pod
 from tests.cluster.gang_pods import said
-from tests.cluster.world import Replica, World, pod
-from tests.core.clusters import inventory
+from tests.cluster.world import Replica, World
 
 SCORED = {"vgpu.io/policy": "node-score"}
 

@@ -10,8 +10,9 @@ from device_plugin.core.grants import CardSize
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import Kind
 from device_plugin.kube.errors import UnknownError
-from tests.cluster.world import Replica, World, grant, with_grant
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import grant, with_grant
+from tests.cluster.world import Replica, World
 
 EARLY, LATE = "2026-11-21T08:00:00Z", "2026-11-21T08:00:05Z"
 

@@ -17,9 +17,10 @@ from device_plugin.cluster.housekeeping.touch import (
 from device_plugin.core import annotations
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
+from tests.builders.cards import inventory
+from tests.builders.pods import pod
 from tests.cluster.gang_pods import gang, member
-from tests.cluster.world import RESERVATION_SECONDS, Replica, World, pod, refuse
-from tests.core.clusters import inventory
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
 
 
 def touched(world: World, one: Replica) -> list[str]:

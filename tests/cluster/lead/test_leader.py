@@ -5,7 +5,8 @@ import pytest
 from device_plugin.cluster.lead.leader import Leader
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.kube.leases import Lease
-from tests.cluster.world import Clock, Replica, World, grant, with_grant
+from tests.builders.pods import grant, with_grant
+from tests.cluster.world import Clock, Replica, World
 
 
 def _renewed(clock: Clock, holder: str = "vgpu-1_x") -> Leader:

@@ -10,8 +10,9 @@ from device_plugin.core.grants import CardSize, Grant
 from device_plugin.core.ledger import Stage
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
-from tests.cluster.world import HALF, RESERVATION_SECONDS, Apart, Replica, World, grant, refuse, with_grant
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import HALF, grant, with_grant
+from tests.cluster.world import RESERVATION_SECONDS, Apart, Replica, World, refuse
 
 HELD = [16368 - HALF, 16368]
 ALL = [16368, 16368]

@@ -11,8 +11,9 @@ from device_plugin.cluster.place.filter import Verdict
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from tests.cluster.world import HALF, Apart, Clock, FakeApi, Replica, World, pod
-from tests.core.clusters import FAMILY, inventory
+from tests.builders.cards import FAMILY, inventory
+from tests.builders.pods import HALF, pod
+from tests.cluster.world import Apart, Clock, FakeApi, Replica, World
 
 
 def test_exactly_one_node_is_left_and_its_slice_is_reserved(world: World, one: Replica) -> None:

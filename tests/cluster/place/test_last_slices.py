@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from device_plugin.cluster.place.filter import Filter
 from device_plugin.core.pods import Pod
-from tests.cluster.world import Replica, World, pod
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import pod
+from tests.cluster.world import Replica, World
 
 ROUNDS = int(os.environ.get("LAST_SLICES_ROUNDS", "150"))
 AT_ONCE = 64

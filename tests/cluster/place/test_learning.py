@@ -7,7 +7,8 @@ import pytest
 
 from device_plugin.cluster.place.learning import STAY_SECONDS
 from device_plugin.core.pods import Pod
-from tests.cluster.world import Clock, Memory, Replica, World, pod
+from tests.builders.pods import pod
+from tests.cluster.world import Clock, Memory, Replica, World
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Kind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.pods import Node
-from tests.cluster.world import Clock, Memory, pod
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import pod
+from tests.cluster.world import Clock, Memory
 
 CLUSTER = [f"n{i:03}" for i in range(3 * NODES)]
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.core.pods import Pod
+from tests.builders.pods import HALF, pod
 from tests.cluster.gang_pods import gang, member, placed
-from tests.cluster.world import HALF, RESERVATION_SECONDS, Replica, World, pod
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World
 
 ALL = [16368, 16368]
 

@@ -15,8 +15,9 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
 from device_plugin.core.placement.policies import WorkloadTables
+from tests.builders import objects
+from tests.builders.cards import FAMILY, inventory
 from tests.cluster.world import Replica, World
-from tests.core.clusters import FAMILY, inventory
 
 NODES = [f"n{i}" for i in range(1, 9)]
 POLICY = "vgpu.io/policy"
@@ -49,15 +50,12 @@ def random_pod(rng: random.Random, name: str) -> dict[str, object]:
             if kind > 0.5:
                 limits[f"{FAMILY}-cores"] = str(rng.randint(1, 30))
         requests = {"cpu": rng.choice(("100m", "2")), "memory": "1Gi"}
-        containers.append({"name": f"c{number}", "resources": {"limits": limits, "requests": requests}})
+        resources = {"limits": limits, "requests": requests}
+        containers.append(objects.container(f"c{number}", resources=resources))
     policy = rng.choice([name for name in POLICIES if name != "random"])
-    return {
-        "metadata": {
-            "name": name, "namespace": "default", "uid": f"uid-{name}",
-            "annotations": {POLICY: policy} if rng.random() < 0.7 else {},
-        },
-        "spec": {"containers": containers},
-    }  # fmt: skip
+    own = {POLICY: policy} if rng.random() < 0.7 else {}
+    metadata = {"namespace": "default", "uid": f"uid-{name}", "annotations": own}
+    return objects.pod(name, metadata=metadata, containers=containers)
 
 
 def asked(connection: http.client.HTTPConnection, pod: dict[str, object]) -> list[str]:

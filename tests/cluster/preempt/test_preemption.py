@@ -12,8 +12,8 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
+from tests.builders.cards import inventory
 from tests.cluster.world import Apart, World
-from tests.core.clusters import inventory
 
 
 def hold(world: World, name: str, mem: int, priority: int = 0) -> Pod:

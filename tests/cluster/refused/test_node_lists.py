@@ -10,9 +10,9 @@ from device_plugin.cluster.refused import node_lists
 from device_plugin.cluster.refused.node_lists import MOST, NodeLists
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.table import NodeTable
+from tests.builders.cards import inventory
 from tests.cluster.gang_pods import gang, more_nodes
 from tests.cluster.world import Replica, World
-from tests.core.clusters import inventory
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Container, ContainerKind, Pod
-from tests.cluster.world import Clock, FakeApi, Replica, World, pod
-from tests.core.clusters import FAMILY, card, inventory
+from tests.builders.cards import FAMILY, card, inventory
+from tests.builders.pods import pod
+from tests.cluster.world import Clock, FakeApi, Replica, World
 
 NODES = ("n1", "n2", "n3", "n4")
 

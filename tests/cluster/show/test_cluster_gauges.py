@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from device_plugin.cluster.show.cluster_gauges import GRANTED_CORE_GROUPS, GRANTED_MEMORY, MIB, ClusterGauges
 from device_plugin.core.cards import Inventory
-from tests.cluster.world import HALF, Apart, Replica, World
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import HALF
+from tests.cluster.world import Apart, Replica, World
 from tests.exposed import values
 
 

@@ -11,8 +11,8 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.ledger import Snapshot
 from device_plugin.core.obstacles import Obstacles
 from device_plugin.core.placement import Placer
+from tests.builders.cards import inventory
 from tests.cluster.world import Apart, Replica, World
-from tests.core.clusters import inventory
 
 
 def test_while_reasons_are_found_others_are_placed(

@@ -8,9 +8,10 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
-from tests.cluster.world import HALF, Replica, World, grant, with_grant
-from tests.cluster.world import pod as made
-from tests.core.clusters import card
+from tests.builders.cards import card
+from tests.builders.pods import HALF, grant, with_grant
+from tests.builders.pods import pod as made
+from tests.cluster.world import Replica, World
 
 OLD, NEW = "GPU-0000:19:00.0", "GPU-n1-0000:19:00.0"
 

@@ -9,8 +9,8 @@ from device_plugin.adapters.agents import IDLE_SECONDS, LONGEST_PAUSE, LoadPolle
 from device_plugin.cluster.show.explain import as_text
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent
+from tests.builders.cards import inventory
 from tests.cluster.world import Replica, World
-from tests.core.clusters import inventory
 
 STALE = 60.0
 PACE = Pace(seconds=15.0, per_second=20.0)

@@ -11,8 +11,9 @@ from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, S
 from device_plugin.core.grants import Slice
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
-from tests.cluster.world import HALF, Replica, World
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.pods import HALF
+from tests.cluster.world import Replica, World
 
 ALL = 16368
 

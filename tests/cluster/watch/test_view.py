@@ -19,9 +19,10 @@ from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, PodRequest, pod_request
-from tests.cluster.world import Clock, Memory, World, pod, with_grant
-from tests.cluster.world import grant as slice_of
-from tests.core.clusters import FAMILY, inventory
+from tests.builders.cards import FAMILY, inventory
+from tests.builders.pods import grant as slice_of
+from tests.builders.pods import pod, with_grant
+from tests.cluster.world import Clock, Memory, World
 
 ALL, QUARTER = 16368, 4092
 

@@ -16,7 +16,7 @@ from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Floats, Mask, NodeView
 from device_plugin.core.placement.workload import Target
 from device_plugin.core.requests import NO_CARD, PodRequest, Request, Shape
-from tests.core.clusters import FAMILY, inventory
+from tests.builders.cards import FAMILY, inventory
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
 
 

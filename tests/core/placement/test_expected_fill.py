@@ -16,10 +16,10 @@ from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Floats, kinds_where
 from device_plugin.core.placement.workload import Target, Weighted
 from device_plugin.core.requests import NO_CARD, PodRequest, Shape
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
+from tests.builders.requests import shape
 from tests.core.placement.test_cache import Thorough
 from tests.core.placement.test_oracle import mixed_node, mixed_request
-from tests.core.placement.workloads import shape
 
 
 def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Shape) -> tuple[Floats, Floats]:

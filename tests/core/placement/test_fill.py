@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from device_plugin.core.placement.fill import FREE_CARD, UNTOUCHED, Fill
-from tests.core.placement.workloads import KIND, shape, target
+from tests.builders.requests import KIND, shape, target
 
 
 def worth(fill: Fill, mem_units: int, cores: int | None = None, price: int = 0) -> float:

@@ -12,7 +12,7 @@ from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import Size, choose_cores, fit, size_on, take
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
-from tests.core.clusters import FAMILY, card
+from tests.builders.cards import FAMILY, card
 
 CARD = card("c")
 

@@ -15,8 +15,8 @@ from device_plugin.core.placement.fragmentation import Fragments
 from device_plugin.core.placement.table import NodeView
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import PodRequest, Shape
-from tests.core.clusters import card
-from tests.core.placement.workloads import shape, target
+from tests.builders.cards import card
+from tests.builders.requests import shape, target
 
 TARGET = target(
     (shape(4, cpu=1000), 30), (shape(8, 10, cpu=2000), 20), (shape(whole=2, cpu=4000), 10), (shape(1, 40), 5)

@@ -19,7 +19,8 @@ from device_plugin.core.placement.table import NodeTable, NodeView
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.roles import Rank
-from tests.core.clusters import FAMILY, inventory, slice_request
+from tests.builders.cards import FAMILY, inventory
+from tests.builders.requests import slice_request
 
 MIB, GROUPS = 16368, 60
 

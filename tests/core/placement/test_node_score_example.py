@@ -16,7 +16,8 @@ from device_plugin.core.loads import Load, Loads
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.node_score import NodeScore
 from device_plugin.core.placement.table import NodeView
-from tests.core.clusters import card, slice_request
+from tests.builders.cards import card
+from tests.builders.requests import slice_request
 
 PAGE = (Path(__file__).parents[3] / "docs/node-score.md").read_text()
 MIB, GROUPS = 16000, 60

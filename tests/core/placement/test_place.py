@@ -15,7 +15,8 @@ from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import LOOKS, fit
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import MAX_COUNT, PodRequest, Request, Selector
-from tests.core.clusters import FAMILY, card, inventory, slice_request, whole_request
+from tests.builders.cards import FAMILY, card, inventory
+from tests.builders.requests import slice_request, whole_request
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import Shape
-from tests.core.clusters import inventory, slice_request
-from tests.core.placement.workloads import shape
+from tests.builders.cards import inventory
+from tests.builders.requests import shape, slice_request
 
 SMALL, WHOLE = shape(1), shape(whole=1)
 

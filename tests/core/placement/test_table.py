@@ -18,7 +18,8 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.placement.table import CardStates, Ints, NodeTable, RowCache
 from device_plugin.core.placement.workload import Target
 from device_plugin.core.requests import PodRequest, Selector, Shape
-from tests.core.clusters import card, inventory, random_request, slice_request
+from tests.builders.cards import card, inventory
+from tests.builders.requests import random_request, slice_request
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
 
 

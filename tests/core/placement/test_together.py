@@ -11,8 +11,8 @@ from device_plugin.core.placement.fill import FEW, KEEPING, MultiCardWorth
 from device_plugin.core.placement.table import NodeView
 from device_plugin.core.placement.workload import Demand
 from device_plugin.core.requests import NO_CARD, PodRequest, Shape
-from tests.core.clusters import inventory, whole_request
-from tests.core.placement.workloads import shape, target
+from tests.builders.cards import inventory
+from tests.builders.requests import shape, target, whole_request
 
 # A quarter of all cards is wanted four at a time, with 8 CPUs and 8 GiB, by a hundred pods.
 FOURS = Shape(whole_request("p", 4).containers[0][1], host=HostAmounts(8000, 8192))

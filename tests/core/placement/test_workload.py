@@ -8,7 +8,7 @@ from device_plugin.core.placement.policies import KINDS, WorkloadTables
 from device_plugin.core.placement.table import Kind, NodeView
 from device_plugin.core.placement.workload import KEPT, MOST, Target, Weighted
 from device_plugin.core.requests import Request, Selector, Shape
-from tests.core.clusters import FAMILY, inventory
+from tests.builders.cards import FAMILY, inventory
 
 
 def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes_often() -> None:

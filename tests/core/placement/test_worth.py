@@ -15,8 +15,8 @@ from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import NodeView
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import Shape
-from tests.core.clusters import inventory
-from tests.core.placement.workloads import shape
+from tests.builders.cards import inventory
+from tests.builders.requests import shape
 
 CPU = 8000
 

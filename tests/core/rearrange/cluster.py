@@ -9,7 +9,7 @@ from device_plugin.core.placement import Placer
 from device_plugin.core.placement.workload import Target
 from device_plugin.core.rearrange import Plan, Planner, Ranked
 from device_plugin.core.requests import PodRequest, Shape
-from tests.core.clusters import inventory
+from tests.builders.cards import inventory
 
 
 class Cluster:

@@ -10,7 +10,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement import Placer
 from device_plugin.core.rearrange import Plan, Ranked, defragment
-from tests.core.clusters import random_request, slice_request, whole_request
+from tests.builders.requests import random_request, slice_request, whole_request
 from tests.core.rearrange.cluster import Cluster
 
 

@@ -12,7 +12,8 @@ from device_plugin.core.placement.fit import SearchBudget
 from device_plugin.core.rearrange import Plan
 from device_plugin.core.rearrange.fewest import LOOKS, LOOKS_PER_SET
 from device_plugin.core.requests import PodRequest, Request
-from tests.core.clusters import FAMILY, slice_request, whole_request
+from tests.builders.cards import FAMILY
+from tests.builders.requests import slice_request, whole_request
 from tests.core.placement.test_oracle import NODES, mixed_node, mixed_request, possible_on
 from tests.core.rearrange.cluster import Cluster
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from hack.embedded.apiserver import EmbeddedApiServer
-from tests.contract.cluster import PODS, Cluster, pod, until
+from tests.builders.objects import pod
+from tests.contract.cluster import PODS, Cluster
+from tests.deadline import until
 
 BEARERS = {
     role: {"Authorization": f"Bearer {user}"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hack.embedded.runtime.cdi import CdiCache, CdiError, CdiMount, Edits, read_spec
+from tests.deadline import until
 
 DEVICE = {"name": "one", "containerEdits": {"env": ["A=1"]}}
 
@@ -36,12 +37,6 @@ def resolvable(cache: CdiCache, name: str = "vgpu.io/slice=one") -> bool:
     except CdiError:
         return False
     return True
-
-
-def until(cache: CdiCache, wanted: bool) -> None:
-    end = time.monotonic() + 5
-    while resolvable(cache) != wanted:
-        assert time.monotonic() < end
 
 
 def test_all_edits_of_a_device_are_read() -> None:
@@ -85,28 +80,28 @@ def test_a_change_is_seen_late_but_within_the_lag(tmp_path: Path, cache: CdiCach
     for _ in range(10):
         write(tmp_path, "one", spec(DEVICE))
         start = time.monotonic()
-        until(cache, wanted=True)
+        until(lambda: resolvable(cache))
         lags.append(time.monotonic() - start)
         (tmp_path / "one.json").unlink()
-        until(cache, wanted=False)
+        until(lambda: not resolvable(cache))
     assert max(lags) > 0.005
     assert min(lags) < 0.05
 
 
 def test_two_files_that_define_one_device_cancel_each_other(tmp_path: Path, cache: CdiCache) -> None:
     write(tmp_path, "a", spec(DEVICE))
-    until(cache, wanted=True)
+    until(lambda: resolvable(cache))
     write(tmp_path, "b", spec(DEVICE, {"name": "two", "containerEdits": {"env": ["B=2"]}}))
-    until(cache, wanted=False)
+    until(lambda: not resolvable(cache))
     assert resolvable(cache, "vgpu.io/slice=two")
     (tmp_path / "a.json").unlink()
-    until(cache, wanted=True)
+    until(lambda: resolvable(cache))
 
 
 def test_a_malformed_file_does_not_hide_the_others(tmp_path: Path, cache: CdiCache) -> None:
     write(tmp_path, "a", "garbage")
     write(tmp_path, "b", spec(DEVICE))
-    until(cache, wanted=True)
+    until(lambda: resolvable(cache))
 
 
 def test_every_unresolvable_name_is_listed(cache: CdiCache) -> None:

@@ -16,9 +16,10 @@ from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.scheduler import SchedulerStandIn, SchedulerTiming
 from hack.embedded.scheduler.standin import LEASE
+from tests.builders import objects
+from tests.builders.cards import MEM
 from tests.deadline import eventually
 
-MEM = "hygon.com/dcu-mem"
 SECONDS = 10.0
 TIMING = SchedulerTiming(
     lease=2.0, renew_deadline=1.5, retry_period=0.1, backoff=0.05, backoff_limit=0.2, extender=1.0
@@ -84,13 +85,11 @@ class World:
 
     def node(self, name: str, mem: int = 16) -> None:
         status = {"allocatable": {MEM: str(mem)}}
-        self.api.create(NODES.json, {"metadata": {"name": name}, "status": status})
+        self.api.create(NODES.json, {**objects.node(name), "status": status})
 
     def pod(self, name: str, mem: int = 0, **spec: Any) -> str:
         limits = {MEM: str(mem)} if mem else {}
-        container = {"name": "main", "image": "i", "resources": {"limits": limits}}
-        body = {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
-        body["spec"].setdefault("schedulerName", "vgpu-scheduler")
+        body = objects.pod(name, limits, **{"schedulerName": "vgpu-scheduler", **spec})
         uid: str = self.api.create(PODS.json, body, "default")["metadata"]["uid"]
         return uid
 

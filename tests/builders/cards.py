@@ -1,0 +1,21 @@
+"""Cards as agents publish them, and the simulated cards of a machine."""
+
+from typing import Any
+
+from device_plugin.core.cards import Card, Inventory
+
+FAMILY = "hygon.com/dcu"
+MEM, CORES = f"{FAMILY}-mem", f"{FAMILY}-cores"
+# Two cards like those of `inventory`, for a simulated machine.
+CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
+
+
+def card(uuid: str, *, mem_mib: int = 16368, groups: int = 60, slices: int = 4, healthy: bool = True) -> Card:
+    """A card with a core group for each compute unit, in memory units of 1 GiB."""
+    units = round(mem_mib / 1024)
+    return Card(uuid, FAMILY, "Z100", "0000:19:00.0", mem_mib, units, groups, groups, 1, slices, 0, healthy)
+
+
+def inventory(node: str, count: int = 2, **shape: Any) -> Inventory:
+    """Cards NODE-0, NODE-1, ... of one `shape`, with which `card` is called."""
+    return Inventory(tuple(card(f"{node}-{i}", **shape) for i in range(count)))
