@@ -40,7 +40,8 @@ def node(name: str, workload: ClusterModel) -> bytes:
 def lease(holder: str) -> bytes:
     """The scheduler's Lease, renewed now."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return json.dumps({"spec": {"holderIdentity": holder, "renewTime": now}}).encode()
+    meta = {"name": _SCHEDULER, "namespace": "vgpu-system", "resourceVersion": "1"}
+    return json.dumps({"metadata": meta, "spec": {"holderIdentity": holder, "renewTime": now}}).encode()
 
 
 _IMAGES = [
