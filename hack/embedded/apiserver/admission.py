@@ -6,6 +6,7 @@ Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hack.embedded.apiserver import cel, errors
@@ -41,64 +42,53 @@ class PolicyAdmission:
     def mutate(self, write: Write) -> None:
         """Apply to `write.new` the patches of the policies that match; each sees what those before it made."""
         for policy in self._mutating:
-            for _, base in self._matching([policy], write):
-                with _failure(policy, write):
-                    scope = self._scope(policy, base)
-                    if scope is None:
-                        continue
-                    for expression in policy.patches:
-                        for operation in scope.evaluate(expression):
-                            _patch(write.new, operation)
+            with _failure(policy, write):
+                names = _Scope(write).names_for(policy)
+                for expression in policy.patches if names else ():
+                    for operation in expression.evaluate(names):
+                        _patch(write.new, operation)
 
     def validate(self, write: Write) -> None:
         """Raises StatusError with the message of the first validation that does not hold."""
-        for policy, base in self._matching(self._validating, write):
+        scope = _Scope(write)
+        for policy in self._validating:
             with _failure(policy, write):
-                scope = self._scope(policy, base)
-                if scope is None:
-                    continue
-                for validation in policy.validations:
-                    if not scope.evaluate(validation.expression):
-                        raise _denied(write, policy, scope.message(validation), validation.reason)
-
-    def _matching(
-        self, policies: Sequence[AdmissionPolicy], write: Write
-    ) -> Iterator[tuple[AdmissionPolicy, "_Scope"]]:
-        base: _Scope | None = None
-        for policy in policies:
-            if any(rule.matches(write.operation, write.target) for rule in policy.rules):
-                base = base or _Scope(_names(write), {})
-                yield policy, base
-
-    def _scope(self, policy: AdmissionPolicy, base: "_Scope") -> "_Scope | None":
-        if not all(base.holds(condition) for condition in policy.conditions):
-            return None
-        return base.with_variables(policy.variables)
+                names = scope.names_for(policy)
+                for validation in policy.validations if names else ():
+                    if not validation.expression.evaluate(names):
+                        raise _denied(write, policy, _message(validation, names), validation.reason)
 
 
 class _Scope:
-    """The names that an expression sees. What a condition gave is kept: the policies share theirs."""
+    """The names that expressions about one write see. The values of conditions are kept: policies share theirs."""
 
-    def __init__(self, names: dict[str, Any], conditions: dict[str, bool]) -> None:
-        self._names = names
-        self._conditions = conditions
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._conditions: dict[str, bool] = {}
 
-    def evaluate(self, expression: Expression) -> Any:
-        return expression.evaluate(self._names)
+    def names_for(self, policy: AdmissionPolicy) -> dict[str, Any]:
+        """The names and the policy's variables; empty if the policy does not apply to the write."""
+        if not any(rule.matches(self._write.operation, self._write.target) for rule in policy.rules):
+            return {}
+        if not all(self._holds(condition) for condition in policy.conditions):
+            return {}
+        names = self._names.copy()
+        names["variables"] = cel.LazyMap(dict(policy.variables), names)  # a variable may name others
+        return names
 
-    def message(self, validation: Validation) -> str:
-        expression = validation.message_expression
-        return (validation.message if expression is None else str(self.evaluate(expression))).strip()
+    @cached_property
+    def _names(self) -> dict[str, Any]:
+        return _names(self._write)
 
-    def holds(self, condition: Expression) -> bool:
+    def _holds(self, condition: Expression) -> bool:
         if condition.text not in self._conditions:
-            self._conditions[condition.text] = bool(self.evaluate(condition))
+            self._conditions[condition.text] = bool(condition.evaluate(self._names))
         return self._conditions[condition.text]
 
-    def with_variables(self, variables: Sequence[tuple[str, Expression]]) -> "_Scope":
-        values = cel.LazyMap(dict(variables), lambda expression: scope.evaluate(expression))
-        scope = _Scope({**self._names, "variables": values}, self._conditions)
-        return scope
+
+def _message(validation: Validation, names: Mapping[str, Any]) -> str:
+    expression = validation.message_expression
+    return (validation.message if expression is None else str(expression.evaluate(names))).strip()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ The functions follow k8s.io/apiserver pkg/cel/library (quantity, lists, authz) a
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -92,16 +92,14 @@ def _flattened(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
 class LazyMap(celtypes.MapType):
     """A map whose values are evaluated when they are first read, as Kubernetes does with variables."""
 
-    def __init__(
-        self, expressions: "Mapping[str, Expression]", evaluate: "Callable[[Expression], Any]"
-    ) -> None:
+    def __init__(self, expressions: "Mapping[str, Expression]", names: Mapping[str, Any]) -> None:
         super().__init__()
         self._expressions = expressions
-        self._evaluate = evaluate
+        self._names = names
 
     def __getitem__(self, key: Any) -> Any:
         if key not in self:
-            self[key] = self._evaluate(self._expressions[str(key)])
+            self[key] = self._expressions[str(key)].evaluate(self._names)
         return super().__getitem__(key)
 
     def get(self, key: Any, default: Any | None = None) -> Any:

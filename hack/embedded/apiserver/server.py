@@ -1,7 +1,6 @@
 """The API server of the one-machine cluster: Kubernetes' HTTP protocol on a loopback port."""
 
 import contextlib
-import copy
 import socket
 import threading
 from collections import deque
@@ -15,8 +14,8 @@ from hack.embedded.apiserver.admission import ADMIN, PolicyAdmission
 from hack.embedded.apiserver.handler import ApiHandler
 from hack.embedded.apiserver.policies import load
 from hack.embedded.apiserver.registry import Registry
-from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, RequestTarget
-from hack.embedded.apiserver.store import DEFAULT_HISTORY, Object, ObjectStore
+from hack.embedded.apiserver.resources import RESOURCES, RequestTarget
+from hack.embedded.apiserver.store import DEFAULT_HISTORY, ObjectStore
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
 _MANIFESTS = Path(__file__).parents[3] / "manifests" / "admission"
@@ -50,18 +49,16 @@ class EmbeddedApiServer:
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self.write_requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
-        for name in _NAMESPACES:
-            namespace: Object = {"metadata": {"name": name}, "status": {"phase": "Active"}}
-            self.registry.create(ADMIN, RequestTarget(NAMESPACES), namespace)
-        for document in manifests.objects:
-            self.apply(document)
-
-    def apply(self, document: Object) -> None:
-        """Create the object of a manifest, unless it exists."""
+        namespaces = [
+            {"kind": "Namespace", "metadata": {"name": name}, "status": {"phase": "Active"}}
+            for name in _NAMESPACES
+        ]
         kinds = {resource.kind: resource for resource in RESOURCES}
-        target = RequestTarget(kinds[document["kind"]], document["metadata"].get("namespace", ""))
-        with contextlib.suppress(errors.StatusError):
-            self.registry.create(ADMIN, target, copy.deepcopy(document))
+        for document in (*namespaces, *manifests.objects):
+            target = RequestTarget(kinds[document["kind"]], document["metadata"].get("namespace", ""))
+            # The manifests' own namespace exists.
+            with contextlib.suppress(errors.StatusError):
+                self.registry.create(ADMIN, target, document)
 
     @property
     def url(self) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hack.embedded.clock import timestamp
-from hack.embedded.kubelet.admission import Rejection
 from hack.embedded.kubelet.container_life import CREATING, ContainerLife
+from hack.embedded.kubelet.pod_admission import Rejection
 
 
 def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> str:

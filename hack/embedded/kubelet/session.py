@@ -12,9 +12,9 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.kube.api import PODS, Change, Where
 from hack.embedded import pod_spec
-from hack.embedded.kubelet.admission import Rejection, admit
 from hack.embedded.kubelet.devices import DeviceManager
 from hack.embedded.kubelet.node_status import NodeStatus
+from hack.embedded.kubelet.pod_admission import Rejection, admit
 from hack.embedded.kubelet.pod_resources import PodResourcesServer
 from hack.embedded.kubelet.pod_status import rejected_status
 from hack.embedded.kubelet.pod_worker import PodWorker, Surroundings

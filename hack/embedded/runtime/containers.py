@@ -1,4 +1,4 @@
-"""Containers and their runtime, as the kubelet stand-in uses them; what a container is, each kind of runtime says."""
+"""Containers and their runtime, as the kubelet stand-in uses them. A kind of runtime defines how one is launched."""
 
 import secrets
 import threading

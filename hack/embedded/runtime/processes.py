@@ -38,7 +38,7 @@ class ProcessContainer(ContainerAttempt):
         self._signal(signal.SIGUSR1)
 
     def join(self) -> None:
-        """Return once the launcher has ended and that was told."""
+        """Return once the launcher has ended and `ended` was called."""
         self.waiter.join()
 
     def _signal(self, number: signal.Signals) -> None:
