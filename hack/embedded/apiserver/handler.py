@@ -33,7 +33,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         return cast("Listener", self.server).api
 
     def handle(self) -> None:
-        """Serve the connection until either side drops it; a drop is nobody's error."""
+        """Serve the connection until either side drops it, which is no error."""
         with contextlib.suppress(ConnectionError, TimeoutError):
             super().handle()
 

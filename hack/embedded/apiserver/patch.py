@@ -1,4 +1,4 @@
-"""PATCH bodies: JSON merge patch (RFC 7386), and strategic merge patch where it means the same."""
+"""PATCH bodies: JSON merge patch (RFC 7386), and strategic merge patches that a merge patch can express."""
 
 from typing import Any
 

@@ -89,7 +89,7 @@ class Registry:
     def update(
         self, user: str, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool
     ) -> tuple[Stored, bool]:
-        """Replace the object by the result of `change`, which may change what it gets and may be called again.
+        """Replace the object by the result of `change`, which gets a copy, and is called again after a lost race.
 
         Returns the object, and whether it was created: a PUT creates a missing object of some kinds (Lease, Event).
         """

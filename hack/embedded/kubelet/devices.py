@@ -1,4 +1,4 @@
-"""The device manager: tickets of every resource, who holds them, and the calls to plugins.
+"""The device manager: tickets of every resource, their holders, and the calls to plugins.
 
 Follows pkg/kubelet/cm/devicemanager/manager.go of Kubernetes 1.36.
 """

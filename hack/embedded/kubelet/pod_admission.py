@@ -24,7 +24,7 @@ class Rejection:
 def admit(
     pod: Json, devices: DeviceManager, running: Collection[str], others: Iterable[Json]
 ) -> Rejection | None:
-    """Allocate, then compare with what the node has beside devices and `others` leave. None if the pod is taken.
+    """Allocate, then compare the other requests with the room that `others` leave on the node. None: the pod is taken.
 
     A resource that no plugin ever advertised is dropped silently.
     """

@@ -80,7 +80,7 @@ class PodWorker:
         self.poke()
 
     def remove(self, pod: Json) -> None:
-        """The pod is gone from the API server: end the containers all the same, with nobody to tell."""
+        """End the containers of a pod that is gone from the API server, without a report."""
         self._removed = True
         self.terminate(pod)
 

@@ -33,6 +33,6 @@ class FolderWatch:
         os.write(self._wake, b"x")
 
     def close(self) -> None:
-        """Give the descriptors back; nobody may be in `wait`."""
+        """Give the descriptors back, when no thread is in `wait`."""
         for descriptor in (self._events, self._waker, self._wake):
             os.close(descriptor)

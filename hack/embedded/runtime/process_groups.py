@@ -12,27 +12,24 @@ class ProcessGroups:
     """One file per live container, `pod<UID>/<container-id>`, that holds its process group: it stands for a cgroup.
 
     A pod's sandbox, in reality a process that does nothing, is a file beside them. The processes of all sandboxes (and
-    of containers without one of their own) are one: it ends when `close` is called or this process is gone.
+    of containers without one of their own) are one, in process group `idle`: it ends when `close` is called or this
+    process is gone.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
-        self._idle = subprocess.Popen(
+        self._process = subprocess.Popen(
             ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
         )
-
-    @property
-    def idle(self) -> int:
-        """The process group of the process that does nothing."""
-        return self._idle.pid
+        self.idle = self._process.pid
 
     def close(self) -> None:
         """End every sandbox and the process that does nothing."""
         for uid in self.sandboxes():
             self.close_sandbox(uid)
-        self._idle.communicate()
+        self._process.communicate()
 
     def add(self, pod_uid: str, name: str, pgid: int) -> None:
         """Record a live container, in one atomic step."""
