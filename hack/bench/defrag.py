@@ -18,8 +18,7 @@ from device_plugin.core.rearrange import Move, Planner, Ranked, defragment
 from hack.bench import runs
 from hack.bench.cluster import BenchCluster
 from hack.bench.replay import arrivals
-from hack.bench.report import Report, mean, table
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError, Report, mean, table
 from hack.bench.synthetic import chosen
 from hack.bench.workload import Job, Workload
 

@@ -19,8 +19,7 @@ from device_plugin.core.ledger import Reservation
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES, MAX_GANG, Request
 from hack.bench.extender.cluster_model import CONTAINER, ClusterModel
-from hack.bench.report import Report
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError, Report
 
 PODS, NODES, CARDS, FILL = 512, 1213, 8, 0.5
 HOST, ASKED = HostAmounts(128_000, 1 << 20), HostAmounts(1000, 4096)

@@ -22,8 +22,7 @@ from hack.bench import runs
 from hack.bench.lifetimes import Steady, simulate
 from hack.bench.plot import draw, drawable
 from hack.bench.replay import Outcome, replay
-from hack.bench.report import Report, mean, table
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError, Report, mean, table
 from hack.bench.synthetic import chosen
 from hack.bench.workload import lifetimes
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hack.bench.replay import ARRIVALS, Outcome
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError
 
 PERCENT = range(1, round(100 * ARRIVALS) + 1)
 FORMATS = (".png", ".svg", ".pdf")

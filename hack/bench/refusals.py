@@ -28,8 +28,7 @@ from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.leases import Lease
 from hack.bench.extender.cluster_model import ClusterModel
-from hack.bench.report import Report, table
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError, Report, table
 
 NODES, CARDS, REQUESTS = 5000, 8, 1000
 FAMILY = DEFAULT_PREFIXES[0]

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from device_plugin.core.errors import VgpuError
+
+
+class BenchError(VgpuError):
+    """The benchmark cannot be run as asked, or what it measures has failed; the text says why."""
+
 
 @dataclass(frozen=True)
 class Report:

@@ -7,16 +7,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from device_plugin.core.errors import VgpuError
+from hack.bench.report import BenchError
 
 T = TypeVar("T")
 
 SEEDS = "42-44"
 MOST_SEEDS, MOST_PROCESSES = 1000, 256
-
-
-class BenchError(VgpuError):
-    """The benchmark cannot be run as asked."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench import hygon
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError
 from hack.bench.workload import FAMILY, BenchNode, Job, Workload, read
 
 NODES, CARDS, PODS = 100, 8, 2000

@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from device_plugin.core.cards import Card, Inventory
-from device_plugin.core.errors import VgpuError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import PodRequest, Request, Selector
+from hack.bench.report import BenchError
 
 T = TypeVar("T")
 
 FAMILY = "bench.io/card"
 # A trace has one dimension, in thousandths of a card: memory units stand for them, and slices take no core groups.
 MILLI = 1000
-
-
-class WorkloadError(VgpuError):
-    """A file is not a list of nodes or pods; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +57,19 @@ class Workload:
 
 
 def read(nodes: Path, pods: Path) -> Workload:
-    """A workload from two CSV files. Raises WorkloadError."""
+    """A workload from two CSV files. Raises BenchError."""
     found = list(_parsed(nodes, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), _node))
     jobs = sorted(_parsed(pods, ("name", "cpu_milli", "num_gpu", "gpu_milli"), _job), key=attrgetter("name"))
     if not any(node.inventory.cards for node in found) or not any(job.memory for job in jobs):
-        raise WorkloadError(f"{nodes} has no card, or {pods} no pod that asks for one")
+        raise BenchError(f"{nodes} has no card, or {pods} no pod that asks for one")
     return Workload([node for node in found if node.inventory.cards], jobs)
 
 
 def lifetimes(pods: Path) -> Sequence[float]:
-    """Seconds that the pods of a list ran; those that are not known are left out. Raises WorkloadError."""
+    """Seconds that the pods of a list ran; those that are not known are left out. Raises BenchError."""
     found = [each for each in _parsed(pods, ("scheduled_time", "deletion_time"), _lifetime) if each > 0]
     if not found:
-        raise WorkloadError(f"{pods} has no pod with a scheduled_time and a later deletion_time")
+        raise BenchError(f"{pods} has no pod with a scheduled_time and a later deletion_time")
     return found
 
 
@@ -87,16 +83,16 @@ def _parsed(path: Path, columns: Iterable[str], parse: Callable[[Mapping[str, st
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             if missing := set(columns) - set(reader.fieldnames or ()):
-                raise WorkloadError(f"{path} has no column {', '.join(sorted(missing))}")
+                raise BenchError(f"{path} has no column {', '.join(sorted(missing))}")
             for row in reader:
                 try:
                     yield parse(row)
                 except (ValueError, TypeError) as error:
-                    raise WorkloadError(f"{path}, line {reader.line_num}: {error}") from error
+                    raise BenchError(f"{path}, line {reader.line_num}: {error}") from error
     except OSError as error:
-        raise WorkloadError(f"{path}: {error.strerror}") from error
+        raise BenchError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise WorkloadError(f"{path}: {error}") from error
+        raise BenchError(f"{path}: {error}") from error
 
 
 def _node(row: Mapping[str, str]) -> BenchNode:

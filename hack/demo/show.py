@@ -58,31 +58,31 @@ class Page:
 
     def requests(self, pods: Iterable[Object]) -> None:
         """Print the requests of pods."""
-        table = _table("pod", "asks for")
+        rows = []
         for pod in pods:
             limits = [c["resources"]["limits"] for c in pod["spec"]["containers"]]
-            table.add_row(
-                pod["metadata"]["name"], ", ".join(f"{k}: {v}" for one in limits for k, v in one.items())
-            )
-        self._console.print(table)
+            asked = ", ".join(f"{name}: {amount}" for one in limits for name, amount in one.items())
+            rows.append((pod["metadata"]["name"], asked))
+        self._table(("pod", "asks for"), rows)
 
     def slices(self, slices: Mapping[str, Slice]) -> None:
         """Print the memory and core groups of each pod's slice."""
-        table = _table("pod", "card", "memory", "core groups")
-        for name, held in slices.items():
-            table.add_row(name, held.card, gib(held.mem_mib), f"{len(held.cores)}: {ranges(held.cores)}")
-        self._console.print(table)
+        rows = [
+            (name, held.card, gib(held.mem_mib), f"{len(held.cores)}: {ranges(held.cores)}")
+            for name, held in slices.items()
+        ]
+        self._table(("pod", "card", "memory", "core groups"), rows)
 
     def reports(self, seen: Mapping[str, Object], slices: Mapping[str, Slice]) -> None:
         """Print the report of the program inside each pod beside its slice."""
-        table = _table("pod", "total memory", "free memory", "units", "device", "granted")
-        for name, report in seen.items():
-            held = slices[name]
-            table.add_row(
+        rows = [
+            (
                 name, f"{report['total_mib']} MiB", f"{report['free_mib']} MiB", str(report["units"]),
-                report["name"], f"{held.mem_mib} MiB, {len(held.cores)} groups",
-            )  # fmt: skip
-        self._console.print(table)
+                report["name"], f"{slices[name].mem_mib} MiB, {len(slices[name].cores)} groups",
+            )
+            for name, report in seen.items()
+        ]  # fmt: skip
+        self._table(("pod", "total memory", "free memory", "units", "device", "granted"), rows)
 
     def limit(self, refused: Object, neighbour: Object) -> None:
         """The refused allocation, and the neighbour's that went through."""
@@ -98,7 +98,7 @@ class Page:
 
     def pods(self, pods: Iterable[Object], api: DemoApi) -> None:
         """Print all pods, with their grant or the reason why they wait."""
-        table = _table("pod", "phase", "slice")
+        rows = []
         for pod in pods:
             name, text = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get("vgpu.io/grant")
             if text:
@@ -108,8 +108,8 @@ class Page:
                 )
             else:
                 shown = pod["status"].get("message") or "".join(api.events(name)[-1:])
-            table.add_row(name, phase(pod), shown)
-        self._console.print(table)
+            rows.append((name, phase(pod), shown))
+        self._table(("pod", "phase", "slice"), rows)
 
     def broken(self, text: str) -> None:
         """The promise that did not hold."""
@@ -125,12 +125,11 @@ class Page:
                 " end it: [bold].venv/bin/vgpu demo end[/]"
             )
 
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 1))
-    for column in columns:
-        table.add_column(column)
-    return table
+    def _table(self, titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 1))
+        for row in rows:
+            table.add_row(*row)
+        self._console.print(table)
 
 
 def _owners(slices: Iterable[Object]) -> Mapping[str, int]:

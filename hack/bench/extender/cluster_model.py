@@ -5,22 +5,18 @@ import random
 from dataclasses import dataclass
 
 from device_plugin.core.cards import Inventory
-from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench import hygon
+from hack.bench.report import BenchError
 
 FAMILY = "hygon.com/dcu"
 CONTAINER = "main"
 # Number of distinct requests: pod n has request n modulo this, so that all three processes know it.
 KINDS = 4096
 MOST_NODES = 20_000
-
-
-class ExtenderBenchError(VgpuError):
-    """The measurement is not possible, or the measured service failed."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class ClusterModel:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        """Raise ExtenderBenchError if it cannot be made."""
+        """Raise BenchError if it cannot be made."""
         rules = {
             f"--nodes from 1 to {MOST_NODES}": 1 <= self.nodes <= MOST_NODES,
             "--cards from 1 to 64": 1 <= self.cards <= 64,
@@ -42,7 +38,7 @@ class ClusterModel:
             "--seconds above 0": 0 < self.seconds < math.inf,
         }
         if broken := [rule for rule, holds in rules.items() if not holds]:
-            raise ExtenderBenchError(f"write {', '.join(broken)}")
+            raise BenchError(f"write {', '.join(broken)}")
 
     def names(self) -> list[str]:
         """The names of all nodes."""
@@ -60,7 +56,7 @@ class ClusterModel:
     def grants(self) -> list[Grant]:
         """The grants of pods 0, 1, 2, … that hold slices beforehand, made by the real placement.
 
-        Raises ExtenderBenchError if the cluster is full before that share.
+        Raises BenchError if the cluster is full before that share.
         """
         requests, ledger = self.requests(), Ledger()
         for name in self.names():
@@ -72,7 +68,7 @@ class ClusterModel:
             asked = ((CONTAINER, requests[len(grants) % KINDS]),)
             grant = placer.place(PodRequest(uid(len(grants)), asked))
             if not isinstance(grant, Grant):
-                raise ExtenderBenchError(
+                raise BenchError(
                     f"the cluster is full before that share: {grant.text}; write a smaller --fill"
                 )
             ledger.hold(grant)

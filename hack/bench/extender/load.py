@@ -15,7 +15,8 @@ from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 from hack.bench.extender.api_objects import PodTexts
-from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError, uid
+from hack.bench.extender.cluster_model import ClusterModel, uid
+from hack.bench.report import BenchError
 from hack.embedded.services import ServiceProcess
 from hack.process_cost import cpu_seconds
 
@@ -65,7 +66,7 @@ class Notes:
     def figures(self, start: float, end: float, cpu_seconds: float) -> LoadFigures:
         """The figures of all events between `start` and `end`, in which the service used `cpu_seconds`.
 
-        Raises ExtenderBenchError if no pod was bound.
+        Raises BenchError if no pod was bound.
         """
         filters = [(at, took) for at, took in self.filters if start <= at <= end]
         bound, refused, lessons = (
@@ -73,7 +74,7 @@ class Notes:
             for times in (self.bindings, self.refusals, self.lessons)
         )
         if not filters or not bound:
-            raise ExtenderBenchError(f"no pod was placed, {len(refused)} fit nowhere: write more --seconds")
+            raise BenchError(f"no pod was placed, {len(refused)} fit nowhere: write more --seconds")
         learning = [
             took
             for at, took in filters
@@ -107,12 +108,12 @@ class SchedulerLoad:
         self._slots = threading.Semaphore(BINDERS)
         self._chosen: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._notes = Notes()
-        self._failures: list[ExtenderBenchError] = []
+        self._failures: list[BenchError] = []
 
     def run(self) -> LoadFigures:
         """Wait until the service leads and has learnt the workload, warm up for 1/5 of the time, and measure.
 
-        In a nearly empty cluster it learns no workload, and another policy decides. Raises ExtenderBenchError.
+        In a nearly empty cluster it learns no workload, and another policy decides. Raises BenchError.
         """
         with closing(self._connections):
             self._await_leader()
@@ -128,9 +129,9 @@ class SchedulerLoad:
         while True:
             try:
                 self._filter(self._number)
-            except ExtenderBenchError as error:
+            except BenchError as error:
                 if time.monotonic() > end or not self.service.running:
-                    raise ExtenderBenchError(f"the service does not lead: {error}") from None
+                    raise BenchError(f"the service does not lead: {error}") from None
                 time.sleep(ASK_AGAIN_SECONDS)
             else:
                 return
@@ -140,7 +141,7 @@ class SchedulerLoad:
         end = time.monotonic() + LESSON_SECONDS
         while not self._lessons():
             if time.monotonic() > end:
-                raise ExtenderBenchError(f"the service has learnt nothing after {LESSON_SECONDS:.0f} s")
+                raise BenchError(f"the service has learnt nothing after {LESSON_SECONDS:.0f} s")
             self._place_until(time.perf_counter() + ASK_AGAIN_SECONDS)
 
     def _measured(self) -> LoadFigures:
@@ -199,7 +200,7 @@ class SchedulerLoad:
             pod = {"PodName": f"pod-{number}", "PodNamespace": "default", "PodUID": uid(number)}
             try:
                 self._call("/bind", json.dumps({**pod, "Node": node}).encode())
-            except ExtenderBenchError as failure:
+            except BenchError as failure:
                 self._failures.append(failure)
             self._notes.bindings.append(time.perf_counter())
             self._slots.release()
@@ -210,14 +211,14 @@ class SchedulerLoad:
             raise self._failures[0]
 
     def _call(self, path: str, body: bytes) -> Any:
-        """The answer to one call. Raises ExtenderBenchError if there is none, or an error."""
+        """The answer to one call. Raises BenchError if there is none, or an error."""
         try:
             status, answer = self._connections.request("POST", path, _JSON, body)
         except LOST as error:
-            raise ExtenderBenchError(f"{path}: {error}") from error
+            raise BenchError(f"{path}: {error}") from error
         result = json.loads(answer) if status == 200 else {"Error": f"status {status}"}
         if result["Error"]:
-            raise ExtenderBenchError(f"{path}: {result['Error']}")
+            raise BenchError(f"{path}: {result['Error']}")
         return result
 
 

@@ -27,9 +27,9 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from hack import process_cost
 from hack.bench.extender import api_server, api_store
-from hack.bench.extender.cluster_model import ClusterModel, ExtenderBenchError
+from hack.bench.extender.cluster_model import ClusterModel
 from hack.bench.extender.load import SchedulerLoad
-from hack.bench.report import Report, table
+from hack.bench.report import BenchError, Report, table
 from hack.embedded.services import ServiceError, ServiceProcess
 
 # Seconds to wait for the stub: it makes the objects of thousands of nodes before it serves.
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure. Raises ExtenderBenchError. SIGTERM ends it as Ctrl-C does, so that everything is ended and removed."""
+    """Measure. Raises BenchError. SIGTERM ends it as Ctrl-C does, so that everything is ended and removed."""
     workload = ClusterModel(args.nodes, args.cards, args.fill, args.seconds, args.seed)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
@@ -90,7 +90,7 @@ def _shown(figures: Mapping[str, Any]) -> str:
 
 
 def measure(workload: ClusterModel) -> Mapping[str, float | None]:
-    """Run all of it and end all of it; returns the figures. Raises ExtenderBenchError, also for grants that overlap.
+    """Run all of it and end all of it; returns the figures. Raises BenchError, also for grants that overlap.
 
     `slices` are held before the load, `rss_mib` is the service's memory after it. `cpu_ms_per_pod` hardly depends on
     other work of the machine. `rebuild_s` is the time that a new leader needs for a ledger of these slices, from the
@@ -101,13 +101,13 @@ def measure(workload: ClusterModel) -> Mapping[str, float | None]:
     with running(workload, grants) as (api, service, scheduler):
         try:
             figures = scheduler.run()
-        except ExtenderBenchError as error:
-            raise ExtenderBenchError(f"{error}; the service's log ends with:\n{service.log_tail()}") from None
+        except BenchError as error:
+            raise BenchError(f"{error}; the service's log ends with:\n{service.log_tail()}") from None
         rss = process_cost.rss_mib(service.pid)
         wrong, bindings = bound(api)
     wrong += api_store.overlaps(workload, grants, bindings)
     if wrong:
-        raise ExtenderBenchError(f"{len(wrong)} calls or grants were wrong: {'; '.join(wrong[:5])}")
+        raise BenchError(f"{len(wrong)} calls or grants were wrong: {'; '.join(wrong[:5])}")
     held = {"nodes": workload.nodes, "cards": workload.nodes * workload.cards, "slices": len(grants)}
     return {**held, **asdict(figures), "rss_mib": round(rss, 1), "rebuild_s": round(rebuild, 5)}
 
@@ -128,7 +128,7 @@ def _rebuild_seconds(workload: ClusterModel, grants: list[Grant]) -> float:
 def running(
     workload: ClusterModel, grants: list[Grant]
 ) -> Iterator[tuple[Connection, ServiceProcess, SchedulerLoad]]:
-    """Stub API server, service and load, of which nothing is left afterwards. Raises ExtenderBenchError."""
+    """Stub API server, service and load, of which nothing is left afterwards. Raises BenchError."""
     with (
         tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder,
         child(api_server.serve, workload, grants) as api,
@@ -142,7 +142,7 @@ def running(
             gc.freeze()
             yield api, service, SchedulerLoad(workload, len(grants), service, log)
         except ServiceError as error:
-            raise ExtenderBenchError(str(error)) from None
+            raise BenchError(str(error)) from None
         finally:
             gc.unfreeze()
             service.kill()
@@ -176,13 +176,13 @@ def child(target: Callable[..., None], *arguments: object) -> Iterator[Connectio
 
 
 def heard(api: Connection) -> Any:
-    """The next message of the stub API server. Raises ExtenderBenchError if it ended or is silent."""
+    """The next message of the stub API server. Raises BenchError if it ended or is silent."""
     try:
         if api.poll(STUB_SECONDS):
             return api.recv()
     except (EOFError, OSError):
-        raise ExtenderBenchError("the stub API server ended") from None
-    raise ExtenderBenchError(f"the stub API server said nothing for {STUB_SECONDS:.0f} s")
+        raise BenchError("the stub API server ended") from None
+    raise BenchError(f"the stub API server said nothing for {STUB_SECONDS:.0f} s")
 
 
 def bound(api: Connection) -> tuple[list[str], list[api_store.Binding]]:

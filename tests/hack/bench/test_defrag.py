@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hack.bench import command
-from hack.bench.runs import BenchError
+from hack.bench.report import BenchError
 
 
 def parsed(*words: str) -> argparse.Namespace:

@@ -4,7 +4,8 @@ import pytest
 
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.requests import Request
-from hack.bench.workload import WorkloadError, read
+from hack.bench.report import BenchError
+from hack.bench.workload import read
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn0,8000,1024,0,none\n"
 PODS = """\
@@ -45,10 +46,10 @@ def test_nodes_with_cards_and_pods_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_workload_says_where(tmp_path: Path, nodes: str, pods: str, message: str) -> None:
-    with pytest.raises(WorkloadError, match=message):
+    with pytest.raises(BenchError, match=message):
         read(*files(tmp_path, nodes, pods))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"gone\.csv"):
+    with pytest.raises(BenchError, match=r"gone\.csv"):
         read(tmp_path / "gone.csv", tmp_path / "gone.csv")
