@@ -29,9 +29,9 @@ from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.filter import Filter
 from device_plugin.cluster.place.refit import Refit
 from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import Shared
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt.preemption import Preemption
-from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.cluster_gauges import ClusterGauges
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.show.health import Health
@@ -73,33 +73,26 @@ class Service:
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
         api = self._client = KubeClient(endpoint, COMPONENT)
-        counts = Counts()
         scored = settings.node_score
         view = self._view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
         reservations = Reservations(view, settings.reservation_seconds, clock, scored.scoring())
         leader = Leader(settings.pod_name, clock)
-        search = SearchCopy(view, reservations.placer, clock, stop.wait)
-        explainer = Explainer(view, reservations, leader, settings.scheduler_name, search)
-        gauges = ClusterGauges(view, reservations, leader, explainer, counts)
+        shared = Shared(view, reservations, leader, clock, Counts())
+        explainer = Explainer(shared, settings.scheduler_name, stop.wait)
+        gauges = ClusterGauges(shared, explainer)
         scrapes = Exposition(gauges, leads=lambda: not leader.why_not())
-        binder = Binder(api, view, reservations, leader, counts, clock)
-        self._leadership = Leadership(
-            api, leader, view, reservations, clock, Ref(settings.lease_name, settings.lease_namespace)
-        )
-        deletions = Deletions(api, view, leader, covered_too=settings.covered_pods == "delete")
-        self._housekeeping = Housekeeping(api, view, reservations, binder, deletions, clock)
-        self._preemption = Preemption(api, view, reservations, leader, clock, stop.wait)
-        self._touch = Touch(api, view, reservations, leader, clock, settings.scheduler_name)
-        self._refit = Refit(
-            view, reservations, partial(fitting.tables, ending=stop.is_set), clock, self._pause
-        )
+        binder = Binder(shared, api)
+        self._leadership = Leadership(shared, api, Ref(settings.lease_name, settings.lease_namespace))
+        deletions = Deletions(shared, api, covered_too=settings.covered_pods == "delete")
+        self._housekeeping = Housekeeping(shared, api, binder, deletions)
+        self._preemption = Preemption(shared, api, stop.wait)
+        self._touch = Touch(shared, api, settings.scheduler_name)
+        self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
-        self._health = Health(view, leader, clock)
+        self._health = Health(shared)
         calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
-        self._extender = Extender(
-            Filter(view, reservations, leader, counts, clock), binder, self._preemption, explainer, calls
-        ).app()
+        self._extender = Extender(Filter(shared), binder, self._preemption, explainer, calls).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
         self._pods = ListWatch(api, PODS)
         self._nodes = ListWatch(api, NODES)

@@ -20,6 +20,7 @@ from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.filter import Filter, Verdict
 from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import Shared
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
 from device_plugin.core.grants import Grant, Slice
@@ -126,7 +127,7 @@ def costs(
     for renewed in ("1", "2"):
         leader.observe(Lease("bench_", renewed), 0.0)
     leader.begin()
-    ask = Filter(view, reservations, leader, Counts(), time.monotonic)
+    ask = Filter(Shared(view, reservations, leader, time.monotonic, Counts()))
 
     def timed(pods: Iterable[Pod], *, placed: bool) -> list[tuple[float, float]]:
         times = []

@@ -14,6 +14,7 @@ from device_plugin.cluster.place.bind import Binder
 from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.filter import Filter
 from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import Shared
 from device_plugin.cluster.ports import BindCall
 from device_plugin.cluster.preempt.preemption import Preemption
 from device_plugin.cluster.preempt.search import SearchCopy
@@ -207,9 +208,12 @@ class Counted(Counts):
 class Memory:
     """What a replica keeps in memory: what it knows of the cluster, and what it decided."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, name: str = "vgpu-0") -> None:
         self.view = ClusterView(DEFAULT_PREFIXES, clock)
         self.reservations = Reservations(self.view, RESERVATION_SECONDS, clock)
+        self.leader = Leader(name, clock)
+        self.counts = Counted()
+        self.shared = Shared(self.view, self.reservations, self.leader, clock, self.counts)
 
 
 class Replica(Memory):
@@ -219,23 +223,21 @@ class Replica(Memory):
         self, api: FakeApi, clock: Clock, name: str = "vgpu-0", covered_pods: str = "report"
     ) -> None:
         self.api, self.clock, self.name = api, clock, name
-        self.counts = Counted()
-        super().__init__(clock)
-        view, reservations = self.view, self.reservations
-        self.leader = Leader(name, clock)
-        self.filter = Filter(view, reservations, self.leader, self.counts, clock)
-        self.binder = Binder(api, view, reservations, self.leader, self.counts, clock)
-        self.leadership = Leadership(api, self.leader, view, reservations, clock, LEASE)
-        deletions = Deletions(api, view, self.leader, covered_too=covered_pods == "delete")
-        self.housekeeping = Housekeeping(api, view, reservations, self.binder, deletions, clock)
-        self.preemption = Preemption(api, view, reservations, self.leader, clock, lambda _: None)
-        self.touch = Touch(api, view, reservations, self.leader, clock, "vgpu-scheduler")
-        self.explainer = Explainer(view, reservations, self.leader, "vgpu-scheduler", self.search())
-        self.gauges = ClusterGauges(view, reservations, self.leader, self.explainer, self.counts)
+        super().__init__(clock, name)
+        shared = self.shared
+        self.filter = Filter(shared)
+        self.binder = Binder(shared, api)
+        self.leadership = Leadership(shared, api, LEASE)
+        deletions = Deletions(shared, api, covered_too=covered_pods == "delete")
+        self.housekeeping = Housekeeping(shared, api, self.binder, deletions)
+        self.preemption = Preemption(shared, api, lambda _: None)
+        self.touch = Touch(shared, api, "vgpu-scheduler")
+        self.explainer = Explainer(shared, "vgpu-scheduler", lambda _: None)
+        self.gauges = ClusterGauges(shared, self.explainer)
 
     def search(self) -> SearchCopy:
         """A copy of its own for searches."""
-        return SearchCopy(self.view, self.reservations.placer, self.clock, lambda _: None)
+        return SearchCopy(self.shared, lambda _: None)
 
     def turn(self) -> None:
         """What is done about once a second."""

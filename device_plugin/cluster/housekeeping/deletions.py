@@ -8,8 +8,8 @@ where the operator wants that (`coveredPods`); its agent reports it in the node'
 import logging
 from collections.abc import Iterable
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.watch.view import ClusterView, read_again
+from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.watch.view import read_again
 from device_plugin.core.cards import Inventory
 from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant
@@ -37,16 +37,15 @@ def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> li
     return found
 
 
-class Deletions:
+class Deletions(ReplicaService):
     """Deletes pods, each with a log line and one event, however often its deletion fails.
 
     Pods whose files agents report as covered are deleted only if `covered_too`.
     """
 
-    def __init__(self, api: Api, view: ClusterView, leader: Leader, *, covered_too: bool) -> None:
+    def __init__(self, shared: Shared, api: Api, *, covered_too: bool) -> None:
+        super().__init__(shared)
         self._api = api
-        self._view = view
-        self._leader = leader
         self._covered_too = covered_too
         self._told: set[str] = set()
 

@@ -1,12 +1,11 @@
 """Housekeeping: periodic work that no request triggers, such as expiry, learning, and unanswered Bindings."""
 
 import logging
-from collections.abc import Callable
 
 from device_plugin.cluster.housekeeping.deletions import Deletions
 from device_plugin.cluster.place.bind import Binder
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.watch.view import ClusterView, read_again
+from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.watch.view import read_again
 from device_plugin.kube.api import Api
 from device_plugin.kube.errors import ApiError
 
@@ -16,24 +15,14 @@ log = logging.getLogger(__name__)
 CONFIRM_SECONDS = 10.0
 
 
-class Housekeeping:
+class Housekeeping(ReplicaService):
     """Runs the periodic work; `step` is called about once a second. It writes only to delete pods."""
 
-    def __init__(
-        self,
-        api: Api,
-        view: ClusterView,
-        reservations: Reservations,
-        binder: Binder,
-        deletions: Deletions,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, shared: Shared, api: Api, binder: Binder, deletions: Deletions) -> None:
+        super().__init__(shared)
         self._api = api
-        self._view = view
-        self._reservations = reservations
         self._binder = binder
         self._deletions = deletions
-        self._clock = clock
 
     def step(self) -> None:
         """Do each piece of periodic work once."""

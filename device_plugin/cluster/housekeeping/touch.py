@@ -11,16 +11,14 @@ pod, its room is soon offered to other namespaces, before further pods of its ow
 
 import logging
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.refused.refusal_budget import LaterError
 from device_plugin.cluster.refused.refusals import Waiting
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -109,24 +107,18 @@ class _Queue:
             self._uids.move_to_end(each.pod.namespace, last=False)
 
 
-class Touch:
+class Touch(ReplicaService):
     """Touches refused pods for which there is room; `step` is called about four times a second, in its own thread."""
 
-    def __init__(
-        self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, clock: Callable[[], float],
-        scheduler_name: str,
-    ) -> None:  # fmt: skip
+    def __init__(self, shared: Shared, api: Api, scheduler_name: str) -> None:
+        super().__init__(shared)
         self._api = api
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
-        self._clock = clock
         self._scheduler_name = scheduler_name
-        self._inherits: float | None = clock() + INHERITED_AFTER_SECONDS
+        self._inherits: float | None = self._clock() + INHERITED_AFTER_SECONDS
         self._seen: object = None
         # The time when the next round is due after a change, and the time when the last one began.
         self._due: float | None = None
-        self._began = clock()
+        self._began = self._clock()
         self._queue = _Queue()
         self._hopeless: set[object] = set()
         self._expected: dict[str, _Expected] = {}

@@ -13,10 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place.bind import BIND_SECONDS
-from device_plugin.cluster.place.reservations import Reservations
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.kube.api import NODES, PODS, Api, Ref
 from device_plugin.kube.errors import ApiError, GoneError
 from device_plugin.kube.leases import LEASES, Lease
@@ -31,23 +29,12 @@ BATCH = 100
 Item = TypeVar("Item")
 
 
-class Leadership:
+class Leadership(ReplicaService):
     """Starts and ends terms. `step` is called about once a second, `begin` in another thread; both only read."""
 
-    def __init__(
-        self,
-        api: Api,
-        leader: Leader,
-        view: ClusterView,
-        reservations: Reservations,
-        clock: Callable[[], float],
-        lease: Ref,
-    ) -> None:
+    def __init__(self, shared: Shared, api: Api, lease: Ref) -> None:
+        super().__init__(shared)
         self._api = api
-        self._leader = leader
-        self._view = view
-        self._reservations = reservations
-        self._clock = clock
         self._lease = lease
         self._holds_since: float | None = None
         self._lease_existed = False

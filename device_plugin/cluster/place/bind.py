@@ -5,14 +5,11 @@ server drops a request after BIND_SECONDS, so a pod that is unbound twice as lon
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.counts import Counts
-from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.ports import BindCall
-from device_plugin.cluster.watch.view import ClusterView, read_again
+from device_plugin.cluster.watch.view import read_again
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
@@ -35,24 +32,12 @@ class BindError(Exception):
         self.outcome = outcome
 
 
-class Binder:
+class Binder(ReplicaService):
     """Binds pods. It may be called from any thread; Bindings of different pods run in parallel."""
 
-    def __init__(
-        self,
-        api: Api,
-        view: ClusterView,
-        reservations: Reservations,
-        leader: Leader,
-        counts: Counts,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, shared: Shared, api: Api) -> None:
+        super().__init__(shared)
         self._api = api
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
-        self._counts = counts
-        self._clock = clock
 
     def __call__(self, call: BindCall) -> str:
         """Bind the pod; returns the error text, empty if it was bound."""

@@ -1,13 +1,10 @@
 """/filter: choose one node for a pod and reserve its slices, or refuse it. It makes no call to the API server."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.counts import Counts
-from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService
 from device_plugin.cluster.refused.refusal_budget import LaterError
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
 from device_plugin.core.placement import Refused
@@ -29,22 +26,8 @@ class Verdict:
     error: str = ""
 
 
-class Filter:
+class Filter(ReplicaService):
     """Answers /filter. It may be called from any thread."""
-
-    def __init__(
-        self,
-        view: ClusterView,
-        reservations: Reservations,
-        leader: Leader,
-        counts: Counts,
-        clock: Callable[[], float],
-    ) -> None:
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
-        self._counts = counts
-        self._clock = clock
 
     def __call__(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
         """The node chosen among `nodes`, or the refusal; all of `nodes` for a pod that asks for no slice."""

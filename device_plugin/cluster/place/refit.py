@@ -7,9 +7,8 @@ between decisions, so that no /filter waits longer than for these few nodes.
 import logging
 from collections.abc import Callable, Sequence
 
-from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.ports import FitError
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.placement.policies import WorkloadTables
 from device_plugin.core.placement.table import Kind
 from device_plugin.core.placement.workload import Weighted
@@ -25,20 +24,15 @@ PAUSE_SECONDS, PAUSE_TIMES = 30.0, 9.0
 NODES = 64
 
 
-class Refit:
+class Refit(ReplicaService):
     """Does the background work; `step` is called about once a second, in one thread.
 
     `pause` waits so that other threads get the lock; it returns true if the service ends.
     """
 
-    def __init__(
-        self, view: ClusterView, reservations: Reservations, make: Make, clock: Callable[[], float],
-        pause: Callable[[], bool],
-    ) -> None:  # fmt: skip
-        self._view = view
-        self._reservations = reservations
+    def __init__(self, shared: Shared, make: Make, pause: Callable[[], bool]) -> None:
+        super().__init__(shared)
         self._make = make
-        self._clock = clock
         self._pause = pause
         self._kinds: Sequence[Kind] = ()
         self._arrivals = 0

@@ -12,11 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.refused.preemption_queue import Pending
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
@@ -43,24 +41,18 @@ Candidates = Mapping[str, Sequence[str]]
 """By node: the UIDs of the pods that kube-scheduler would evict there."""
 
 
-class Preemption:
+class Preemption(ReplicaService):
     """Finds the pods that must end so that another fits: to evict them in `step`, or as an answer to /preempt.
 
     Both search on a copy of the ledger of their own, because a search in the background pauses often, and
     kube-scheduler asks for no other pod before it has its answer.
     """
 
-    def __init__(
-        self, api: Api, view: ClusterView, reservations: Reservations, leader: Leader, clock: Callable[[], float],
-        wait: Callable[[float], object],
-    ) -> None:  # fmt: skip
+    def __init__(self, shared: Shared, api: Api, wait: Callable[[float], object]) -> None:
+        super().__init__(shared)
         self._api = api
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
-        self._clock = clock
-        self._search = SearchCopy(view, reservations.placer, clock, wait)
-        self._advice = SearchCopy(view, reservations.placer, clock, lambda _: None)
+        self._search = SearchCopy(shared, wait)
+        self._advice = SearchCopy(shared, lambda _: None)
         # Around changes of the records below, which both searches use.
         self._lock = threading.Lock()
         # The pods that were evicted: their slices will be free, even before the watch shows it.

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.place.service import Shared
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
-from device_plugin.core.placement import Placer
 from device_plugin.core.rearrange import Planner
 
 # A search computes for TURN_SECONDS and then pauses for PAUSE_SECONDS. It holds no lock, but only one thread of the
@@ -25,19 +24,17 @@ Item = TypeVar("Item")
 class SearchCopy:
     """The copy, for one search at a time, from any thread. `wait` sleeps for a number of seconds.
 
-    The copy takes its tables from `placer`, which decides over the ledger itself.
+    The copy takes its tables from the placer that decides over the ledger itself.
     """
 
-    def __init__(
-        self, view: ClusterView, placer: Placer, clock: Callable[[], float], wait: Callable[[float], object]
-    ) -> None:
-        self._view = view
-        self._placer = placer
-        self._clock = clock
+    def __init__(self, shared: Shared, wait: Callable[[float], object]) -> None:
+        self._view = shared.view
+        self._placer = shared.reservations.placer
+        self._clock = shared.clock
         self._wait = wait
         self._lock = threading.Lock()
         self._ledger, self._loads = Ledger(), Loads()
-        self._planner = Planner(self._ledger, placer.twin(self._ledger, self._loads))
+        self._planner = Planner(self._ledger, self._placer.twin(self._ledger, self._loads))
 
     @contextmanager
     def planner(self) -> Iterator[Planner]:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_plugin.cluster.gangs import offered
-from device_plugin.cluster.lead.leader import Leader
 from device_plugin.cluster.place import learning
-from device_plugin.cluster.place.counts import Counts
 from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.show.explain import FITS, HELD, PREEMPTING, Explainer
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.cards import memory_units
 from device_plugin.core.ledger import CardState, Snapshot
 from device_plugin.core.metrics import CARD, Exporter, Metric, MetricType, Reading
@@ -84,22 +82,12 @@ class Bound:
     left_out: int
 
 
-class ClusterGauges:
+class ClusterGauges(ReplicaService):
     """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        reservations: Reservations,
-        leader: Leader,
-        explainer: Explainer,
-        counts: Counts,
-    ) -> None:
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
+    def __init__(self, shared: Shared, explainer: Explainer) -> None:
+        super().__init__(shared)
         self._explainer = explainer
-        self._counts = counts
 
     def __call__(self) -> Iterator[Reading]:
         """The replica's own health and work, and the state of the cluster if it leads."""

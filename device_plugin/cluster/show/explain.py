@@ -1,14 +1,12 @@
 """/explain: the holders of every card, and the waiting pods with their reasons, read from the ledger at each call."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.place.reservations import Reservations
+from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.openings import opening
 from device_plugin.cluster.preempt.search import SearchCopy
-from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
@@ -44,18 +42,13 @@ class UnplacedPod:
     reason: str
 
 
-class Explainer:
+class Explainer(ReplicaService):
     """Explains from a snapshot, without the lock; equal requests are placed once, on a copy of the ledger."""
 
-    def __init__(
-        self, view: ClusterView, reservations: Reservations, leader: Leader, scheduler_name: str,
-        search: SearchCopy,
-    ) -> None:  # fmt: skip
-        self._view = view
-        self._reservations = reservations
-        self._leader = leader
+    def __init__(self, shared: Shared, scheduler_name: str, wait: Callable[[float], object]) -> None:
+        super().__init__(shared)
         self._scheduler_name = scheduler_name
-        self._search = search
+        self._search = SearchCopy(shared, wait)
 
     def view(self, pod: str = "") -> View:
         """The whole view, or with `pod` (namespace/name) only the part about that pod."""

@@ -1,22 +1,18 @@
 """Health: /healthz fails if one of our loops hangs, /readyz if the cluster is not known or not reachable."""
 
 import threading
-from collections.abc import Callable
 
-from device_plugin.cluster.lead.leader import Leader
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.place.service import ReplicaService, Shared
 
 # Seconds without a turn after which a loop counts as hung: a turn makes a few calls of at most 3 s each.
 STUCK_SECONDS = 60.0
 
 
-class Health:
+class Health(ReplicaService):
     """Records the turns of each loop, and tells which loops hang."""
 
-    def __init__(self, view: ClusterView, leader: Leader, clock: Callable[[], float]) -> None:
-        self._view = view
-        self._leader = leader
-        self._clock = clock
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
         self._lock = threading.Lock()
         self._beats: dict[str, float] = {}
 

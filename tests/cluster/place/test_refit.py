@@ -58,7 +58,7 @@ def test_the_workload_is_learnt_when_enough_has_arrived_and_then_after_as_much_a
     state: Memory, clock: Clock
 ) -> None:
     made = Maker()
-    refit = Refit(state.view, state.reservations, made, clock, lambda: False)
+    refit = Refit(state.shared, made, lambda: False)
     arrive(state, 0, FIRST - 1, mem=4)
     refit.step()
     assert made.lessons == []
@@ -82,7 +82,7 @@ def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
     state: Memory, clock: Clock
 ) -> None:
     made = Maker()
-    refit = Refit(state.view, state.reservations, made, clock, lambda: False)
+    refit = Refit(state.shared, made, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     refit.step()
     state.view.see_node(Node("other", inventory("other", 1, mem_mib=32768).encode()))
@@ -95,7 +95,7 @@ def test_a_new_kind_of_card_is_learnt_though_nobody_arrives_but_not_at_once(
 
 def test_tables_that_cannot_be_made_leave_those_of_before(state: Memory, clock: Clock) -> None:
     made = Maker()
-    refit = Refit(state.view, state.reservations, made, clock, lambda: False)
+    refit = Refit(state.shared, made, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     made.away = True
     refit.step()
@@ -115,7 +115,7 @@ def test_tables_that_take_long_are_made_for_a_tenth_of_the_time_at_most(state: M
         clock.now += 10 * PAUSE_SECONDS
         return made(kinds, supply, shapes)
 
-    refit = Refit(state.view, state.reservations, slow, clock, lambda: False)
+    refit = Refit(state.shared, slow, lambda: False)
     arrive(state, 0, FIRST, mem=4)
     refit.step()
     arrive(state, FIRST, FIRST, mem=4)
@@ -140,7 +140,7 @@ def test_no_decision_waits_for_more_than_a_few_nodes_to_be_scored(state: Memory,
         assert isinstance(state.reservations.placer.place(request), Grant)
         return False
 
-    refit = Refit(state.view, state.reservations, made, clock, pause)
+    refit = Refit(state.shared, made, pause)
     arrive(state, 0, FIRST, mem=4)
     refit.step()  # no scores are kept yet
     before, waits = waits, 0

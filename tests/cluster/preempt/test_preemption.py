@@ -300,7 +300,7 @@ def test_kube_scheduler_does_not_wait_for_a_search_in_the_background(
         paused.set()
         assert resume.wait(10.0)
 
-    one.preemption = Preemption(world.api, one.view, one.reservations, one.leader, world.clock, wait)
+    one.preemption = Preemption(one.shared, world.api, wait)
     full(world)
     refused(world, "slow")
     vip = world.pod("vip", 16, None, priority=10)
