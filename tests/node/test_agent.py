@@ -5,84 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.core.cards import Inventory, ReportedSlice
+from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Slice
-from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import Agent
-from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import _slices_on
-from device_plugin.node.other_plugins import OtherPlugins
-from device_plugin.node.preflight import Preflight
-from device_plugin.node.publish import Publisher
 from device_plugin.node.records import Record
-from tests.node.parts import Parts, Peer
-from tests.node.test_advertise import Plugin
-from tests.node.test_covered import COVER, Host, mountinfo
-from tests.node.test_other_plugins import Folder
+from tests.node.looping import COVER, Looping
 from vgpu_runtime import sim
-
-
-class Looping:
-    """An agent whose clock the test moves, on a node with one container running, or one that follows it at `api`."""
-
-    def __init__(self, folder: Path, api: Peer | None = None) -> None:
-        self.api = api or Peer()
-        self.parts = Parts(folder, self.api)
-        self.parts.start()
-        self.host = Host()
-        (folder / "pod-resources").mkdir(exist_ok=True)
-        socket = folder / "kubelet.sock"
-        socket.touch()
-        self.covered = CoveredSlices(
-            self.parts.records, self.parts.injector.files, self.host, self.api, self.clock
-        )
-        self.others = OtherPlugins(
-            self.api, Folder(), lambda: None, folder / "other-plugins.json", self.clock
-        )
-        self.agent = Agent(
-            self.parts.shared,
-            Advertiser(
-                lambda _: Plugin(), socket, self.parts.records, self.parts.allocator, self.others, self.clock
-            ),
-            Publisher(self.api, self.clock),
-            self.parts.reclaimer,
-            self.covered,
-            Preflight(self.api, folder, folder, folder, lambda: ()),
-            self.others,
-            0,
-            self.clock,
-        )
-        if api is not None:
-            return
-        self.api.living.add(self.parts.run().uid)
-        self.turns(2)
-
-    def clock(self) -> float:
-        return self.parts.now
-
-    def turns(self, seconds: float) -> tuple[ReportedSlice, ...]:
-        """Let time pass; returns what the inventory reports then."""
-        for _ in range(int(2 * seconds)):
-            self.parts.now += 0.5
-            self.agent.turn()
-        return Inventory.decode(self.api.inventory).slices
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Looping:
-    return Looping(tmp_path)
+    node = Looping(tmp_path).start()
+    node.turns(2)
+    return node
 
 
 def test_nothing_is_written_while_nothing_happens(node: Looping) -> None:
-    before = node.api.writes
+    before = node.peer.writes
     assert node.turns(600) == ()
-    assert (node.api.writes, node.api.events) == (before, [])
+    assert (node.peer.writes, node.peer.events) == (before, [])
 
 
 def test_a_slice_that_outlives_its_pod_is_written_once_and_withdrawn_once(node: Looping) -> None:
-    before = node.api.writes
-    node.parts.end(node.api.pods["default", "a"])
-    node.api.living.add("uid-a")
+    before = node.peer.writes
+    node.parts.end(node.peer.pods["default", "a"])
+    node.peer.living.add("uid-a")
     assert node.turns(1.5) == ()
     (report,) = node.turns(1.5)
     assert (report.pod, report.state.value, report.namespace, report.pod_name) == (
@@ -92,25 +39,25 @@ def test_a_slice_that_outlives_its_pod_is_written_once_and_withdrawn_once(node: 
         "a",
     )
     assert node.turns(300) == (report,)
-    node.api.living.clear()
+    node.peer.living.clear()
     assert node.turns(1) == ()
-    assert node.api.writes - before == 2
+    assert node.peer.writes - before == 2
 
 
 def test_a_pod_that_ends_with_its_processes_costs_no_write(node: Looping) -> None:
-    before = node.api.writes
-    node.parts.end(node.api.pods["default", "a"])
+    before = node.peer.writes
+    node.parts.end(node.peer.pods["default", "a"])
     assert node.turns(30) == ()
-    assert node.api.writes == before
+    assert node.peer.writes == before
 
 
 def test_a_covered_slice_is_reported_and_one_that_outlives_its_pod_is_no_longer_called_covered(
     node: Looping,
 ) -> None:
-    node.host.mounted["uid-a"] = {7: mountinfo(node.parts, COVER)}
+    node.host.mounted["uid-a"] = {7: node.mountinfo(COVER)}
     assert [report.state.value for report in node.turns(40)] == ["covered"]
-    node.parts.end(node.api.pods["default", "a"])
-    node.api.living.add("uid-a")
+    node.parts.end(node.peer.pods["default", "a"])
+    node.peer.living.add("uid-a")
     assert [report.state.value for report in node.turns(5)] == ["outliving"]
 
 
@@ -136,10 +83,10 @@ def test_a_stage_that_fails_stops_no_other_and_readyz_says_so_until_it_works(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(*part(node), fail)
-        node.api.inventory = ""
+        node.peer.inventory = ""
         node.turns(90)
         assert f"{stage} failed: TypeError: nobody thought of this" in list(node.agent.reasons())
-        assert Inventory.decode(node.api.inventory).serving
+        assert Inventory.decode(node.peer.inventory).serving
     assert caplog.text.count("nobody thought of this") < 5, "it is logged once, with where it came from"
     node.turns(10)
     assert list(node.agent.reasons()) == []
@@ -155,26 +102,28 @@ def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
     for each in node.parts.uuids:
         sim.set_health(node.parts.machine, each, ok=True)
     node.turns(5)
-    texts = {message.split()[1]: message for reason, message in node.api.events if reason == "CardUnhealthy"}
+    texts = {message.split()[1]: message for reason, message in node.peer.events if reason == "CardUnhealthy"}
     fault = "is unhealthy: uncorrectable memory errors (RAS): 1"
     assert texts[uuid].endswith(f"{fault}; 1 slice on it: default/a. vgpu drain {uuid} moves them")
     assert texts[other].endswith(f"{fault}; no slice is on it")
-    assert [reason for reason, _ in node.api.events].count("CardHealthy") == 2
+    assert [reason for reason, _ in node.peer.events].count("CardHealthy") == 2
 
 
 def test_cards_of_a_damaged_record_are_not_offered_while_its_processes_run(
     node: Looping, tmp_path: Path
 ) -> None:
     (node.parts.records.folder("uid-a", "main") / "record.json").write_text("{}")
-    node.parts.end(node.api.pods["default", "a"])
-    node.api.living.add("uid-a")
-    after = Looping(tmp_path, node.api)
+    node.parts.end(node.peer.pods["default", "a"])
+    node.peer.living.add("uid-a")
+    after = Looping(tmp_path, node.peer)
+    after.kubelet()
+    after.parts.start()
     after.turns(60)
-    assert [card.healthy for card in Inventory.decode(node.api.inventory).cards] == [False, True]
-    assert [reason for reason, _ in node.api.events] == ["RecordDamaged"]
-    node.api.living.clear()
+    assert [card.healthy for card in Inventory.decode(node.peer.inventory).cards] == [False, True]
+    assert [reason for reason, _ in node.peer.events] == ["RecordDamaged"]
+    node.peer.living.clear()
     after.turns(1)
-    assert [card.healthy for card in Inventory.decode(node.api.inventory).cards] == [True, True]
+    assert [card.healthy for card in Inventory.decode(node.peer.inventory).cards] == [True, True]
 
 
 def test_the_text_about_a_sick_card_has_room_for_some_of_its_pods_only(node: Looping) -> None:

@@ -10,27 +10,12 @@ from device_plugin.core import pods
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.other_plugins import RETURN_SECONDS, OtherPlugins
 from device_plugin.node.tickets import resources
+from tests.node.looping import Folder
 from tests.node.test_parts import card
 
 OURS = resources([card()])
 DCU, CORES, MEM = "hygon.com/dcu", "hygon.com/dcu-cores", "hygon.com/dcu-mem"
 THEIRS = {DCU: frozenset({"0000:21:00.0"})}
-
-
-class Folder:
-    """The kubelet's folder, with the sockets that the test puts there."""
-
-    def __init__(self) -> None:
-        self.sockets: list[str] = []
-        self.registered: list[tuple[str, str]] = []
-
-    def others(self) -> list[str]:
-        return self.sockets
-
-    def register(self, socket: str, resource: str) -> None:
-        self.registered.append((socket, resource))
-        if socket == "broken.sock":
-            raise KubeletError("no options")
 
 
 class Node(Folder):

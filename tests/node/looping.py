@@ -1,0 +1,158 @@
+"""The agent's whole loop in virtual time: its kubelet, other plugins and processes do what the test says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from device_plugin.core.cards import Inventory, ReportedSlice
+from device_plugin.core.machine import KubeletError
+from device_plugin.node.advertise import Advertiser
+from device_plugin.node.agent import TURN_SECONDS, Agent
+from device_plugin.node.covered import CoveredSlices
+from device_plugin.node.other_plugins import OtherPlugins
+from device_plugin.node.preflight import Preflight
+from device_plugin.node.publish import Publisher
+from tests.node.parts import Parts, Peer
+
+COVER = "50 10 0:99 / /usr/local/vgpu rw - tmpfs tmpfs rw"
+
+
+class Plugin:
+    """A plugin whose kubelet listens as soon as it is told of it, unless `deaf`."""
+
+    def __init__(self) -> None:
+        self.serving = self.streaming = self.deaf = False
+        self.starts = self.registrations = 0
+        self.devices: Mapping[str, bool] = {}
+
+    def start(self) -> None:
+        self.serving, self.streaming = True, False
+        self.starts += 1
+
+    def register(self) -> None:
+        if not self.serving:
+            raise KubeletError("the kubelet found no socket")
+        self.registrations += 1
+        self.streaming = not self.deaf
+
+    def update(self, devices: Mapping[str, bool]) -> None:
+        self.devices = devices
+
+    def stop(self) -> None:
+        self.serving = self.streaming = False
+
+
+class Folder:
+    """The kubelet's folder, with the sockets that the test puts there."""
+
+    def __init__(self) -> None:
+        self.sockets: list[str] = []
+        self.registered: list[tuple[str, str]] = []
+
+    def others(self) -> list[str]:
+        return self.sockets
+
+    def register(self, socket: str, resource: str) -> None:
+        self.registered.append((socket, resource))
+        if socket == "broken.sock":
+            raise KubeletError("no options")
+
+
+@dataclass
+class Host:
+    """Processes by pod, each with its mounts."""
+
+    mounted: dict[str, dict[int, str]] = field(default_factory=dict)
+    whole: bool = True
+    looks: int = 0
+    reads: int = 0
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def of(self, pod: str) -> Sequence[int]:
+        return list(self.mounted.get(pod, {}))
+
+    def mounts(self, process: int) -> tuple[str, bool] | None:
+        self.reads += 1
+        texts = [text for processes in self.mounted.values() for p, text in processes.items() if p == process]
+        return (texts[0], self.whole) if texts else None
+
+    def own_mounts(self) -> str:
+        return "1 0 8:1 / / rw - ext4 sda rw\n"
+
+
+class Looping:
+    """An agent that follows `peer`. The kubelet and the container `a` are there once the test starts them."""
+
+    def __init__(self, folder: Path, peer: Peer | None = None) -> None:
+        self.parts = Parts(folder, peer or Peer())
+        self.peer, self.host = self.parts.peer, Host()
+        self.socket = folder / "kubelet.sock"
+        (folder / "pod-resources").mkdir(exist_ok=True)
+        self.made: dict[str, Plugin] = {}
+        parts = self.parts
+        store = folder / "other-plugins.json"
+        self.others = OtherPlugins(self.peer, Folder(), lambda: None, store, self.clock)
+        self.advertiser = Advertiser(
+            self._make, self.socket, parts.records, parts.allocator, self.others, self.clock
+        )
+        self.covered = CoveredSlices(parts.records, parts.injector.files, self.host, self.peer, self.clock)
+        self.agent = Agent(
+            parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, self.covered,
+            Preflight(self.peer, folder, folder, folder, lambda: ()), self.others, 0, self.clock,
+        )  # fmt: skip
+
+    def _make(self, resource: str) -> Plugin:
+        self.made[resource] = Plugin()
+        return self.made[resource]
+
+    def clock(self) -> float:
+        return self.parts.now
+
+    def start(self) -> "Looping":
+        """With its kubelet, and the container `a` running."""
+        self.kubelet()
+        self.parts.start()
+        self.peer.living.add(self.parts.run().uid)
+        return self
+
+    def kubelet(self) -> None:
+        """A kubelet starts: it has a new socket, and our own are gone."""
+        fresh = self.socket.with_suffix(".new")
+        fresh.touch()
+        fresh.replace(self.socket)
+        for plugin in self.made.values():
+            plugin.stop()
+
+    def served(self) -> dict[str, list[str]]:
+        """The tickets that the kubelet hears of us, by resource."""
+        return {name: list(plugin.devices) for name, plugin in self.made.items() if plugin.streaming}
+
+    def advertise(self, seconds: float = TURN_SECONDS) -> None:
+        """Advertise, and nothing else, after some time."""
+        self.parts.now += seconds
+        self.advertiser.step(self.parts.shared.cards())
+
+    def look(self, seconds: float) -> list[str]:
+        """Look for covers, and nothing else, for some time; returns which pods are covered then."""
+        end = self.parts.now + seconds
+        while self.parts.now < end:
+            self.parts.now += TURN_SECONDS
+            self.covered.step()
+        return [record.pod_name for record in self.covered.found()]
+
+    def turns(self, seconds: float) -> tuple[ReportedSlice, ...]:
+        """Let the agent work for some time; returns what the inventory reports then."""
+        for _ in range(int(seconds / TURN_SECONDS)):
+            self.parts.now += TURN_SECONDS
+            self.agent.turn()
+        return Inventory.decode(self.peer.inventory).slices
+
+    def mountinfo(self, *extra: str) -> str:
+        """What is mounted in the node's one container, and `extra` lines."""
+        (record,) = self.parts.records.all()
+        lines = ["10 1 0:9 / / rw - overlay overlay rw"]
+        for number, (source, path) in enumerate(self.parts.injector.files(record), 11):
+            lines.append(f"{number} 10 8:1 {source} {path} ro - ext4 sda rw")
+        return "\n".join([*lines, *extra]) + "\n"
