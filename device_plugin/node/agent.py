@@ -112,7 +112,7 @@ class Agent:
         return "; ".join([*self.reasons(), *self._preflight.problems])
 
     def reasons(self) -> Iterator[str]:
-        """What keeps the stages from serving, for /readyz."""
+        """The reasons that the stages give for not serving, for /readyz."""
         if self._draining:
             yield "shutting down"
         if not self._cards():

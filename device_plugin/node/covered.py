@@ -37,7 +37,7 @@ Files = Sequence[tuple[Path, str]]
 
 @dataclass(slots=True)
 class _Container:
-    """What is known of a container. `record` is the record of its last start, which was first seen at `started`.
+    """The state of a container. `record` is the record of its last start, which was first seen at `started`.
 
     `identified`: one of its processes was seen since. `suspected` is the time when a cover was first seen.
     """

@@ -224,7 +224,7 @@ class Injector:
         return [name for name in found if name not in known]
 
     def _wanted(self, record: Record) -> ContainerFiles:
-        """What the vendors want for the record's slices. A grant larger than its card is reduced to the card."""
+        """The vendors' files, devices and variables for the slices. A grant larger than its card is reduced to it."""
         by_vendor: dict[Vendor[Any], list[CardSlice[Any]]] = {}
         for s in record.slices:
             local = self._cards()[s.card]
