@@ -46,8 +46,8 @@ _ABOUT = {
     ),
     Event.CARD_UNHEALTHY: About(
         AGENT, "Node",
-        "The driver reports a fault of the card, or no longer reports the card. It gets no new slices, and containers"
-        " that hold slices of it are not started again.",
+        "The driver reports a fault of the card, which the text names, or no longer reports the card. It gets no new"
+        " slices, and containers that hold slices of it are not started again.",
         "See the driver's log. End the pods that the text names, or `vgpu drain CARD`, and repair the card.",
     ),
     Event.CARD_HEALTHY: About(
