@@ -115,7 +115,7 @@ class LoadPoller:
         agent = turn.agent
         try:
             loads = self._read(agent.address)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever an agent provokes costs only its own loads
             if turn.pause == self._pace.seconds:
                 log.info("no loads from the agent of node %s at %s: %s", agent.node, agent.address, error)
             return max(self._pace.seconds, min(LONGEST_PAUSE, 2 * turn.pause))

@@ -145,8 +145,9 @@ def test_of_more_cards_than_a_node_can_have_the_first_are_read() -> None:
         assert set(read_loads(address)) == {str(i) for i in range(64)}
 
 
-def test_an_answer_that_is_cut_short_is_an_oserror() -> None:
-    for answer in (b"", framed("text")[:-1]):
+def test_an_answer_that_is_cut_short_or_leaves_http_is_an_oserror() -> None:
+    leaves = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    for answer in (b"", framed("text")[:-1], leaves):
         with answering(lambda connection, a=answer: connection.sendall(a)) as address, pytest.raises(OSError):  # type: ignore[misc]  # noqa: PT011
             read_loads(address)
 

@@ -78,7 +78,10 @@ class Connection:
         data = self._socket.recv(PIECE)
         if not data:
             raise ConnectionResetError("the server closed the connection")
-        self._parser.feed_data(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:  # 101 Switching Protocols, which no request asks for
+            raise ConnectionResetError("the server left HTTP") from error
         if self._unasked:
             raise ConnectionResetError("the server said more than one answer")
 

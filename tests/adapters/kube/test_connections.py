@@ -83,7 +83,15 @@ def test_a_server_that_wants_no_more_requests_gets_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", CUT, b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", b"SSH-2.0\r\n"]
+    "answer",
+    [
+        b"",
+        CUT,
+        b"HTTP/1.1 200",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"SSH-2.0\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+    ],
 )
 def test_an_answer_cut_short_or_unreadable_is_no_answer(answer: bytes) -> None:
     with served([answer], [OK]) as (_, client):
