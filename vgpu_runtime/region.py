@@ -71,7 +71,7 @@ def read(path: Path) -> RegionUsage:
             raise RegionError(f"{path} has {'more' if len(data) > SIZE else 'fewer'} than {SIZE} bytes")
         if _HEADER.unpack_from(data) != (MAGIC, VERSION, SLOTS, CARDS, SIZE):
             raise RegionError(f"{path} does not begin as a usage region")
-        live = [slot for slot in range(SLOTS) if _locked(fd, LOCK_SLOT + slot)]
+        live = [slot for slot in range(SLOTS) if locked(fd, LOCK_SLOT + slot)]
     used, denied = _matrix(data, USED_OFFSET), _matrix(data, DENIED_OFFSET)
     if any(used[card * SLOTS + slot] > USED_MAX for card in range(CARDS) for slot in live):
         raise RegionError(f"{path} claims more memory than a card can have")
@@ -95,7 +95,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
         os.close(fd)
 
 
-def _locked(fd: int, byte: int) -> bool:
-    """Whether some process holds a lock on this byte of the file: the kernel drops it when the process dies."""
+def locked(fd: int, byte: int) -> bool:
+    """True if a process holds a lock on this byte of the file; the kernel drops it when the process ends."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))[0] != fcntl.F_UNLCK)

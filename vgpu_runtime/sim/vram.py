@@ -3,14 +3,14 @@
 Driver and layout: driver/vram.c. A slot counts while its owner's lock is on it, as VRAM is freed with its process.
 """
 
-import fcntl
 import struct
 from pathlib import Path
+
+from vgpu_runtime.region import locked
 
 SLOTS = 1024
 SLOT = struct.Struct("=16Q")
 _LOCK_BASE = 1 << 40
-_FLOCK = struct.Struct("=hh4xqqi4x")
 
 
 def account(folder: Path, card: int) -> Path:
@@ -32,7 +32,7 @@ def used(folder: Path) -> list[int]:
     totals = [0] * 16
     with (folder / "state/vram").open("rb") as file:
         for slot, amounts in enumerate(SLOT.iter_unpack(file.read(SLOTS * SLOT.size))):
-            if any(amounts) and _owned(file.fileno(), slot):
+            if any(amounts) and locked(file.fileno(), _LOCK_BASE + slot):
                 totals = [total + amount for total, amount in zip(totals, amounts, strict=True)]
     return totals[: sum(1 for _ in (folder / "state").glob("vram_used.*"))]
 
@@ -42,9 +42,3 @@ def refresh(folder: Path) -> None:
     for card, amount in enumerate(used(folder)):
         with account(folder, card).open("r+b") as file:
             file.write(b"%-20d\n" % amount)
-
-
-def _owned(descriptor: int, slot: int) -> bool:
-    asked = _FLOCK.pack(fcntl.F_RDLCK, 0, _LOCK_BASE + slot, 1, 0)
-    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
-    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
