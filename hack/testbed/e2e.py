@@ -62,13 +62,13 @@ def main() -> int:
         return subprocess.run(command, env=environment, cwd=PROJECT, check=False).returncode
     try:
         found = programs.ensure()
-        built = images.build_all()
         earlier = previous.prepare()
+        built = [*images.build_all(), *earlier.archives]
         archives.imported(built, found.containerd)  # once, before the clusters ask for it at the same time
     except programs.MissingError as error:
         print(error, file=sys.stderr)
         return 1
-    os.environ["VGPU_E2E_PREVIOUS"] = ":".join(map(str, (earlier.source, *earlier.archives)))
+    os.environ["VGPU_E2E_PREVIOUS"] = str(earlier.source)
     if rest or arguments.keep:
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
         return run(chosen, Cluster(layout.here(), found), built, keep=arguments.keep).status
