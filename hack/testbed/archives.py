@@ -24,6 +24,10 @@ address = "{state}/socket"
 """
 
 
+# A folder of the project's images has 1 GB, and begins all nodes of a cluster within seconds.
+UNUSED_SECONDS = 600.0
+
+
 class ArchiveError(Exception):
     """A file is no archive of images; the text names it."""
 
@@ -51,7 +55,7 @@ def imported(files: Sequence[Path], programs: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="vgpu-") as state:
             _import(files, programs, root, Path(state))
 
-    return cache.keep(cache.folder() / "imported" / f"containerd-{key}", make)
+    return cache.keep(cache.folder() / "imported" / f"containerd-{key}", make, UNUSED_SECONDS)
 
 
 def copy(imported: Path, folder: Path) -> None:

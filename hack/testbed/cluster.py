@@ -1,6 +1,5 @@
 """The cluster from outside: up, down, and commands inside it."""
 
-import json
 import os
 import shutil
 import signal
@@ -158,17 +157,14 @@ class Cluster:
             time.sleep(0.2)
 
     def _ready(self, nodes: int) -> bool:
-        """Return once all nodes are Ready and pods can be created."""
+        """True if all nodes are Ready and pods can be created."""
+        status_of_each = 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
         try:
             account, _ = self.output(["kubectl", "get", "serviceaccount", "default"])
-            status, asked = self.output(["kubectl", "get", "nodes", "--output=json"])
+            _, ready = self.output(["kubectl", "get", "nodes", f"--output={status_of_each}"])
         except (ClusterError, IndexError, FileNotFoundError):
             return False  # there is no process 1 yet
-        if account or status:
-            return False
-        conditions = (item["status"].get("conditions", []) for item in json.loads(asked)["items"])
-        ready = [c for all_ in conditions for c in all_ if c["type"] == "Ready" and c["status"] == "True"]
-        return len(ready) == nodes
+        return account == 0 and ready.split().count("True") == nodes
 
 
 def _started(pid: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vgpu_runtime.sim.hip import default_cache
 
-_UNUSED_SECONDS = 24 * 3600
+DAY_SECONDS = 24 * 3600.0
 
 
 def folder() -> Path:
@@ -32,10 +32,10 @@ def fingerprint(*inputs: object) -> str:
     return state.hexdigest()[:16]
 
 
-def keep(final: Path, make: Callable[[Path], None]) -> Path:
+def keep(final: Path, make: Callable[[Path], None], unused_seconds: float = DAY_SECONDS) -> Path:
     """`final` (…-HASH or …-HASH.tar), made by `make(path)` unless it is there; it appears whole.
 
-    Its siblings of other hashes go when nobody has used them for a day.
+    Its siblings of other hashes go when nobody has used them for `unused_seconds`.
     """
     if not final.exists():
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def keep(final: Path, make: Callable[[Path], None]) -> Path:
     os.utime(final)
     kind = final.name.rpartition("-")[0]
     for sibling in final.parent.glob(f"{kind}-*"):
-        if sibling.name.rpartition("-")[0] == kind and time.time() - _last_use(sibling) > _UNUSED_SECONDS:
+        if sibling.name.rpartition("-")[0] == kind and time.time() - _last_use(sibling) > unused_seconds:
             _remove(sibling)
     return final
 
