@@ -69,7 +69,7 @@ def _real(file: Path) -> Cluster:
         require(
             os.environ.get(INSIDE), "stops the API server, so it needs the project's own cluster: make e2e"
         )
-        for do in ("stop", "start"):
+        for do in ("kill", "start"):  # on SIGTERM it waits 30 s for open watches
             order(here().control(CONTROL_PLANE), do, program="kube-apiserver")
         made.close()  # the next request connects again
         assert eventually(lambda: _ready(made), 60)
