@@ -1,12 +1,10 @@
 import random
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import compiled
 from tests.requirement import require
-from vgpu_runtime.paths import BUILD, SOURCES
 from vgpu_runtime.sim import hip
 
 
@@ -31,6 +29,4 @@ def hip_libraries() -> Path:
 @pytest.fixture(scope="session")
 def native() -> Path:
     """The folder with everything that `make -C vgpu_runtime` builds."""
-    require(shutil.which("cc") and shutil.which("make"), "needs cc and make: apt-get install gcc make")
-    subprocess.run(["make", "--no-print-directory", "-C", SOURCES], check=True)
-    return BUILD
+    return compiled.library()

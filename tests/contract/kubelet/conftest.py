@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from hack.testbed.cluster import INSIDE
+from tests import compiled
 from tests.contract.cluster import Cluster
 from tests.contract.kubelet.machines import Machine, Real, StandIn
 from tests.contract.kubelet.node import Node
-from tests.hack.embedded import launcher
 from tests.requirement import require
 
 
@@ -22,7 +22,7 @@ def machine(cluster: Cluster) -> Iterator[Machine]:
         )
         made = Real()
     else:
-        launcher.build()
+        compiled.launcher()
         made = StandIn(f"http://{cluster.address}", "token-of-kubelet")
     yield made
     made.close()

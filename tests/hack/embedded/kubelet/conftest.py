@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.hack.embedded import launcher
+from tests import compiled
 from tests.hack.embedded.kubelet.own_node import OwnNode
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _launcher() -> None:
-    launcher.build()
+    compiled.launcher()
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
-from tests.hack.embedded import launcher
+from tests import compiled
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _launcher() -> None:
-    launcher.build()
+    compiled.launcher()
