@@ -1,5 +1,6 @@
 """The agent's loop: whatever a stage meets, the others go on, and what failed is said."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Slice
 from device_plugin.node.discover import _slices_on
 from device_plugin.node.records import Record
+from device_plugin.node.vendors.rocm import TOPOLOGY
 from tests.node.looping import COVER, Looping
 from vgpu_runtime import sim
 
@@ -107,6 +109,15 @@ def test_a_sick_card_is_a_warning_that_names_its_pods_and_a_healthy_one_is_none(
     assert texts[uuid].endswith(f"{fault}; 1 slice on it: default/a. vgpu drain {uuid} moves them")
     assert texts[other].endswith(f"{fault}; no slice is on it")
     assert [reason for reason, _ in node.peer.events].count("CardHealthy") == 2
+
+
+def test_a_card_that_its_driver_shows_no_more_stays_as_a_sick_one(node: Looping) -> None:
+    shutil.rmtree(node.parts.machine / TOPOLOGY / "1")
+    node.turns(5)
+    assert [card.healthy for card in Inventory.decode(node.peer.inventory).cards] == [False, True]
+    ((reason, text),) = node.peer.events
+    assert reason == "CardUnhealthy"
+    assert "is unhealthy: its driver does not show it any more; 1 slice on it: default/a." in text
 
 
 def test_cards_of_a_damaged_record_are_not_offered_while_its_processes_run(
