@@ -298,10 +298,7 @@ class Touch(ReplicaService):
         pods.sort(key=_queue_order)
         with self._view.lock:
             for pod in pods:
-                if (
-                    self._reservations.waiting.get(pod.uid) is None
-                    and self._view.ledger.reservation(pod.uid) is None
-                ):
+                if self._view.ledger.reservation(pod.uid) is None:
                     self._reservations.waiting.inherit(pod)
         self._seen = None
 

@@ -392,6 +392,18 @@ def test_a_touched_gang_that_nobody_asks_for_leaves_its_room_to_others(world: Wo
     assert one.ask(world.api.by_name["default", "fits"]) == "n1"
 
 
+def test_the_pods_of_a_large_gang_are_touched_once_one_of_them_was_asked_for(
+    world: World, one: Replica
+) -> None:
+    pods = gang(world, TOUCHES + 4)
+    assert [one.ask(made) for made in pods] == [""] * len(pods)
+    world.node("n1", inventory("n1", TOUCHES))
+    one.view.sync_nodes(world.api.nodes())
+    assert until_touched(world, one, pods[0].name) <= PROMPT_SECONDS
+    assert one.ask(pods[0]) != ""
+    assert max(until_touched(world, one, made.name) for made in pods) <= PROMPT_SECONDS
+
+
 def gang_of(group: str, count: int) -> list[Pod]:
     return [member(f"{group}-{number}", count, group, preempts=False) for number in range(count)]
 
