@@ -10,7 +10,7 @@ needed.
 The last line is the median of the rounds' ratios, second part to first: `ratio 0.93`.
 
 Nodes are objects with an inventory; nothing runs on them, and no root is needed. The scheduler's configuration is the
-one in manifests/; --backoff sets both of its backoffs.
+one in manifests/; --backoff sets both of its backoffs. The logs stay in ~/.cache/vgpu/hopeless until the next run.
 """
 
 import argparse
@@ -173,6 +173,7 @@ def _running(folder: Path, found: programs.Programs, backoff: int | None) -> Ite
         yield plane
     finally:
         supervisor.crash()
+        shutil.rmtree(folder / "etcd", ignore_errors=True)
 
 
 def _etcd(client: int, peer: int) -> list[str]:
