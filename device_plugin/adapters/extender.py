@@ -42,22 +42,23 @@ class _BindArgs(msgspec.Struct, gc=False):
 Args = TypeVar("Args")
 
 
-def read_filter(body: bytes) -> tuple[Pod, Sequence[str]]:
-    """The pod, and the names of the nodes to choose from. Raises ValueError."""
+def read_filter(body: bytes, resources: decode.Resources = None) -> tuple[Pod, Sequence[str]]:
+    """The pod with its limits of `resources`, and the names of the nodes to choose from. Raises ValueError."""
     args = _read(body, _FilterArgs)
     names = bytes(args.node_names)
     if names == b"null":
         raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
-    return decode.pod(args.pod), Names(names)
+    return decode.pod(args.pod, resources), Names(names)
 
 
-def read_preempt(body: bytes) -> tuple[Pod, dict[str, list[str]]]:
+def read_preempt(body: bytes, resources: decode.Resources = None) -> tuple[Pod, dict[str, list[str]]]:
     """The pod, and of each node the uids of the pods that kube-scheduler would evict there. Raises ValueError."""
     args = _read(body, _PreemptArgs)
     if args.node_name_to_meta_victims is None:
         raise ValueError("no NodeNameToMetaVictims: set nodeCacheCapable: true for this extender")
     victims = args.node_name_to_meta_victims
-    return decode.pod(args.pod), {node: [pod.uid for pod in v.pods or ()] for node, v in victims.items()}
+    found = decode.pod(args.pod, resources)
+    return found, {node: [pod.uid for pod in v.pods or ()] for node, v in victims.items()}
 
 
 def read_bind(body: bytes) -> tuple[str, str, str, str]:

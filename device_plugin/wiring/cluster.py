@@ -38,6 +38,7 @@ from device_plugin.cluster.show.health import Health
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent, Node, Pod
+from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cpu_pinning import CpuPinning
@@ -72,7 +73,8 @@ class Service:
         clock = time.monotonic
         kube = settings.kube
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        api = self._client = KubeClient(endpoint, COMPONENT)
+        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
+        api = self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         scored = settings.node_score
         view = self._view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
         reservations = Reservations(view, settings.reservation_seconds, clock, scored.scoring())
@@ -91,7 +93,10 @@ class Service:
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
         self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
         self._health = Health(shared)
-        calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
+        calls = Calls(
+            partial(extender.read_filter, resources=resources), extender.read_bind,
+            partial(extender.read_preempt, resources=resources),
+        )  # fmt: skip
         self._extender = Extender(Filter(shared), binder, self._preemption, explainer, calls).app()
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
         self._pods = ListWatch(api, PODS)

@@ -21,6 +21,7 @@ from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
 from device_plugin.adapters.processes import CgroupProcesses, HostProcesses
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.advertise import Advertiser
@@ -78,7 +79,8 @@ class Service:
         self._threads = Threads(stop)
         kube, kubelet, state = settings.kube, Path(settings.kubelet_dir), Path(settings.state_dir)
         endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        self._client = KubeClient(endpoint, COMPONENT)
+        resources = [name for prefix in settings.prefixes.values() for name in resource_names(prefix)]
+        self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         self._api = NodeApi(self._client, settings.node_name)
         vendors = Hygon(host.machine), Rocm(host.machine)
         self._records = Records(state, settings.node_name)

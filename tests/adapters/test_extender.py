@@ -22,6 +22,12 @@ def test_a_filter_call_gives_the_pod_and_the_offered_nodes() -> None:
     assert (len(nodes), nodes[0], nodes[-1:]) == (2, "n1", ("n2",))
 
 
+def test_of_a_pods_limits_those_of_our_resources_are_kept() -> None:
+    filtered, _ = read_filter(json.dumps({"Pod": _POD, "NodeNames": ["n1"]}).encode(), ["a.b/c"])
+    preempting, _ = read_preempt(json.dumps({"Pod": _POD, "NodeNameToMetaVictims": {}}).encode(), ["a.b/c"])
+    assert filtered.containers == preempting.containers == ()
+
+
 def test_a_name_is_offered_only_as_a_whole() -> None:
     names = ["node-1", "node-10.example.org", "a"]
     for text in (json.dumps(names), json.dumps(names, separators=(",", ":"))):

@@ -40,12 +40,19 @@ Item = TypeVar("Item")
 
 
 class KubeClient:
-    """One API server, from any thread. `component` names us in events."""
+    """One API server, from any thread. `component` names us in events.
 
-    def __init__(self, endpoint: Endpoint, component: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    Of the limits of pods' containers only those of `resources` are kept; None keeps every extended resource.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, component: str, *,
+        timeout: float = TIMEOUT_SECONDS, resources: decode.Resources = None,
+    ) -> None:  # fmt: skip
         self._endpoint = endpoint
         self._component = component
         self._timeout = timeout
+        self._resources = resources
         self._connections = Connections(endpoint, timeout)
 
     def close(self) -> None:
@@ -54,7 +61,7 @@ class KubeClient:
 
     def get(self, kind: Kind[Item], of: Named) -> Item:
         """The object of this name as it is now, not from a cache."""
-        return _decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
+        return self._decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
         """Objects as a quorum has them: no resource version is named. Those that cannot be read are left out."""
@@ -65,7 +72,15 @@ class KubeClient:
             items, version = decode.listed(text)
         except DecodeError as error:
             raise UnknownError(f"the list of {kind.plural} cannot be read: {error}") from error
-        return Listed([found for item in items if (found := read(kind, item)) is not None], version)
+        return Listed([found for item in items if (found := self.read(kind, item)) is not None], version)
+
+    def read(self, kind: Kind[Item], text: decode.Text) -> Item | None:
+        """The decoded object; None, with a log line, if it cannot be decoded as its kind."""
+        try:
+            return decode.read(kind, text, self._resources)
+        except DecodeError as error:
+            log.warning("one of %s cannot be read and is skipped: %s", kind.plural, error)
+            return None
 
     def watch(self, kind: Kind[Any], where: Where, version: str, silence: float) -> Connection:
         """An open watch of changes after `version`; reading from it raises one of LOST after `silence` seconds of none.
@@ -85,11 +100,13 @@ class KubeClient:
 
     def create(self, kind: Kind[Item], body: Object, namespace: str = "") -> Item:
         """Create an object; returns it as stored."""
-        return _decoded(kind, self._request("POST", _folder(kind, namespace), body, accept=_accept(kind)))
+        return self._decoded(
+            kind, self._request("POST", _folder(kind, namespace), body, accept=_accept(kind))
+        )
 
     def replace(self, kind: Kind[Item], of: Named, body: Object) -> Item:
         """Write an object whole."""
-        return _decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
+        return self._decoded(kind, self._request("PUT", _object(kind, of), body, accept=_accept(kind)))
 
     def patch(self, kind: Kind[Item], of: Named, change: Object, *, subresource: str = "") -> Item:
         """Merge `change` into an object of this UID."""
@@ -98,7 +115,7 @@ class KubeClient:
             metadata["uid"] = of.uid
         path = _object(kind, of) + (f"/{subresource}" if subresource else "")
         body = {**change, "metadata": metadata}
-        return _decoded(kind, self._request("PATCH", path, body, MERGE, accept=_accept(kind)))
+        return self._decoded(kind, self._request("PATCH", path, body, MERGE, accept=_accept(kind)))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
         """Delete the object of this UID."""
@@ -181,6 +198,12 @@ class KubeClient:
             raise _error(status, answer)
         return answer
 
+    def _decoded(self, kind: Kind[Item], text: decode.Text) -> Item:
+        try:
+            return decode.read(kind, text, self._resources)
+        except DecodeError as error:
+            raise UnknownError(f"the API server's answer cannot be read: {error}") from error
+
     def _headers(self, accept: str) -> dict[str, str]:
         headers = {"Accept": accept, "User-Agent": self._component}
         if (authorization := self._endpoint.authorization()) is not None:
@@ -189,15 +212,6 @@ class KubeClient:
 
     def _unreachable(self, error: Exception) -> UnknownError:
         return UnknownError(f"API server {self._endpoint.url}: {error}")
-
-
-def read(kind: Kind[Item], text: decode.Text) -> Item | None:
-    """The decoded object; None, with a log line, if it cannot be decoded as its kind."""
-    try:
-        return decode.read(kind, text)
-    except DecodeError as error:
-        log.warning("one of %s cannot be read and is skipped: %s", kind.plural, error)
-        return None
 
 
 def _folder(kind: Kind[Any], namespace: str) -> str:
@@ -238,10 +252,3 @@ def _conflict_means_gone() -> Iterator[None]:
 def _error(status: int, text: decode.Text) -> ApiError:
     _, reason, message = decode.status(text)
     return from_status(status, reason, message or f"HTTP {status}")
-
-
-def _decoded(kind: Kind[Item], text: decode.Text) -> Item:
-    try:
-        return decode.read(kind, text)
-    except DecodeError as error:
-        raise UnknownError(f"the API server's answer cannot be read: {error}") from error

@@ -3,23 +3,26 @@
 Field names are those of k8s.io/api core/v1.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from device_plugin.adapters.kube import pod_requests
 from device_plugin.core import annotations
+from device_plugin.core.grants import MAX_CONTAINERS
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
-from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST
+from device_plugin.core.requests import ANNOTATIONS, LABELS, MAX_LIST, MAX_WORD
 from device_plugin.core.roles import MAX_ORDER
 from device_plugin.kube.api import Kind, Metadata
 
 Object = TypeVar("Object")
 Text = bytes | bytearray | msgspec.Raw
+# Names of the resources that are kept of containers' limits; None keeps every extended resource.
+Resources = Collection[str] | None
 
 
 class _Struct(msgspec.Struct, rename="camel", gc=False):
@@ -184,14 +187,11 @@ _read_versioned, _read_labels = _decoder(_Versioned), _decoder(dict[str, str])
 _read_json = _decoder(dict[str, Any])
 
 
-def pod(text: Text) -> Pod:
+def pod(text: Text, resources: Resources = None) -> Pod:
     """The Pod in the JSON text of a v1 Pod. Raises DecodeError."""
     raw = _read_pod(text)
-    inits = raw.spec.init_containers or []
-    containers = [_container(c, _init_kind(c)) for c in inits]
-    containers += [_container(c, ContainerKind.MAIN) for c in raw.spec.containers]
-    # A pod may have thousands of containers, and those without extended resources are never used.
-    asking = tuple(container for container in containers if container.limits)
+    kept = _ours(raw.metadata.annotations)
+    asking = _asking(raw.spec, resources, (kept or {}).get(annotations.GRANT, ""))
     owner = next((o for o in raw.metadata.owner_references or () if o.controller), _Owner())
     scheduled = next((c for c in raw.status.conditions or () if c.type == "PodScheduled"), _Condition())
     return Pod(
@@ -204,7 +204,7 @@ def pod(text: Text) -> Pod:
         deleting=raw.metadata.deletion_timestamp is not None,
         created=raw.metadata.creation_timestamp or "",
         bound=(scheduled.last_transition_time or "") if scheduled.status == "True" else "",
-        annotations=_ours(raw.metadata.annotations),
+        annotations=kept,
         labels=_ours(raw.metadata.labels),
         containers=asking,
         host=_host(raw.spec),
@@ -246,16 +246,17 @@ def metadata(text: Text) -> Metadata:
 
 
 _READERS: Mapping[type[Any], Callable[[Text], Any]] = {
-    Pod: pod,
     Node: node,
     Metadata: metadata,
     dict: _read_json,
 }
 
 
-def read(kind: Kind[Object], text: Text) -> Object:
+def read(kind: Kind[Object], text: Text, resources: Resources = None) -> Object:
     """An object of this kind. Raises DecodeError."""
     if kind.parse is None:
+        if kind.item is Pod:
+            return cast(Object, pod(text, resources))
         found: Object = _READERS[kind.item](text)
         return found
     try:
@@ -290,9 +291,28 @@ def status(text: Text) -> tuple[int, str, str]:
     return raw.code, raw.reason, raw.message
 
 
-def _container(raw: _Container, kind: ContainerKind) -> Container:
-    limits: dict[str, Any] = (raw.resources.limits if raw.resources else None) or {}
-    return Container(raw.name, kind, {name: str(amount) for name, amount in limits.items() if "/" in name})
+def _asking(spec: _PodSpec, resources: Resources, grant: str) -> tuple[Container, ...]:
+    """The containers whose limits name one of `resources`, and those that the grant names.
+
+    A pod may have thousands of containers, and a container thousands of resources that nobody offers. Of a pod without
+    a grant so many containers are kept that one with too many is still refused. A grant is that of a pod that was not
+    refused; it names containers that asked for resources which are perhaps no longer configured.
+    """
+    containers = [(raw, _init_kind(raw)) for raw in spec.init_containers or ()]
+    containers += [(raw, ContainerKind.MAIN) for raw in spec.containers]
+    found = (_container(raw, kind, resources) for raw, kind in containers if raw.resources)
+    if grant:
+        return tuple(one for one in found if one.limits or f'"{one.name}"' in grant)
+    return tuple(islice((one for one in found if one.limits), MAX_CONTAINERS + 1))
+
+
+def _container(raw: _Container, kind: ContainerKind, resources: Resources) -> Container:
+    limits = (raw.resources.limits if raw.resources else None) or {}
+    names: Iterable[str] = (name for name in limits if "/" in name) if resources is None else resources
+    # One character beyond the longest quantity that is accepted, so that a longer one is still refused.
+    return Container(
+        raw.name, kind, {name: str(limits[name])[: MAX_WORD + 1] for name in names if name in limits}
+    )
 
 
 def _init_kind(raw: _Container) -> ContainerKind:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from device_plugin.adapters.http.client import LOST, Connection
 from device_plugin.adapters.kube import decode
-from device_plugin.adapters.kube.client import KubeClient, read
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.decode import DecodeError
 from device_plugin.kube.api import EVERYWHERE, Change, Kind, Where
 from device_plugin.kube.errors import ApiError, ExpiredError, from_status
@@ -139,6 +139,6 @@ class ListWatch(Generic[Item]):
         except DecodeError as error:
             log.warning("watch of %s: an event cannot be read: %s", self._kind.plural, error)
             return ""
-        if kind in Change.__members__ and (item := read(self._kind, body)) is not None:
+        if kind in Change.__members__ and (item := self._client.read(self._kind, body)) is not None:
             on_change(Change[kind], item)
         return version

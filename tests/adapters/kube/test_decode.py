@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube import decode
+from device_plugin.core.grants import MAX_CONTAINERS
 from device_plugin.core.obstacles import NONE, Obstacles
 from device_plugin.core.pods import Agent, Container, ContainerKind, Pod
 from device_plugin.kube.api import AGENTS
@@ -100,6 +101,36 @@ def test_of_what_anybody_may_write_into_a_pod_little_is_kept() -> None:
     }  # fmt: skip
     assert found.containers == (Container("main", ContainerKind.MAIN, {"hygon.com/dcu-mem": "4"}),)
     assert len(found.owner) == len(found.owner_uid) == 63
+
+
+def hungry_pod(*containers: dict[str, Any], grant: str = "") -> bytes:
+    """A pod of containers with these limits, named c0, c1 and so on."""
+    metadata = {"name": "p", "uid": "u", "annotations": {"vgpu.io/grant": grant} if grant else {}}
+    named = [{"name": f"c{n}", "resources": {"limits": limits}} for n, limits in enumerate(containers)]
+    return json.dumps({"metadata": metadata, "spec": {"containers": named}}).encode()
+
+
+MEM = "hygon.com/dcu-mem"
+INVENTED = {f"a.b/{n}": "1" for n in range(6000)}
+
+
+def test_of_limits_those_of_our_resources_are_kept_and_no_longer_than_they_can_be_read() -> None:
+    found = decode.pod(hungry_pod(INVENTED, {**INVENTED, MEM: "4"}, {MEM: "1" * 200_000}), [MEM])
+    assert [(one.name, one.limits) for one in found.containers] == [
+        ("c1", {MEM: "4"}),
+        ("c2", {MEM: "1" * 64}),
+    ]
+
+
+def test_a_container_that_a_grant_names_is_kept_whatever_it_asked_for() -> None:
+    """Its resources are perhaps no longer configured, and the grant must not be void for that."""
+    found = decode.pod(hungry_pod(INVENTED, INVENTED, grant='{"containers":{"c1":[]}}'), [MEM])
+    assert found.containers == (Container("c1", ContainerKind.MAIN, {}),)
+
+
+def test_of_thousands_of_asking_containers_as_many_are_kept_as_a_refusal_needs() -> None:
+    asking = [{MEM: "1"}] * 5000
+    assert len(decode.pod(hungry_pod(*asking), [MEM]).containers) == MAX_CONTAINERS + 1
 
 
 def waiting_pod(said: str = "", **spec: Any) -> bytes:
