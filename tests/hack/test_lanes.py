@@ -1,23 +1,45 @@
 """make e2e: every test of the product runs in one lane, and in one alone."""
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from hack.testbed.cluster import PROJECT
 from hack.testbed.e2e import LANES
 
+# One process: most of the time is that of the first import of what the tests use.
+COLLECT = """
+import contextlib, io, json, sys
+import pytest
 
-def collected(*arguments: str) -> list[str]:
-    """The tests that pytest would run with these arguments."""
+found = []
+
+class Collected:
+    def pytest_collection_finish(self, session):
+        found.append([item.nodeid for item in session.items])
+
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["-p", "no:cacheprovider", "--collect-only", *arguments], plugins=[Collected()])
+print(json.dumps(found))
+"""
+
+
+def collected(*runs: Sequence[str]) -> list[list[str]]:
+    """For each run's arguments the tests that pytest would run with them."""
+    command = [sys.executable, "-c", COLLECT, json.dumps(runs)]
+    environment = {**os.environ, "VGPU_E2E": "true"}
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "--quiet", *arguments],
-        cwd=PROJECT, env={**os.environ, "VGPU_E2E": "true"}, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return [line for line in found.stdout.splitlines() if "::" in line]
+        command, cwd=PROJECT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return [list(tests) for tests in json.loads(found.stdout)]
 
 
 def test_every_test_is_in_one_lane() -> None:
-    running = Counter(test for lane in LANES if lane.product for test in collected(*lane.tests))
-    assert running == Counter(collected("tests/e2e"))
+    lanes = [lane.tests for lane in LANES if lane.product]
+    everything, *running = collected(["tests/e2e"], *lanes)
+    assert len(running) == len(lanes)
+    assert Counter(test for lane in running for test in lane) == Counter(everything) != Counter()
