@@ -10,8 +10,8 @@ uncordon` ends it.
 import argparse
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import caller, cards
-from device_plugin.cli.cards import Target
+from device_plugin.cli import caller, targets
+from device_plugin.cli.targets import Target
 from device_plugin.core import annotations
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import card_list
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def found(client: KubeClient, card: str) -> Target:
     """The card that the command names. Raises CardError, ApiError."""
-    return cards.find(client.list(NODES).items, card)
+    return targets.find(client.list(NODES).items, card)
 
 
 def write(client: KubeClient, target: Target, *, cordoned: bool) -> None:

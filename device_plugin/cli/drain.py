@@ -16,8 +16,8 @@ from itertools import count
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, cordon
 from device_plugin.cli.caller import evicted, named, still_there
-from device_plugin.cli.cards import Target
 from device_plugin.cli.cordon import CordonError
+from device_plugin.cli.targets import Target
 from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Pod

@@ -22,7 +22,7 @@ import yaml
 from rich.console import Console
 
 from hack.demo import session
-from hack.demo.api import DemoApi, manifests
+from hack.demo.demo_api import DemoApi, manifests
 from hack.demo.session import DemoError
 from hack.demo.show import Page
 from hack.demo.story import BrokenPromiseError, tell

@@ -12,7 +12,7 @@ from device_plugin.cluster.show.explain import ranges
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.refusal import gib
-from hack.demo.api import DemoApi
+from hack.demo.demo_api import DemoApi
 from hack.embedded.person import Object, phase
 
 BAR = 30

@@ -9,7 +9,7 @@ import yaml
 
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.grants import Grant, Slice
-from hack.demo.api import DemoApi
+from hack.demo.demo_api import DemoApi
 from hack.demo.show import Page
 from hack.embedded.person import Object, phase
 

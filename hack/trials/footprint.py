@@ -16,7 +16,7 @@ from pathlib import Path
 from hack.embedded.cluster import AGENT_USER, EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
 from hack.process_cost import cpu_seconds, rss_mib
-from hack.trials.load import FAMILY, at_once
+from hack.trials.random_pods import FAMILY, at_once
 from vgpu_runtime import sim
 
 NODE = "n1"

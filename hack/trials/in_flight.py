@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
-from hack.trials.load import FLAGS, at_once, random_pod
+from hack.trials.random_pods import FLAGS, at_once, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
 

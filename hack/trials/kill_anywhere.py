@@ -27,7 +27,7 @@ from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.cluster import EmbeddedCluster, Options, Replica
 from hack.embedded.person import NotInTimeError, Object, Person, phase, read
-from hack.trials.load import FLAGS, random_pod
+from hack.trials.random_pods import FLAGS, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
 

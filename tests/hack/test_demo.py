@@ -11,7 +11,7 @@ import pytest
 from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.wiring.commands import main
 from hack.demo import session
-from hack.demo.api import DemoApi
+from hack.demo.demo_api import DemoApi
 
 POD = "kind: Pod\nmetadata: {name: a}\nspec: {}\n"
 

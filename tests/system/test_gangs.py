@@ -9,7 +9,7 @@ import pytest
 
 from hack.embedded.cluster import EmbeddedCluster, Options
 from hack.embedded.person import Object, Person, phase
-from hack.trials.load import FAMILY, FLAGS, at_once
+from hack.trials.random_pods import FAMILY, FLAGS, at_once
 from hack.trials.witness import Witness
 from tests.builders import objects
 from tests.deadline import eventually

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hack.embedded import pod_spec
 from hack.embedded.kubelet import pod_devices
-from hack.embedded.kubelet.endpoint import Allocated, PluginEndpoint, PluginError
+from hack.embedded.kubelet.plugin_endpoint import Allocated, PluginEndpoint, PluginError
 from hack.embedded.kubelet.pod_devices import Checkpoint, Holding
 from hack.embedded.kubelet.timing import KubeletTiming
 from hack.embedded.pod_spec import ContainerView, Json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from hack.embedded.kubelet.endpoint import Allocated
+from hack.embedded.kubelet.plugin_endpoint import Allocated
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from hack.embedded import pod_spec
 from hack.embedded.clock import timestamp
 from hack.embedded.kubelet.container_life import ContainerLife
 from hack.embedded.kubelet.devices import DeviceManager
-from hack.embedded.kubelet.endpoint import PluginError
+from hack.embedded.kubelet.plugin_endpoint import PluginError
 from hack.embedded.kubelet.pod_status import phase, pod_status
 from hack.embedded.kubelet.reporter import Reporter
 from hack.embedded.kubelet.timing import KubeletTiming

@@ -15,7 +15,7 @@ import grpc
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2 as pb
 from device_plugin.adapters.kubelet.pb import deviceplugin_pb2_grpc as rpc
 from hack.embedded.kubelet.devices import DeviceManager
-from hack.embedded.kubelet.endpoint import PluginEndpoint, PluginError
+from hack.embedded.kubelet.plugin_endpoint import PluginEndpoint, PluginError
 
 log = logging.getLogger(__name__)
 

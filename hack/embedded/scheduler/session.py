@@ -13,7 +13,7 @@ from device_plugin.kube.api import NODES, PODS, Change, Where
 from device_plugin.kube.errors import ApiError
 from hack.embedded import pod_spec
 from hack.embedded.scheduler.cache import Cache, NoFitError, node_of
-from hack.embedded.scheduler.extender import ExtenderClient, ExtenderError
+from hack.embedded.scheduler.extender_client import ExtenderClient, ExtenderError
 from hack.embedded.scheduler.fit import Node, Pod
 from hack.embedded.scheduler.queue import Queued, SchedulingQueue
 from hack.embedded.scheduler.reports import SchedulerReports

@@ -12,7 +12,7 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.kube.api import Ref
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import Candidate, Election
-from hack.embedded.scheduler.extender import ExtenderClient
+from hack.embedded.scheduler.extender_client import ExtenderClient
 from hack.embedded.scheduler.session import SchedulerSession
 from hack.embedded.scheduler.timing import SchedulerTiming
 
