@@ -1,14 +1,16 @@
 """The ledger: what remains, clashes, trials, and its equality with one rebuilt from grants."""
 
 import random
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.cards import Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import CardPart, CardState, Holding, Ledger
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement import Placer, Refusal
@@ -62,6 +64,32 @@ def test_a_slice_leaves_the_rest_and_comes_back() -> None:
     assert ledger.release("p") == Holding.of(grant("p", 4092, 0, 1))
     assert ledger.release("p") is None
     assert ledger == ledger_of("n")
+
+
+def test_reports_of_an_agent_do_not_say_that_more_fits() -> None:
+    ledger = ledger_of("n")
+    counts = ledger.gained, ledger.freed, ledger.version
+    reported = ReportedSlice("uid", "default", "p", "main", SliceState.COVERED, (Slice("n-0", 1, (0,)),))
+    ledger.set_node("n", replace(inventory("n", 2), slices=(reported,)))
+    assert (ledger.gained, ledger.freed, ledger.version) == counts
+    assert ledger.inventories()["n"].slices == (reported,)
+    ledger.set_node("n", replace(inventory("n", 2), serving=False))
+    assert ledger.gained > counts[0]
+
+
+def test_a_node_that_only_pods_name_leaves_nothing_behind() -> None:
+    """A tenant may create pods with any number of invented names in `spec.nodeName`."""
+    ledger = ledger_of("n")
+    for number in range(100):
+        ledger.put(Holding(holder="plain", node=f"invented-{number}", host=HostAmounts(100)))
+    ledger.release("plain")
+    assert list(ledger.changed_since(0)) == ["n"]
+    ledger.put(Holding(holder="plain", node="late", host=HostAmounts(100)))
+    ledger.set_node("late", inventory("late", 1), HostAmounts(4000))
+    assert next(ledger.changed_since(0)) == "late"
+    node = ledger.node("late")
+    assert node is not None
+    assert node.taken == HostAmounts(100)
 
 
 def test_holding_again_replaces() -> None:

@@ -260,7 +260,13 @@ class Touch(ReplicaService):
             # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
             vetted = waiting.nodes is not None
             request = self._reservations.in_group(pod, request)
+            budget, started = self._reservations.budget, self._clock()
+            several = len(request.containers) > 1
+            if several and not budget.allows(pod.namespace, "", started):
+                return ()
             found = self._reservations.placer.find(request, waiting.nodes, vetted=vetted)
+            if found is None and several:
+                budget.spend(pod.namespace, "", started, self._clock())
             return (found,) if found is not None else ()
 
     def _touch(self, waiting: Waiting) -> None:

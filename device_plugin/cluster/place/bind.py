@@ -94,33 +94,38 @@ class Binder(ReplicaService):
             raise BindError("gone" if isinstance(error, GoneError) else "unread", str(error)) from error
         if pod.uid != call.uid:
             raise BindError("gone", f"pod {call.namespace}/{call.name} is another one now")
-        if pod.node == call.node and pod.annotation(annotations.GRANT):
-            self._view.see_pod(pod, watched=False)
-            return None
-        if pod.node:
-            raise BindError("refused", f"pod {call.namespace}/{call.name} is bound to {pod.node} already")
-        return self._place_again(pod, call)
+        with self._view.lock:
+            known = self._view.pods.get(call.uid)
+            if known is not None and known.node:
+                # Another /bind of the pod succeeded after the read.
+                pod = known
+            if pod.node == call.node and pod.annotation(annotations.GRANT):
+                self._view.see_pod(pod, watched=False)
+                return None
+            if pod.node:
+                raise BindError("refused", f"pod {call.namespace}/{call.name} is bound to {pod.node} already")
+            return self._place_again(pod, call)
 
     def _place_again(self, pod: Pod, call: BindCall) -> Reservation:
+        """A new reservation on the called node, already BINDING. Callers hold the lock. Raises BindError."""
         try:
             request = self._view.pods.request_of(pod)
         except RequestError as error:
             raise BindError("refused", str(error)) from error
         if request is None:
             raise BindError("refused", f"pod {pod.namespace}/{pod.name} asks for no slice")
-        with self._view.lock:
-            if self._view.pods.is_gone(call.uid):
-                raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
-            busy = self._view.ledger.reservation(call.uid)
-            if busy is not None and busy.under_way:
-                raise BindError("busy", "another Binding of the pod is under way: try again")
-            if why := self._leader.why_not():
-                raise BindError("fenced", why)
-            answer = self._reservations.reserve(pod, request, (call.node,), named=True)
-            if isinstance(answer, Refused):
-                refusal = answer()
-                raise BindError("unplaced", f"{refusal.text}; {refusal.advice}")
-            claimed = self._reservations.claim(call.uid, call.node)
+        if self._view.pods.is_gone(call.uid):
+            raise BindError("gone", f"pod {pod.namespace}/{pod.name} is gone")
+        busy = self._view.ledger.reservation(call.uid)
+        if busy is not None and busy.under_way:
+            raise BindError("busy", "another Binding of the pod is under way: try again")
+        if why := self._leader.why_not():
+            raise BindError("fenced", why)
+        answer = self._reservations.reserve(pod, request, (call.node,), named=True)
+        if isinstance(answer, Refused):
+            refusal = answer()
+            raise BindError("unplaced", f"{refusal.text}; {refusal.advice}")
+        claimed = self._reservations.claim(call.uid, call.node)
         if claimed is None:
             raise AssertionError(f"the reservation of {call.uid} on {call.node} was just made")
         return claimed

@@ -85,7 +85,7 @@ class ClusterView:
             self.measured.expire()
             now = self._clock()
             for uid in self.reports.expired(now):
-                self._free_vanished(uid)
+                self._free_ended(uid)
             for node in self._card_changes.due(now):
                 self.see_node(node)
 
@@ -104,7 +104,7 @@ class ClusterView:
             for follower in self._followers:
                 follower.see(now, before)
             changed = before is None or not alike(before, now)
-            if changed:
+            if changed or (now.node and self.ledger.reservation(now.uid) is not None):
                 self._account(now)
             for follower in self._followers:
                 follower.account(now, before, changed=changed)
@@ -266,10 +266,12 @@ class ClusterView:
             self.ledger.set_node(name, inventory, whole)
         if inventory != (known.inventory if known is not None else None):
             for uid in self.reports.report(name, inventory):
-                self._free_vanished(uid)
+                own = self.ledger.grant(uid)
+                if own is not None and own.node == name:
+                    self._free_ended(uid)
                 self._hold_reported(name, uid)
 
-    def _free_vanished(self, uid: str) -> None:
+    def _free_ended(self, uid: str) -> None:
         if not self._lives(uid) and self.ledger.reservation(uid) is None:
             self.free(uid)
 

@@ -75,10 +75,13 @@ class Ledger(Followed, LedgerView):
     def set_node(self, name: str, inventory: Inventory, whole: HostAmounts = NOTHING) -> None:
         """Set a node's inventory and the amounts of its host; does nothing if both are unchanged."""
         before = self._nodes.get(name) or NodeState(name)
-        if before.inventory == inventory:
-            if before.whole != whole:
-                self.freed += 1
-                self._record(replace(before, whole=whole))
+        known = before.inventory
+        if known is not None and (known.cards, known.serving) == (inventory.cards, inventory.serving):
+            # Nothing more fits because an agent reports other slices: what it reports is held by itself.
+            resized = before.whole != whole
+            self.freed += resized
+            if resized or known != inventory:
+                self._record(replace(before, inventory=inventory, whole=whole), changed=resized)
             return
         self.gained += 1
         self.freed += 1
@@ -218,11 +221,13 @@ class Ledger(Followed, LedgerView):
 
     def _set_node(self, name: str, node: NodeState | None, *, changed: bool = True) -> None:
         self._snapshot = None
+        shown = self.node(name) is not None
         if node is None or node.empty:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
-        if changed:
+        # Readers see only nodes with an inventory. Any tenant can name others in `spec.nodeName`: they are not logged.
+        if changed and (shown or (node is not None and node.inventory is not None)):
             self._touch(name)
 
     def _set_holding(self, holder: str, holding: Holding | None) -> None:

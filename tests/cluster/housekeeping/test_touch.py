@@ -14,11 +14,13 @@ from device_plugin.cluster.housekeeping.touch import (
     INHERITED_AFTER_SECONDS,
     TOUCHES,
 )
+from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
 from device_plugin.core import annotations
+from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
-from tests.builders.cards import inventory
-from tests.builders.pods import pod
+from tests.builders.cards import MEM, inventory
+from tests.builders.pods import main, pod
 from tests.cluster.gang_pods import gang, member
 from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
 
@@ -295,6 +297,33 @@ def test_a_pod_behind_hopeless_ones_of_its_own_namespace_has_its_turn_however_of
     world.api.end(held[0])
 
     assert until_touched(world, one, "fits", partial(something_becomes_free, world, one)) <= 5.0
+
+
+def test_tries_of_pods_of_many_containers_take_a_tenth_of_the_time_at_most(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes 0.05 s, and their tenant makes room that is too small all the time."""
+    full(world)
+    several = tuple(main({MEM: "16"}, f"c{number}") for number in range(3))
+    for number in range(40):
+        only = {annotations.CARD_UUID: f"none-{number}"}
+        refused(world, one, f"large-{number}", containers=several, annotations=only)
+    find, busy, seconds = Placer.find, 0.0, 200.0
+
+    def slow(*args: Any, **more: Any) -> Any:
+        nonlocal busy
+        world.clock.now += 0.05
+        busy += 0.05
+        return find(*args, **more)
+
+    monkeypatch.setattr(Placer, "find", slow)
+    started = world.clock.now
+    while world.clock.now < started + seconds:
+        something_becomes_free(world, one)
+        one.touch.step()
+        world.clock.now += PERIOD_SECONDS
+        one.renew()
+    assert 0 < busy <= 1.2 * (SHARE * seconds + BURST)
 
 
 @pytest.mark.parametrize("namespaces", [1, 3])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from device_plugin.core import annotations
 from device_plugin.core.grants import CardSize, Grant
 from device_plugin.core.ledger import Stage
 from device_plugin.core.pods import Pod
@@ -45,6 +46,30 @@ def test_without_a_reservation_it_places_again_on_the_named_node(world: World, o
     assert one.bind(made) == ""
     assert world.api.by_name["default", "p"].node == "n1"
     assert one.free() == HELD
+
+
+def test_a_second_call_that_read_the_pod_before_the_first_one_bound_it_changes_nothing(
+    world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world.pod("p")
+    node = one.ask(made)
+    claimed = one.reservations.claim(made.uid, node)
+    assert claimed is not None
+    read = world.api.get
+
+    def late(*args: object) -> object:
+        unbound = read(*args)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        world.api.land(made, node, {annotations.GRANT: claimed.grant.encode()})
+        return unbound
+
+    # The best place is another one now.
+    taken = world.pod("q")
+    world.api.put(with_grant(taken, grant(taken, "n1-1").encode()))
+    monkeypatch.setattr(world.api, "get", late)
+    assert one.bind(made, node) == ""
+    assert one.view.ledger.grant(made.uid) == world.api.by_name["default", "p"].grant()
+    assert one.view.ledger.reservations() == []
 
 
 def test_a_reservation_on_another_node_moves_to_the_named_one(world: World, one: Replica) -> None:

@@ -9,6 +9,7 @@ from device_plugin.cluster.show.explain import as_text
 from device_plugin.cluster.watch.reports import CHANGE_SECONDS, CHANGES
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Slice
+from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from tests.builders.cards import inventory
@@ -211,6 +212,28 @@ def test_an_agent_is_believed_of_its_own_node_only(world: World, one: Replica) -
     assert (one.free("n1"), one.free("n2")) == ([ALL - HALF, ALL], [ALL, ALL])
     says(world, [])
     assert one.free("n1") == [ALL, ALL]
+
+
+def test_an_agent_cannot_name_what_another_node_holds(world: World, one: Replica) -> None:
+    """Slices that outlive a pod are held under the names of pod and node, joined: that name is no pod's."""
+    old = world.placed("old")
+    says(world, [report(old)])
+    world.api.remove(old)
+    assert one.free("n1") == [ALL - HALF, ALL]
+    n2_says(world, replace(of_n2(old), pod=f"{old.uid}@n1"))
+    assert one.free("n1") == [ALL - HALF, ALL]
+    assert "n2" in one.view.faults.keys("inventory")
+
+
+def test_an_agent_takes_no_cpu_from_what_runs_on_other_nodes(world: World, one: Replica) -> None:
+    """A pod without slices is known by its host amounts only."""
+    plain = Pod("default", "plain", "uid-plain", node="n1", host=HostAmounts(1500))
+    world.api.put(plain)
+    one.view.see_pod(plain, watched=True)
+    n2_says(world, replace(of_n2(world.placed("old")), pod=plain.uid))
+    held = one.view.ledger.holding(plain.uid)
+    assert held is not None
+    assert (held.node, held.host) == ("n1", HostAmounts(1500))
 
 
 @pytest.mark.parametrize("first", ["n1", "n2"])
