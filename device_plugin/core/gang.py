@@ -29,8 +29,8 @@ from device_plugin.core.requests import Gang, PodRequest
 # The budget of looks at cards for the pods of a gang that have several containers: 1 to 2 s. Finding the nodes that fit
 # one container costs one look for every CARDS_IN_A_LOOK cards.
 LOOKS, CARDS_IN_A_LOOK = 200_000, 200
-# kube-scheduler asks for a refused pod again at the next Binding; where it does not know that (before 1.32), after five
-# minutes, and at the latest ten seconds of backoff later. The rest of a gang has BINDING_SECONDS after each Binding.
+# kube-scheduler asks for a refused pod again at the next Binding. Before 1.32 it does so after five minutes and
+# at most 10 s of backoff. The rest of a gang has BINDING_SECONDS after each Binding.
 BINDING_SECONDS = 600.0
 # Most distinct requests in one gang: each is compared with all cards with the lock held.
 MOST_SHAPES = 32
@@ -283,7 +283,10 @@ class GangState:
         self.deadline = now + BINDING_SECONDS
 
     def lose(self, view: GangView) -> tuple[str, ...]:
-        """The UIDs whose reservations end after a pod or its reservation is gone: all, if too few are left to bind."""
+        """The UIDs whose reservations end after a pod or its reservation is gone.
+
+        All that are reserved, if fewer pods than the gang's size are left before the first Binding; else none.
+        """
         if self.deadline is None or self.phase(view) is not Phase.RESERVED or view.placed >= view.size:
             return ()
         return tuple(reservation.pod.uid for reservation in view.reserved)

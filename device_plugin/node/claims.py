@@ -32,7 +32,7 @@ class Holders:
     """The containers that hold tickets, as the kubelet last showed them. Safe from any thread.
 
     The kubelet shows all containers at once, so one look answers for many that start together. What it has shown of
-    some tickets stays true until Allocate gives one of them out again: nothing else moves tickets between containers.
+    some tickets is believed until Allocate gives one of them out again, and while only one container holds them.
     """
 
     def __init__(self, kubelet: PodResources) -> None:
@@ -44,7 +44,7 @@ class Holders:
         self._seen: _Seen = {}
 
     def allocate(self, resource: str, tickets: Collection[str]) -> None:
-        """Take note of an Allocate: from now on another container may hold these tickets."""
+        """Note an Allocate: from now on another container may hold these tickets."""
         with self._lock:
             self._allocated += 1
             self._last.update(dict.fromkeys(((resource, ticket) for ticket in tickets), self._allocated))

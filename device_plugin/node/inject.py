@@ -95,7 +95,7 @@ class CdiReload:
             if wait > 0:
                 self._sleep(wait)
             told = self._changes
-            # That it is removed is what runtimes notice.
+            # Runtimes react to the removal.
             notice = self._folder / ".vgpu-reload"
             notice.touch()
             notice.unlink()
@@ -143,8 +143,8 @@ class Injector:
     def carry(self, record: Record, carrier: str) -> None:
         """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
 
-        The devices of its other resources bring nothing along but their guard, for an edit cannot be empty. A runtime
-        need not know of it before `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
+        The container's other resources get only the guard device, because an edit must not be empty. Runtimes read the
+        spec after `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
         """
         folder = self._records.folder(*record.key)
         wanted = self._wanted(record)

@@ -1,4 +1,4 @@
-"""The cluster service, put together: two watches, two loops, two HTTP servers around one view of the cluster."""
+"""The cluster service, put together: three watches, two loops, two HTTP servers around one view of the cluster."""
 
 import gc
 import logging

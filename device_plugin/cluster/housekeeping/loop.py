@@ -16,7 +16,7 @@ CONFIRM_SECONDS = 10.0
 
 
 class Housekeeping(ReplicaService):
-    """Runs the periodic work; `step` is called about once a second. It writes only to delete pods."""
+    """Runs the periodic work; `step` is called about once a second. It writes only to delete pods, and events."""
 
     def __init__(self, shared: Shared, api: Api, binder: Binder, deletions: Deletions) -> None:
         super().__init__(shared)

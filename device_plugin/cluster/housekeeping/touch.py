@@ -34,9 +34,12 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 0.3
 # Seconds between the beginnings of two rounds while changes continue.
 ROUND_SECONDS = 0.5
-# Most pods that are tried in one step, of about four per second; most touched pods that kube-scheduler is expected to
-# ask for; and pods that are taken from the queue at a time with the lock held, most of them perhaps known as hopeless.
-LOOKS, TOUCHES, TAKEN = 64, 16, 256
+# Most pods for which a place is searched in one step; there are about four steps per second.
+LOOKS = 64
+# Most touched pods that kube-scheduler has not asked for yet.
+TOUCHES = 16
+# Pods that are taken from the queue at a time, with the lock held; most are perhaps known to fit nowhere.
+TAKEN = 256
 # kube-scheduler asks for a touched pod within milliseconds, or after the pods before it. For PROMPT_SECONDS its room is
 # offered to no other pod; until ASKED_SECONDS only to pods of namespaces that are not late.
 PROMPT_SECONDS, ASKED_SECONDS = 0.75, 5.0
@@ -142,7 +145,7 @@ class Touch(ReplicaService):
             self._touch(waiting)
 
     def _settle(self, now: float) -> None:
-        """Find the touched pods that kube-scheduler has asked for; the room of late ones is offered again."""
+        """Forget touched pods that kube-scheduler asked for; where it did not, offer their room to others."""
         offered = False
         with self._view.lock:
             for uid, expected in list(self._expected.items()):

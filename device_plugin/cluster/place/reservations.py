@@ -234,7 +234,7 @@ class Reservations:
         self.learning.forget(uid)
         self._release_incomplete(self.gangs.forget(uid))
 
-    # Behind the lock
+    # With the lock held
 
     def _reserve_gang(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool

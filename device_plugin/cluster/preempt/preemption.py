@@ -66,7 +66,7 @@ class Preemption(ReplicaService):
     def step(self) -> None:
         """Serve the next pods of the queue, if this replica leads; called about once a second, in one thread.
 
-        A search of 10,000 nodes takes long. It writes only to evict a pod.
+        A search of 10,000 nodes takes long. Its only writes are evictions and events.
         """
         if self._leader.why_not():
             return

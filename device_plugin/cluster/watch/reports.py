@@ -2,7 +2,7 @@
 
 Agents report both in their node's inventory; a report counts only for the cards of its own node, whatever pods it
 names. The API server does not tell whether the containers of a force-deleted pod have ended. The agent sees it, and
-reports those that still run; so the grant stays held for REPORT_SECONDS, and then for as long as a report names it. If
+reports those that still run; so the grant stays held for VANISHED_SECONDS, then for as long as a report names it. If
 the agent or the API server is down in that time, the slices are free here, and the agent's PreStartContainer makes a
 successor wait.
 

@@ -120,7 +120,10 @@ class ClusterView:
             return self.pods.get(pod.uid) or pod
 
     def forget_pod(self, uid: str, *, ended: bool = False) -> None:
-        """The pod object is gone. Its slices are free, unless it was bound and neither we nor the caller saw it end."""
+        """Forget a pod whose object is gone, and free its slices.
+
+        If it was bound and was not seen to end, they stay held for 4 s, or as long as its agent reports them.
+        """
         with self.lock:
             pod, grant = self.pods.get(uid), self.ledger.grant(uid)
             reservation = self.ledger.reservation(uid)
@@ -226,7 +229,7 @@ class ClusterView:
         with self.lock:
             self._suspects.add(node)
 
-    # Behind the lock
+    # With the lock held
 
     def _account_host(self, pod: Pod) -> None:
         """Record the host amounts of a pod that asks for no slice."""
@@ -254,7 +257,7 @@ class ClusterView:
             reserved = self.ledger.reservation(conflict.other) is not None
             self._give_back(conflict.other)
             if not reserved and self._lives(conflict.other):
-                # Nobody is judged for what outlives its pod: the agent keeps the later one waiting.
+                # A pod that overlaps with an ended pod's slice is not deleted: the agent makes it wait.
                 self._suspects.add(pod.node)
         self._hold_reported(pod.node, pod.uid)
 

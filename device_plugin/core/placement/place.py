@@ -1,4 +1,4 @@
-"""`place`: decide a request against the ledger, with a grant or a refusal. Services and benches both call it."""
+"""Decide a request against the ledger, with a grant or a refusal: `decide` for /filter, `place` for all others."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -124,7 +124,7 @@ class Placer:
     def hopeless(
         self, request: PodRequest, nodes: Sequence[str] | None = None, *, vetted: bool = False
     ) -> Refused | None:
-        """The refusal of a request that no node has the cards for, whatever the pod's group; None if one may have."""
+        """The refusal if no node has enough cards, whatever the pod's group; None if a node may have them."""
         self.table.refresh()
         if self._scored(request) or not self.nowhere(request):
             return None
@@ -314,6 +314,9 @@ class Placer:
 
 
 def _left(value: Floats, leave: int) -> int:
-    """The position after the `leave` best ones, which better-ranked pods get; the last that fits if there are fewer."""
+    """The position of the next best value after the `leave` best ones, which better-ranked pods get.
+
+    The position of the last that fits, if fewer fit.
+    """
     order = np.argsort(-value, kind="stable")
     return int(order[min(leave, int((value > -np.inf).sum()) - 1)])
