@@ -202,6 +202,31 @@ def test_a_list_says_its_version_and_selects(cluster: Cluster, name: str) -> Non
     assert cluster.get(f"{NODES}?labelSelector=test={name},tier!=a").body["items"] == []
 
 
+def test_a_list_goes_on_where_its_page_ended_and_is_of_one_moment(cluster: Cluster, name: str) -> None:
+    names = [f"{name}-{n}" for n in range(5)]
+    for each in names:
+        cluster.post(NODES, node(each, labels={"test": name}))
+    selected = f"{NODES}?labelSelector=test={name}&limit=2"
+    first = cluster.get(selected).body
+    cluster.post(NODES, node(f"{name}-4a", labels={"test": name}))
+    second = cluster.get(f"{selected}&continue={first['metadata']['continue']}").body
+    third = cluster.get(f"{selected}&continue={second['metadata']['continue']}").body
+    pages = [first, second, third]
+    assert [[item["metadata"]["name"] for item in page["items"]] for page in pages] == [
+        names[:2],
+        names[2:4],
+        names[4:],
+    ]
+    assert len({page["metadata"]["resourceVersion"] for page in pages}) == 1
+    assert not third["metadata"].get("continue")
+
+
+def test_a_page_of_no_list_is_a_bad_request(cluster: Cluster) -> None:
+    answer = cluster.get(f"{NODES}?limit=2&continue=nonsense")
+    assert answer.refusal == (400, "BadRequest")
+    assert "continue key is not valid" in answer.message
+
+
 def test_a_field_that_is_no_field_label_is_a_bad_request(cluster: Cluster) -> None:
     answer = cluster.get(f"{PODS}?fieldSelector=spec.hostname=x")
     assert answer.refusal == (400, "BadRequest")

@@ -1,8 +1,8 @@
 """The Kubernetes API over kept HTTP connections: `kube.Api`."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -25,7 +25,14 @@ from device_plugin.kube.api import (
     Object,
     Where,
 )
-from device_plugin.kube.errors import ApiError, ConflictError, GoneError, UnknownError, from_status
+from device_plugin.kube.errors import (
+    ApiError,
+    ConflictError,
+    ExpiredError,
+    GoneError,
+    UnknownError,
+    from_status,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +41,9 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 # A server that cannot send metadata alone sends whole objects.
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+# Objects of one page of a list, which is in memory at once: the API server takes 1.5 MiB for one, annotations 256 KiB.
+PAGE_ITEMS = 100
+LIST_TRIES = 3
 # Most characters that the Event API accepts in a message.
 MOST_MESSAGE = 1024
 Item = TypeVar("Item")
@@ -64,15 +74,38 @@ class KubeClient:
         return self._decoded(kind, self._request("GET", _object(kind, of), accept=_accept(kind)))
 
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
-        """Objects as a quorum has them: no resource version is named. Those that cannot be read are left out."""
-        text = self._request(
-            "GET", _folder(kind, where.namespace), query=_query(where), accept=_accept(kind, "List")
-        )
+        """Objects as a quorum has them: no resource version is named. Those that cannot be read are left out.
+
+        The server is asked for PAGE_ITEMS at a time. All pages are of one moment, which the server forgets after some
+        minutes; the list then begins again. Raises ExpiredError if that happens LIST_TRIES times.
+        """
+        for _ in range(LIST_TRIES - 1):
+            with suppress(ExpiredError):
+                return self._list(kind, where)
+        return self._list(kind, where)
+
+    def _list(self, kind: Kind[Item], where: Where) -> Listed[Item]:
+        """The objects of all pages. Raises ExpiredError if the server forgot the moment of the first one."""
+        found: list[Item] = []
+        query = {**_query(where), "limit": str(PAGE_ITEMS)}
+        while True:
+            items, version, rest = self._page(kind, where, query)
+            found += items
+            if not rest:
+                return Listed(found, version)
+            query["continue"] = rest
+
+    def _page(
+        self, kind: Kind[Item], where: Where, query: Mapping[str, str]
+    ) -> tuple[Sequence[Item], str, str]:
+        """The objects of a page, its version, and the token for the next page. Its text is dropped."""
+        text = self._request("GET", _folder(kind, where.namespace), query=query, accept=_accept(kind, "List"))
         try:
-            items, version = decode.listed(text)
+            page = decode.listed(text)
         except DecodeError as error:
             raise UnknownError(f"the list of {kind.plural} cannot be read: {error}") from error
-        return Listed([found for item in items if (found := self.read(kind, item)) is not None], version)
+        read = [found for item in page.items if (found := self.read(kind, item)) is not None]
+        return read, page.version, page.rest
 
     def read(self, kind: Kind[Item], text: decode.Text) -> Item | None:
         """The decoded object; None, with a log line, if it cannot be decoded as its kind."""

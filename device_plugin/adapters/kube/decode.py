@@ -5,7 +5,7 @@ Field names are those of k8s.io/api core/v1.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -135,7 +135,13 @@ class _Versioned(_Struct):
     metadata: _Version
 
 
-class _List(_Versioned):
+class _Part(_Version):
+    # Not `continue`, which is a word of Python.
+    rest: str = msgspec.field(default="", name="continue")
+
+
+class _List(_Struct):
+    metadata: _Part
     items: list[msgspec.Raw] | None = None
 
 
@@ -265,10 +271,18 @@ def read(kind: Kind[Object], text: Text, resources: Resources = None) -> Object:
         raise DecodeError(f"no {kind.name}: {type(error).__name__}: {error}") from error
 
 
-def listed(text: Text) -> tuple[list[msgspec.Raw], str]:
-    """The items of a list, undecoded, and its resource version. Raises DecodeError."""
+class Page(NamedTuple):
+    """Undecoded items of a list, its resource version, and the token for the next page, empty after the last one."""
+
+    items: list[msgspec.Raw]
+    version: str
+    rest: str
+
+
+def listed(text: Text) -> Page:
+    """A page of a list. Raises DecodeError."""
     raw = _read_list(text)
-    return raw.items or [], raw.metadata.resource_version
+    return Page(raw.items or [], raw.metadata.resource_version, raw.metadata.rest)
 
 
 def event(line: bytes) -> tuple[str, msgspec.Raw]:

@@ -1,6 +1,7 @@
 """HTTP/1.1 to and from the registry: one thread per kept connection."""
 
 import contextlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -13,7 +14,7 @@ from hack.embedded.apiserver import errors, patch, resources, watch
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import BINDINGS, RequestTarget
 from hack.embedded.apiserver.selectors import selects
-from hack.embedded.apiserver.store import Object, Stored
+from hack.embedded.apiserver.store import Object, Stored, Token
 
 if TYPE_CHECKING:
     from hack.embedded.apiserver.server import EmbeddedApiServer, Listener
@@ -82,8 +83,18 @@ class ApiHandler(BaseHTTPRequestHandler):
         resource, store = target.resource, self.api.store
         if wanted > store.version:
             raise errors.too_new(wanted, store.version)
-        version, items = store.select(resource, self._selection(target))
-        head = resource.head("List") + b'"metadata":{"resourceVersion":"%d"},"items":[' % version
+        selection, limit = self._selection(target), int(self._query.get("limit") or 0)
+        metadata = {}
+        if limit:
+            version, items, rest = store.page(
+                resource, selection, limit, _token(self._query.get("continue", ""))
+            )
+            if rest:
+                metadata["continue"] = _continue(rest)
+        else:
+            version, items = store.select(resource, selection)
+        metadata["resourceVersion"] = str(version)
+        head = resource.head("List") + b'"metadata":%b,"items":[' % msgspec.json.encode(metadata)
         self._send(200, head + b",".join(stored.item for stored in items) + b"]}")
 
     def _watch(self, target: RequestTarget) -> None:
@@ -187,6 +198,24 @@ def _deletion(options: Object) -> Deletion:
         conditions.get("uid", ""),
         conditions.get("resourceVersion", ""),
     )
+
+
+def _continue(token: Token) -> str:
+    """The token as clients see it: base64 of JSON, as k8s.io/apiserver/pkg/storage writes it."""
+    text = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": token.version, "start": "/".join(token.after)})
+    return urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def _token(text: str) -> Token | None:
+    """The token in the query of a list; None if there is none. Raises StatusError 400."""
+    if not text:
+        return None
+    try:
+        read = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        namespace, _, name = read["start"].partition("/")
+        return Token(int(read["rv"]), (namespace, name))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise errors.bad_request(f"continue key is not valid: {error}") from None
 
 
 def _success(**more: Any) -> bytes:

@@ -5,10 +5,11 @@ An object is never changed in place. Its JSON is made once per version, and all 
 
 import bisect
 import threading
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +18,8 @@ from hack.embedded.apiserver.resources import ApiResource
 
 Object = dict[str, Any]
 DEFAULT_HISTORY = 8192
+# Moments of a kind whose lists can be continued.
+KEPT_LISTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,18 @@ class _Table:
     changes: list[StoreEvent] = field(default_factory=list)
     dropped: int = 0
     floor: int = 0
+    listed: OrderedDict[int, list[Stored]] = field(default_factory=OrderedDict)
+
+
+class Token(NamedTuple):
+    """Where a list goes on: the version of its moment, and namespace and name of the last object that was given."""
+
+    version: int
+    after: tuple[str, str]
+
+
+def _place(stored: Stored) -> tuple[str, str]:
+    return stored.namespace, stored.name
 
 
 class ObjectStore:
@@ -92,7 +107,33 @@ class ObjectStore:
         """The version of this moment, and the selected objects in the order of namespace and name."""
         with self._lock:
             version, objects = self._version, list(self._tables[resource].objects.values())
-        return version, sorted(filter(selects, objects), key=lambda item: (item.namespace, item.name))
+        return version, sorted(filter(selects, objects), key=_place)
+
+    def page(
+        self, resource: ApiResource, selects: Callable[[Stored], bool], limit: int, token: Token | None
+    ) -> tuple[int, list[Stored], Token | None]:
+        """As `select`, at most `limit` objects, and the token for the next ones of that moment, None if there are none.
+
+        Raises StatusError 410 if the moment of `token` is forgotten.
+        """
+        with self._lock:
+            table = self._tables[resource]
+            version = token.version if token else self._version
+            if token and version not in table.listed:
+                raise errors.expired(
+                    "The provided continue parameter is too old to display a consistent list."
+                )
+            objects = table.listed.get(version) or sorted(table.objects.values(), key=_place)
+        start = bisect.bisect_right(objects, token.after, key=_place) if token else 0
+        found = list(islice(filter(selects, islice(objects, start, None)), limit + 1))
+        if len(found) <= limit:
+            return version, found, None
+        with self._lock:
+            table.listed[version] = objects
+            table.listed.move_to_end(version)
+            if len(table.listed) > KEPT_LISTS:
+                table.listed.popitem(last=False)
+        return version, found[:limit], Token(version, _place(found[limit - 1]))
 
     def create(self, resource: ApiResource, value: Object) -> Stored:
         """Add an object; returns it as stored. Raises StatusError 409 if its name is taken."""
@@ -152,6 +193,7 @@ class ObjectStore:
             for table in self._tables.values():
                 self._forget(table, len(table.changes))
                 table.floor = self._version
+                table.listed.clear()
                 table.changed.notify_all()
 
     def _write(

@@ -9,7 +9,7 @@ import pytest
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.pods import Pod
-from device_plugin.kube.api import NODES, PODS, Kind, Metadata
+from device_plugin.kube.api import NODES, PODS, Kind, Metadata, Where
 from device_plugin.kube.errors import (
     ApiError,
     ConflictError,
@@ -98,4 +98,41 @@ def test_an_object_of_any_kind_is_made_into_what_its_kind_says() -> None:
     items = [{"spec": {"parallelism": 3}}, {"spec": {"parallelism": "many"}}]
     with answering(200, {"metadata": {"resourceVersion": "9"}, "items": items}) as (client, server):
         assert client.list(jobs).items == [3], "what cannot be read is left out"
-    assert server.requests[0].startswith(b"GET /apis/batch/v1/jobs HTTP/1.1\r\n")
+    assert server.requests[0].startswith(b"GET /apis/batch/v1/jobs?limit=100 HTTP/1.1\r\n")
+
+
+def page(name: str, rest: str = "") -> bytes:
+    text = json.dumps(
+        {"metadata": {"resourceVersion": "9", "continue": rest}, "items": [{"metadata": {"name": name}}]}
+    )
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
+EXPIRED = b'HTTP/1.1 410 Gone\r\nContent-Length: 31\r\n\r\n{"reason":"Expired","code":410}'
+
+
+def test_a_list_is_read_page_after_page() -> None:
+    with (
+        closing(Script([page("a", "t=1"), page("b", "t2"), page("c")])) as server,
+        closing(KubeClient(Endpoint(server.url, lambda: None), "test")) as client,
+    ):
+        found = client.list(NODES.metadata, Where(labels="x=y"))
+    assert [one.name for one in found.items] == ["a", "b", "c"]
+    assert found.version == "9"
+    asked = [request.split()[1] for request in server.requests]
+    first = b"/api/v1/nodes?labelSelector=x%3Dy&limit=100"
+    assert asked == [first, first + b"&continue=t%3D1", first + b"&continue=t2"]
+
+
+def test_a_list_that_the_server_forgot_begins_again_and_not_for_ever() -> None:
+    with (
+        closing(Script([page("a", "t"), EXPIRED, page("b")])) as server,
+        closing(KubeClient(Endpoint(server.url, lambda: None), "test")) as client,
+    ):
+        assert [one.name for one in client.list(NODES.metadata).items] == ["b"]
+    with (
+        closing(Script([page("a", "t"), EXPIRED] * 3)) as server,
+        closing(KubeClient(Endpoint(server.url, lambda: None), "test")) as client,
+        pytest.raises(ExpiredError),
+    ):
+        client.list(NODES.metadata)

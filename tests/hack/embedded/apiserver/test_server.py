@@ -160,3 +160,12 @@ def test_writers_at_once_lose_nothing() -> None:
     assert len(cluster.get(f"{PODS}/p").body["metadata"]["annotations"]) == 80
     cluster.close()
     server.stop()
+
+
+def test_a_list_of_a_forgotten_moment_does_not_go_on(server: EmbeddedApiServer, cluster: Cluster) -> None:
+    for name in "abc":
+        cluster.post(PODS, pod(name))
+    rest = cluster.get(f"{PODS}?limit=1").body["metadata"]["continue"]
+    assert cluster.get(f"{PODS}?limit=1&continue={rest}").body["items"][0]["metadata"]["name"] == "b"
+    server.store.compact()
+    assert cluster.get(f"{PODS}?limit=1&continue={rest}").refusal == (410, "Expired")
