@@ -51,8 +51,9 @@ class Reader:
         self._fed += len(data)
         if self._fed - self._length > MOST_HEAD:
             raise BadRequestError("431 Request Header Fields Too Large")
-        declared = self._now.headers.get("content-length", "0") if self._headed else "0"
-        if self._length > self._most_body or int(declared) > self._most_body:
+        # llhttp has read it as a number; Python reads at most 4,300 digits, leading zeros among them.
+        declared = self._now.headers.get("content-length", "").lstrip("0") if self._headed else ""
+        if self._length > self._most_body or int(declared or 0) > self._most_body:
             raise BadRequestError("413 Content Too Large")
 
     # llhttp calls these.

@@ -129,3 +129,8 @@ def test_a_defect_is_answered_with_500_and_logged(caplog: pytest.LogCaptureFixtu
 def test_a_target_is_split_and_its_path_decoded(target: bytes) -> None:
     (request,) = read(b"GET " + target + b" HTTP/1.1\r\n\r\n")
     assert b"X-Seen: /a b c=%20\r\n" in answer(echo, request)
+
+
+def test_a_length_with_thousands_of_zeros_is_a_number() -> None:
+    (request,) = read(POST + b"Content-Length: " + b"0" * 9000 + b"5\r\n\r\nabcde")
+    assert request.body == b"abcde"
