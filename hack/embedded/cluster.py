@@ -22,6 +22,8 @@ from vgpu_runtime import sim
 ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
 AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
 SCHEDULER_USER = "system:kube-scheduler"
+# By command: what the manifests set beside settings.
+ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"}, "cluster": {}}
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ class EmbeddedCluster:
         arguments = [command, "--kube-server", self.api.url, "--kube-token-file", str(token)]
         for flag, value in flags.items():
             arguments += [flag, str(value)]
-        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", {"VGPU_CONFIG": ""})
+        environment = {"VGPU_CONFIG": "", **ENVIRONMENT[command]}
+        return ServiceProcess(name, [*arguments, *more], self.root / f"{name}.log", environment)
 
 
 def _free_port() -> int:
