@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.refused.refusal_budget import LaterError
-from device_plugin.cluster.refused.refusals import Waiting
+from device_plugin.cluster.refused.refusals import UNDECIDED, Waiting
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -133,6 +133,7 @@ class Touch(ReplicaService):
         now = self._clock()
         if self._leader.why_not():
             self._inherits = now + INHERITED_AFTER_SECONDS
+            self._seen = None
             self._queue.clear()
             self._expected.clear()
             return
@@ -234,6 +235,8 @@ class Touch(ReplicaService):
         reserved = self._view.ledger.reservation(uid)
         if reserved is not None and reserved.stage is not Stage.NOMINATED:
             return reserved.stage is Stage.WAITING
+        if waiting.gained == UNDECIDED:
+            return True
         try:
             request = self._view.pods.request_of(known)
         except RequestError:

@@ -12,6 +12,9 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
 
+# What this replica waits for is in its /readyz and log: a text that changes would make kube-scheduler write it again.
+NOT_YET = "vgpu places no pods at the moment; kube-scheduler is made to ask again once it does"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -42,6 +45,10 @@ class Filter(ReplicaService):
             if self._view.pods.is_gone(pod.uid):
                 # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
+            if self._leader.why_not() or self._view.why_not_synced():
+                # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
+                self._reservations.waiting.postpone(self._view.known(pod))
+                return Verdict(hopeless=dict.fromkeys(nodes, NOT_YET))
             if why := self._why_not(pod):
                 return Verdict(error=why)
             try:
@@ -76,8 +83,6 @@ class Filter(ReplicaService):
         return answer
 
     def _why_not(self, pod: Pod) -> str:
-        if why := self._leader.why_not() or self._view.why_not_synced():
-            return why
         known = self._view.pods.get(pod.uid)
         if known is not None and known.node:
             return f"pod {pod.namespace}/{pod.name} is bound to {known.node} already"

@@ -24,6 +24,8 @@ MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
 # The value of `gained` for a pod that may fit without any change of the ledger.
 UNKNOWN = -1
+# Of a pod that was refused without a decision: it is touched whether it fits or not.
+UNDECIDED = -2
 
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
@@ -93,7 +95,10 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` (or UNKNOWN) at that time."""
+    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` at that time.
+
+    `gained` may also be UNKNOWN, or UNDECIDED.
+    """
 
     pod: Pod
     nodes: Sequence[str] | None
@@ -129,6 +134,10 @@ class WaitingPods(Bounded[str, Waiting]):
         """Record a pod that another process of ours, or kube-scheduler, refused; its nodes are unknown."""
         if self.get(pod.uid) is None:
             self.keep(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
+
+    def postpone(self, pod: Pod) -> None:
+        """Record a pod that was refused because this replica may not place yet."""
+        self.keep(Waiting(pod, None, None, UNDECIDED, bool(pod.label(GROUP_SIZE))))
 
     def keep(self, waiting: Waiting) -> None:
         """Record a refused pod, perhaps again after it was dropped."""

@@ -163,6 +163,20 @@ def test_a_standby_touches_nobody_and_a_new_leader_those_that_the_old_one_refuse
     assert touched(world, two) == []
 
 
+def test_pods_that_were_asked_for_before_the_term_began_are_touched_at_once(world: World) -> None:
+    """The one that fits nowhere as well: perhaps it may preempt others."""
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    two.leadership.step()
+    pods = [world.pod("fits"), world.pod("large", mem=1000), *gang(world, 2)]
+    assert [two.ask(made) for made in pods] == [""] * 4
+    assert touched(world, two) == []
+    two.lead()
+    assert sorted(touched(world, two)) == ["fits", "large", "train-0", "train-1"]
+    assert [two.ask(made) for made in pods[:2]] == ["n1", ""]
+    assert touched(world, two) == []
+
+
 def test_a_new_leader_touches_the_pods_of_a_gang_that_the_old_one_refused(world: World, one: Replica) -> None:
     held = full(world)
     for made in gang(world, 2):

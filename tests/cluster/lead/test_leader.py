@@ -3,6 +3,7 @@
 import pytest
 
 from device_plugin.cluster.lead.leader import Leader
+from device_plugin.cluster.place.filter import NOT_YET
 from device_plugin.kube.errors import ApiError, UnknownError
 from device_plugin.kube.leases import Lease
 from tests.builders.pods import grant, with_grant
@@ -76,7 +77,8 @@ def test_a_leader_that_cannot_list_places_nothing(world: World, monkeypatch: pyt
         patched.setattr(world.api, "pods", fail)
         for _ in range(3):
             two.renew()
-        assert "before the first place" in two.filter(world.pod("p"), ["n1"]).error
+        assert "before the first place" in two.leader.why_not()
+        assert two.filter(world.pod("p"), ["n1"]).hopeless == {"n1": NOT_YET}
     two.lead()
     assert two.ask(world.pod("q")) == "n1"
 
@@ -87,7 +89,7 @@ def test_losing_the_lease_drops_what_waits(world: World, one: Replica) -> None:
     Replica(world.api, world.clock, "vgpu-1").renew()
     one.leadership.step()
     assert one.free() == [16368, 16368]
-    assert "vgpu-1" in one.filter(made, ["n1"]).error
+    assert one.filter(made, ["n1"]).hopeless == {"n1": NOT_YET}
     assert "vgpu-1" in one.bind(made)
     assert world.api.written == []
 

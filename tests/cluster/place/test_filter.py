@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.cluster.place.filter import Verdict
+from device_plugin.cluster.place.filter import NOT_YET, Verdict
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
 from device_plugin.core.pods import Container, ContainerKind, Pod
@@ -134,21 +134,22 @@ def test_malformed_requests_are_hopeless_and_told_how_to_be_written(
     assert all(text in said for said in verdict.hopeless.values())
 
 
-def test_a_replica_that_does_not_lead_says_who_does(world: World) -> None:
+def test_a_replica_that_does_not_lead_refuses_without_an_error(world: World) -> None:
+    """After an error kube-scheduler would wait for its whole backoff, 45 s."""
     two = Replica(world.api, world.clock, "vgpu-1")
     two.follow()
     two.leadership.step()
     verdict = two.filter(world.pod("p"), ["n1"])
-    assert verdict.error == "not the leader: the Lease is held by vgpu-0_x"
+    assert (verdict.hopeless, verdict.error) == ({"n1": NOT_YET}, "")
     assert two.free() == [16368, 16368]
 
 
-def test_a_replica_that_did_not_list_yet_says_so() -> None:
+def test_a_replica_that_did_not_list_yet_refuses_without_an_error() -> None:
     api = FakeApi()
     one = Replica(api, Clock())
     one.view.sync_nodes([])
     one.lead()
-    assert one.filter(pod("p"), ["n1"]).error == "pods were not listed yet"
+    assert one.filter(pod("p"), ["n1"]).hopeless == {"n1": NOT_YET}
 
 
 def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica) -> None:
