@@ -24,13 +24,13 @@ class LongTest(NamedTuple):
 TESTS = {
     "last-slices": LongTest(
         "Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.",
-        "tests/cluster/place/test_last_slices.py", "rounds", 10_000, "LAST_SLICES",
+        "tests/cluster/place/test_last_slices.py", "--rounds", 10_000, "LAST_SLICES",
     ),
     "region-torture": LongTest(
         "Kill processes that allocate card memory through the library, by the thousand: nothing may leak or exceed."
         " It is run on the library as shipped and on one built with sanitizers; a line that begins with `kills` sums"
         " up each.",
-        "tests/runtime/test_torture.py", "kills", 3000, "TORTURE",
+        "tests/runtime/test_torture.py", "--kills", 3000, "TORTURE",
     ),
 }  # fmt: skip
 
@@ -39,12 +39,13 @@ def main(name: str, *words: str) -> int:
     """Run the test of a script; `words` are the script's arguments."""
     long = TESTS[name]
     parser = argparse.ArgumentParser(prog=f"hack/{name}", description=long.about)
-    parser.add_argument(f"--{long.option}", dest="count", type=int, default=long.default, metavar="N")
+    parser.add_argument(long.option, dest="count", type=int, default=long.default, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     options = parser.parse_args(words)
-    print(f"{options.count} {long.option}, seed {options.seed}", flush=True)
+    counted = long.option.removeprefix("--")
+    print(f"{options.count} {counted}, seed {options.seed}", flush=True)
     variables = {
-        f"{long.prefix}_{long.option.upper()}": str(options.count),
+        f"{long.prefix}_{counted.upper()}": str(options.count),
         f"{long.prefix}_SEED": str(options.seed),
     }
     command = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-s", long.test]
