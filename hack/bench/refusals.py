@@ -186,7 +186,7 @@ _REFUSED: Mapping[str, Callable[[int], Pod]] = {
     "larger than any card": lambda n: _pod(f"c-{n}", {"-mem": 1000 + n}),
     "more memory than is free": lambda n: _pod(f"d-{n}", {"-mem": 4 + n % 12, "-cores": 1 + n // 12}),
     "more core groups than are free": lambda n: _pod(f"e-{n}", {"-mem": 1 + n % 3, "-cores": 13 + n // 3}),
-    "whole cards": lambda n: _pod(f"f-{n}", {"": 1 + n}),
+    "whole cards": lambda n: _pod(f"f-{n}", {"": 1 + n % 16}, **{annotations.CARD_UUID: f"!none-{n}"}),
     "a model that no card has": lambda n: _pod(f"g-{n}", {"-mem": 1}, **{annotations.CARD_MODEL: f"none-{n}"}),
     "a card that does not exist": lambda n: _pod(f"h-{n}", {"-mem": 1}, **{annotations.CARD_UUID: f"none-{n}"}),
     "64 cards excluded, and too much memory": lambda n: _pod(
