@@ -1,9 +1,12 @@
 """Containers that wait never keep the kubelet from admitting other pods."""
 
+import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -20,15 +23,23 @@ from tests.deadline import until
 from tests.node.parts import Parts, Peer
 
 
+@contextmanager
+def _served(parts: Parts, folder: Path) -> Iterator[grpc.Channel]:
+    plugin = PluginServer(MEM, folder, parts.allocator)
+    plugin.start()
+    with grpc.insecure_channel(f"unix:{plugin.path}") as channel:
+        yield channel
+    plugin.stop()
+
+
 def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(allocate, "WAIT_SECONDS", 60.0)
     parts = Parts(tmp_path, Peer())
     parts.start()
-    plugin = PluginServer(MEM, tmp_path, parts.allocator)
-    plugin.start()
-    with grpc.insecure_channel(f"unix:{plugin.path}") as channel:
+    # The path of a Unix socket has at most 107 characters (unix(7)); that of `tmp_path` can be too long.
+    with tempfile.TemporaryDirectory(prefix="wt-") as folder, _served(parts, Path(folder)) as channel:
         stub = rpc.DevicePluginStub(channel)
         # Nobody holds these tickets, so each waits for the kubelet to show who does.
         waiting = [
@@ -40,7 +51,6 @@ def test_allocate_is_answered_while_more_containers_wait_than_there_are_threads(
         assert len(answer.container_responses) == 1
         parts.allocator.stop()
         assert {call.code() for call in waiting} == {grpc.StatusCode.UNAVAILABLE}
-    plugin.stop()
 
 
 def test_whoever_comes_beyond_the_most_is_sent_back_at_once(
