@@ -14,6 +14,7 @@ from typing import Any
 from device_plugin.adapters.http.client import LOST
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.cluster.place.filter import NOT_YET
 from hack.bench.extender.api_objects import PodTexts
 from hack.bench.extender.cluster_model import ClusterModel, uid
 from hack.bench.report import BenchError
@@ -128,13 +129,15 @@ class SchedulerLoad:
         end = time.monotonic() + LEADER_SECONDS
         while True:
             try:
-                self._filter(self._number)
+                refused = self._ask(self._number)["FailedAndUnresolvableNodes"].values()
+                if NOT_YET not in refused:
+                    return
+                said = NOT_YET
             except BenchError as error:
-                if time.monotonic() > end or not self.service.running:
-                    raise BenchError(f"the service does not lead: {error}") from None
-                time.sleep(ASK_AGAIN_SECONDS)
-            else:
-                return
+                said = str(error)
+            if time.monotonic() > end or not self.service.running:
+                raise BenchError(f"the service does not lead: {said}")
+            time.sleep(ASK_AGAIN_SECONDS)
 
     def _place_until_learnt(self) -> None:
         """Until then another policy decides, which takes less time."""
@@ -176,10 +179,14 @@ class SchedulerLoad:
             self._slots.release()
 
     def _filter(self, number: int) -> list[str]:
+        fitting: list[str] = self._ask(number)["NodeNames"]
+        return fitting
+
+    def _ask(self, number: int) -> Any:
+        """The answer of /filter for the pod of this number."""
         nodes = self._orders[number % ORDERS]
         body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (self._texts.pod(number, 1, None), nodes)
-        fitting: list[str] = self._call("/filter", body)["NodeNames"]
-        return fitting
+        return self._call("/filter", body)
 
     @contextmanager
     def _binders(self) -> Iterator[None]:
