@@ -150,7 +150,7 @@ class Looping:
         return Inventory.decode(self.peer.inventory).slices
 
     def mountinfo(self, *extra: str) -> str:
-        """What is mounted in the node's one container, and `extra` lines."""
+        """The text of mountinfo in the node's one container: its mounts, then the lines of `extra`."""
         (record,) = self.parts.records.all()
         lines = ["10 1 0:9 / / rw - overlay overlay rw"]
         for number, (source, path) in enumerate(self.parts.injector.files(record), 11):

@@ -40,7 +40,7 @@ class Listed(Rocm):
 
 
 class ListedAmd(Listed):
-    """The same for AMD's cards."""
+    """A vendor whose driver shows these cards of AMD."""
 
     PCI_VENDOR: ClassVar[int] = 0x1002
 

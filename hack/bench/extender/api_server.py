@@ -125,7 +125,7 @@ class _Client(socketserver.BaseRequestHandler):
             self._send(404, _NOT_FOUND)
 
     def _watch(self, path: str, version: int) -> None:
-        """Begin a watch, which ends when the client closes the connection; only pods ever change."""
+        """Answer with a watch, open until the client closes the connection; it sends changes of pods only."""
         self._begin()
         if path == PODS and not self.server.store.watch(version, self._chunk):
             self._chunk(_EXPIRED)
