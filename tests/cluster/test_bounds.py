@@ -99,6 +99,25 @@ def test_preempting_and_refused_pods_are_bounded_for_each_namespace(
     assert (len(one.reservations.preemption_queue), len(one.reservations.waiting)) == (1, 1)
 
 
+def test_postponed_pods_are_bounded_for_each_namespace_and_let_go_once_another_replica_bound_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    postponed = two.reservations.postponed
+    monkeypatch.setattr(postponed, "most_of_namespace", 4)
+    for number in range(6):
+        two.ask(world.pod(f"p{number}", 1, 1))
+    two.ask(world.api.put(replace(pod("theirs", 1, 1), namespace="other")))
+    assert (len(postponed), postponed.left_out) == (5, 2)
+    first = world.api.by_name["default", "p0"]
+    assert world.one.bind(first, world.one.ask(first)) == ""
+    assert len(postponed) == 4
+    for number in range(6):
+        two.view.forget_pod(f"uid-p{number}")
+    assert len(postponed) == 1
+
+
 def test_lists_of_nodes_for_gangs_are_bounded_for_each_namespace(
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

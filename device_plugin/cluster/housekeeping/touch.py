@@ -129,9 +129,9 @@ class Touch(ReplicaService):
         self._late: dict[str, float] = {}
 
     def step(self) -> None:
-        """Touch the next refused pods for which there is room, if this replica leads."""
+        """Touch the next refused pods for which there is room, if this replica places."""
         now = self._clock()
-        if self._leader.why_not():
+        if self._why_not_placing():
             self._inherits = now + INHERITED_AFTER_SECONDS
             self._seen = None
             self._queue.clear()
@@ -140,6 +140,7 @@ class Touch(ReplicaService):
         if self._inherits is not None and now >= self._inherits:
             self._inherits = None
             self._inherit()
+        self._take_postponed(now)
         self._settle(now)
         self._begin_round(now)
         for waiting in self._found(now):
@@ -313,6 +314,16 @@ class Touch(ReplicaService):
                 if self._view.ledger.reservation(pod.uid) is None:
                     self._reservations.waiting.inherit(pod)
         self._seen = None
+
+    def _take_postponed(self, now: float) -> None:
+        """Record the postponed pods as waiting, and begin a round: all of them are touched.
+
+        At every step, because a /filter that began before the term may postpone its pod after the term's beginning.
+        """
+        for pod in self._reservations.postponed.take():
+            with self._view.lock:
+                self._reservations.waiting.undecided(self._view.known(pod))
+            self._due = now
 
 
 def _now() -> str:

@@ -57,7 +57,7 @@ class Binder(ReplicaService):
                 self._settle(reservation)
 
     def _bind(self, call: BindCall) -> None:
-        if why := self._leader.why_not() or self._view.why_not_synced():
+        if why := self._why_not_placing():
             raise BindError("fenced", why)
         claimed = self._claim(call)
         if claimed is None:

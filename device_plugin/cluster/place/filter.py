@@ -7,7 +7,7 @@ from device_plugin.cluster.place.service import ReplicaService
 from device_plugin.cluster.refused.refusal_budget import LaterError
 from device_plugin.core.errors import RequestError
 from device_plugin.core.ledger import Reservation
-from device_plugin.core.placement import Refused
+from device_plugin.core.placement import Refusal, Refused
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import PodRequest
@@ -40,15 +40,16 @@ class Filter(ReplicaService):
             return Verdict(hopeless=dict.fromkeys(nodes, str(error)))
         if request is None:
             return Verdict(nodes)
+        if self._why_not_placing():
+            return self._postponed(pod, nodes)
         self._reservations.prepare(request, nodes)
         with self._view.lock:
             if self._view.pods.is_gone(pod.uid):
                 # Not an error, which kube-scheduler would log and repeat until it learns of the pod's end itself.
                 return Verdict(hopeless=dict.fromkeys(nodes, f"pod {pod.namespace}/{pod.name} is gone"))
-            if self._leader.why_not() or self._view.why_not_synced():
-                # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
-                self._reservations.waiting.postpone(self._view.known(pod))
-                return Verdict(hopeless=dict.fromkeys(nodes, NOT_YET))
+            if self._why_not_placing():
+                # The term has ended since the lock was asked for.
+                return self._postponed(pod, nodes)
             if why := self._why_not(pod):
                 return Verdict(error=why)
             try:
@@ -57,7 +58,9 @@ class Filter(ReplicaService):
                 return Verdict(error=str(error))
         if isinstance(answer, Reservation):
             return Verdict((answer.grant.node,))
-        refusal = answer()
+        return self._refused(pod, answer(), nodes)
+
+    def _refused(self, pod: Pod, refusal: Refusal, nodes: Sequence[str]) -> Verdict:
         if refusal.main is Reason.GANG:
             return Verdict(hopeless=refusal.by_node(nodes))
         texts = dict(refusal.by_node(nodes))
@@ -67,6 +70,14 @@ class Filter(ReplicaService):
         # find no victims there, and take longer for that than for the rest of the attempt; ours handles cards. Only
         # if it has nominated a node it must continue to wait for that node.
         return Verdict(failed=texts) if pod.nominated else Verdict(hopeless=texts)
+
+    def _postponed(self, pod: Pod, nodes: Sequence[str]) -> Verdict:
+        """The answer while this replica does not place; the pod is touched once it does."""
+        # The object that is known anyway, because the copy that kube-scheduler shows would take memory of its own.
+        known = self._view.pods.get(pod.uid) or pod
+        self._reservations.postponed.put(pod.namespace, pod.uid, known)
+        # Not an error: after one, kube-scheduler waits for the whole backoff before it asks again.
+        return Verdict(hopeless=dict.fromkeys(nodes, NOT_YET))
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
         started, several = self._clock(), len(request.containers) > 1 and request.gang is None

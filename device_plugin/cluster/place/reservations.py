@@ -16,7 +16,7 @@ from device_plugin.cluster.place.learning import Learning
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.cluster.refused.preemption_queue import Pending, PreemptionQueue
 from device_plugin.cluster.refused.refusal_budget import RefusalBudget
-from device_plugin.cluster.refused.refusals import Refusals, WaitingPods
+from device_plugin.cluster.refused.refusals import PostponedPods, Refusals, WaitingPods
 from device_plugin.cluster.watch.pods import taken_back
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP
@@ -51,6 +51,7 @@ class Reservations:
         self.budget = RefusalBudget()
         self.refusals = Refusals(view.ledger, self.placer)
         self.waiting = WaitingPods(view.ledger, node_lists)
+        self.postponed = PostponedPods()
         self.preemption_queue = PreemptionQueue(node_lists)
         self.groups = Groups(view.ledger)
         self.gangs = Gangs(
@@ -223,6 +224,7 @@ class Reservations:
         if changed and pod.node and not pod.ended:
             self.preemption_queue.held(pod.priority)
             self.waiting.drop(pod.uid)
+            self.postponed.drop(pod.uid)
         elif changed and not pod.ended:
             self._account_unbound(pod, before)
         self._release_incomplete(self.gangs.name_unless_bound(pod.uid))
@@ -231,6 +233,7 @@ class Reservations:
         """Remove all records of a pod that is gone."""
         self.preemption_queue.forget(uid)
         self.waiting.drop(uid)
+        self.postponed.drop(uid)
         self.learning.forget(uid)
         self._release_incomplete(self.gangs.forget(uid))
 

@@ -29,3 +29,7 @@ class ReplicaService:
         self._leader = shared.leader
         self._clock = shared.clock
         self._counts = shared.counts
+
+    def _why_not_placing(self) -> str:
+        """The reason why this replica must not place now, as text; empty if it may. It needs no lock of the view."""
+        return self._leader.why_not() or self._view.why_not_synced()

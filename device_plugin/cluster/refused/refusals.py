@@ -3,6 +3,7 @@
 A request that fits no cards fits none until a slice ends or an inventory changes; new grants only take more.
 """
 
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -135,9 +136,10 @@ class WaitingPods(Bounded[str, Waiting]):
         if self.get(pod.uid) is None:
             self.keep(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
 
-    def postpone(self, pod: Pod) -> None:
-        """Record a pod that was refused because this replica may not place yet."""
-        self.keep(Waiting(pod, None, None, UNDECIDED, bool(pod.label(GROUP_SIZE))))
+    def undecided(self, pod: Pod) -> None:
+        """Record a pod that was postponed, unless it was refused since."""
+        if self.get(pod.uid) is None:
+            self.keep(Waiting(pod, None, None, UNDECIDED, bool(pod.label(GROUP_SIZE))))
 
     def keep(self, waiting: Waiting) -> None:
         """Record a refused pod, perhaps again after it was dropped."""
@@ -146,6 +148,35 @@ class WaitingPods(Bounded[str, Waiting]):
     def outdated(self, waiting: Waiting) -> bool:
         """True if this is the pod's last refusal, and the pod may fit now: `gained` has grown, or was UNKNOWN."""
         return self.get(waiting.pod.uid) is waiting and waiting.gained != self._ledger.gained
+
+
+class PostponedPods(Bounded[str, Pod]):
+    """The pods by UID that were refused without a decision because this replica does not place yet.
+
+    They are kept apart from other refused pods, with a lock of their own: while all pods are listed the view's lock is
+    held for longer than kube-scheduler waits for an answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(MOST_WAITING, MOST_WAITING_OF_NAMESPACE)
+        self._lock = threading.RLock()
+
+    def put(self, namespace: str, key: str, value: Pod) -> None:
+        """Add a pod; another may be lost for it."""
+        with self._lock:
+            super().put(namespace, key, value)
+
+    def drop(self, key: str) -> Pod | None:
+        """Remove and return a pod; None if it is not here."""
+        with self._lock:
+            return super().drop(key)
+
+    def take(self) -> list[Pod]:
+        """Remove and return all pods."""
+        with self._lock:
+            pods = self.values()
+            self.clear()
+        return pods
 
 
 def _key(pod: Pod, request: PodRequest) -> Key:

@@ -54,9 +54,9 @@ UNPLACED = Metric(
 
 KEPT = Metric(
     "vgpu_kept_entries", Exporter.REPLICA,
-    "What this replica keeps in memory of what pods ask for: refusals, refused (pods), preempting (pods that may),"
-    " scores (of asks), asks (to be expected), arriving (pods not counted among those yet) and offered (lists of nodes"
-    " for gangs).", ("what",),
+    "What this replica keeps in memory of what pods ask for: refusals, refused (pods), postponed (pods"
+    " asked for while this replica does not place), preempting (pods that may), scores (of asks), asks (to be"
+    " expected), arriving (pods not counted among those yet) and offered (lists of nodes for gangs).", ("what",),
 )  # fmt: skip
 KEPT_MOST = Metric(
     "vgpu_kept_entries_max", Exporter.REPLICA, "The most entries of each kind that this replica keeps.", ("what",)
@@ -145,10 +145,11 @@ def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Iterator
 def _bounds(made: Reservations) -> Mapping[str, Bound]:
     """All that grows with pods that wait, beside the pods themselves."""
     refused, waiting, queue = made.refusals.kept, made.waiting, made.preemption_queue
-    scores, learnt, lists = made.placer.scores, made.learning, made.gangs.offered
+    postponed, scores, learnt, lists = made.postponed, made.placer.scores, made.learning, made.gangs.offered
     return {
         "refusals": Bound(len(refused), refused.most, refused.left_out),
         "refused": Bound(len(waiting), waiting.most, waiting.left_out),
+        "postponed": Bound(len(postponed), postponed.most, postponed.left_out),
         "preempting": Bound(len(queue), queue.most, queue.left_out),
         "scores": Bound(len(scores), scores.most, scores.left_out),
         "asks": Bound(len(learnt.target), workload.MOST_COUNTED, learnt.target.left_out),

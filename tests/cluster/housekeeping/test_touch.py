@@ -1,5 +1,7 @@
 """The touch: kube-scheduler is made to ask again for as many refused pods as there is room for, and for no others."""
 
+import random
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -14,6 +16,7 @@ from device_plugin.cluster.housekeeping.touch import (
     INHERITED_AFTER_SECONDS,
     TOUCHES,
 )
+from device_plugin.cluster.place.filter import NOT_YET
 from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
 from device_plugin.core import annotations
 from device_plugin.core.placement import Placer
@@ -22,7 +25,7 @@ from device_plugin.kube.errors import UnknownError
 from tests.builders.cards import MEM, inventory
 from tests.builders.pods import main, pod
 from tests.cluster.gang_pods import gang, member
-from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
+from tests.cluster.world import RESERVATION_SECONDS, Apart, Replica, World, refuse
 
 
 def touched(world: World, one: Replica) -> list[str]:
@@ -45,6 +48,14 @@ def refused(world: World, one: Replica, *names: str, **more: Any) -> list[Pod]:
     pods = [world.pod(name, **more) for name in names]
     assert [one.ask(made) for made in pods] == [""] * len(pods)
     return pods
+
+
+def standby(world: World) -> Replica:
+    """A second replica, which has listed and does not lead."""
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    two.leadership.step()
+    return two
 
 
 def test_a_slice_that_the_watch_shows_after_the_refusal_is_no_pods_loss(world: World, one: Replica) -> None:
@@ -165,9 +176,7 @@ def test_a_standby_touches_nobody_and_a_new_leader_those_that_the_old_one_refuse
 
 def test_pods_that_were_asked_for_before_the_term_began_are_touched_at_once(world: World) -> None:
     """The one that fits nowhere as well: perhaps it may preempt others."""
-    two = Replica(world.api, world.clock, "vgpu-1")
-    two.follow()
-    two.leadership.step()
+    two = standby(world)
     pods = [world.pod("fits"), world.pod("large", mem=1000), *gang(world, 2)]
     assert [two.ask(made) for made in pods] == [""] * 4
     assert touched(world, two) == []
@@ -175,6 +184,59 @@ def test_pods_that_were_asked_for_before_the_term_began_are_touched_at_once(worl
     assert sorted(touched(world, two)) == ["fits", "large", "train-0", "train-1"]
     assert [two.ask(made) for made in pods[:2]] == ["n1", ""]
     assert touched(world, two) == []
+
+
+def test_a_pod_that_is_postponed_after_the_terms_first_touches_is_touched_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its /filter had found that there is no term, and was slow."""
+    two = standby(world)
+    put = two.reservations.postponed.put
+
+    def once_the_term_has_begun(*call: Any) -> None:
+        two.lead()
+        assert touched(world, two) == []
+        put(*call)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(two.reservations.postponed, "put", once_the_term_has_begun)
+        assert two.ask(world.pod("late")) == ""
+    assert touched(world, two) == ["late"]
+    assert two.ask(world.api.by_name["default", "late"]) == "n1"
+    assert touched(world, two) == []
+
+
+def test_a_pod_that_is_refused_between_its_postponement_and_its_touch_waits_for_room(world: World) -> None:
+    full(world)
+    two = standby(world)
+    late = world.pod("late")
+    assert two.ask(late) == ""
+    two.lead()
+    assert two.ask(late) == ""
+    assert touched(world, two) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_pod_that_is_asked_for_as_a_term_begins_is_lost(world: World, seed: int) -> None:
+    rng, two = random.Random(seed), standby(world)
+    pods = [world.pod(f"p{number:02}", mem=1, cores=1) for number in range(2 * TOUCHES)]
+    rng.shuffle(pods)
+    start, apart = threading.Barrier(5), Apart()
+    decided: set[str] = set()
+
+    def ask(mine: list[Pod]) -> None:
+        start.wait()
+        decided.update(made.name for made in mine if two.filter(made, ["n1"]).hopeless != {"n1": NOT_YET})
+
+    for number in range(4):
+        apart.run(partial(ask, pods[number::4]))
+    start.wait()
+    two.lead()
+    found = touched(world, two)
+    apart.join()
+    found += touched(world, two)
+    assert decided.union(found) == {made.name for made in pods}
+    assert len(decided) + len(found) == len(pods)
 
 
 def test_a_new_leader_touches_the_pods_of_a_gang_that_the_old_one_refused(world: World, one: Replica) -> None:

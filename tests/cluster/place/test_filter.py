@@ -152,6 +152,23 @@ def test_a_replica_that_did_not_list_yet_refuses_without_an_error() -> None:
     assert one.filter(pod("p"), ["n1"]).hopeless == {"n1": NOT_YET}
 
 
+@pytest.mark.parametrize("lacks", ["the Lease", "a list of pods"])
+def test_a_replica_that_does_not_place_yet_answers_though_the_lock_is_held(world: World, lacks: str) -> None:
+    """It is held for seconds while a new leader lists all pods, and kube-scheduler waits for 5 s."""
+    made = world.pod("p")
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.view.sync_nodes(world.api.nodes())
+    if lacks == "a list of pods":
+        two.lead()
+    else:
+        two.view.sync_pods(world.api.pods())
+    apart, told = Apart(), []
+    with two.view.lock:
+        apart.run(lambda: told.append(two.filter(made, ["n1"])))
+        apart.join()
+    assert told == [Verdict(hopeless={"n1": NOT_YET})]
+
+
 def test_bound_and_vanished_pods_get_no_second_slice(world: World, one: Replica) -> None:
     placed = world.placed("p")
     free = one.free()
