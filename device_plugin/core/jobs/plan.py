@@ -1,0 +1,176 @@
+"""A plan: the changes that one round makes, and the draft in which they are made and tried."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """The job starts with `width` replicas, once the jobs that give way to it have released their cards."""
+
+    job: JobKey
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The width of a running job changes; `beneficiary` is the job that a shrink makes room for."""
+
+    job: JobKey
+    before: int
+    after: int
+    beneficiary: JobKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The number of sub-tasks of a split job that run at a time."""
+
+    job: JobKey
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """A running job stops, and waits to go on; `beneficiary` is the job that it makes room for."""
+
+    job: JobKey
+    beneficiary: JobKey
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No pool could hold the job even if it were empty; `text` says what to do."""
+
+    job: JobKey
+    text: str
+
+
+Step = Admit | Scale | Window | Suspend | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One consistent set of widths: at most one step for each job, those that release cards first.
+
+    `again` is the earliest time at which another round may find something to do though nothing has happened.
+    """
+
+    steps: tuple[Step, ...] = ()
+    again: float = inf
+
+    def given(self, job: JobKey) -> Iterator[JobKey]:
+        """The jobs that shrink or stop for `job`."""
+        for step in self.steps:
+            if isinstance(step, (Scale, Suspend)) and step.beneficiary == job:
+                yield step.job
+
+
+class Draft:
+    """The widths that a plan would have, and the room that they leave.
+
+    `room` has all replicas that hold cards now. Changes are made both here and in the room; inside `trial` they are
+    undone unless they are kept.
+    """
+
+    def __init__(self, now: float, jobs: Iterable[JobState], room: Room) -> None:
+        self.now = now
+        self.jobs: Mapping[JobKey, JobState] = {job.spec.key: job for job in jobs}
+        self.room = room
+        self.widths = {key: job.width for key, job in self.jobs.items()}
+        self.refused: dict[JobKey, str] = {}
+        self._beneficiaries: dict[JobKey, JobKey] = {}
+        # Widths and beneficiaries before each change, to undo it.
+        self._log: list[tuple[JobKey, int, JobKey | None]] = []
+
+    def width(self, job: JobState) -> int:
+        """The width that the job has in this plan."""
+        return self.widths[job.spec.key]
+
+    def widen(self, job: JobState, width: int) -> bool:
+        """Give the job `width` replicas, more than it has; false, and nothing changes, if they do not fit."""
+        key = job.spec.key
+        if not self.room.take(job.spec, width - self.widths[key]):
+            return False
+        self._change(key, width, self._beneficiaries.get(key))
+        return True
+
+    def narrow(self, job: JobState, width: int, beneficiary: JobSpec) -> None:
+        """Take replicas from the job, all of them if `width` is 0, to make room for another job."""
+        key = job.spec.key
+        self.room.give(job.spec, self.widths[key] - width)
+        self._change(key, width, beneficiary.key)
+
+    def take_back(self, job: JobState, width: int) -> None:
+        """Take back replicas that this draft gave the job."""
+        self.room.give(job.spec, self.width(job) - width)
+        self._change(job.spec.key, width, None)
+
+    def refuse(self, job: JobState, text: str) -> None:
+        """Refuse the job with a text that says what to do."""
+        self.refused[job.spec.key] = text
+
+    def narrowed(self, job: JobState) -> bool:
+        """True if the job gives way to another one in this plan."""
+        return job.spec.key in self._beneficiaries
+
+    @contextmanager
+    def trial(self) -> Iterator["Attempt"]:
+        """A block whose changes are undone unless it is kept."""
+        attempt, start = Attempt(), len(self._log)
+        with self.room.trial() as change:
+            yield attempt
+            if attempt.kept:
+                change.commit()
+        if not attempt.kept:
+            while len(self._log) > start:
+                self._set(*self._log.pop())
+
+    def _change(self, key: JobKey, width: int, beneficiary: JobKey | None) -> None:
+        self._log.append((key, self.widths[key], self._beneficiaries.get(key)))
+        self._set(key, width, beneficiary)
+
+    def _set(self, key: JobKey, width: int, beneficiary: JobKey | None) -> None:
+        self.widths[key] = width
+        if beneficiary is None:
+            self._beneficiaries.pop(key, None)
+        else:
+            self._beneficiaries[key] = beneficiary
+
+    def plan(self, again: float = inf) -> Plan:
+        """The plan of the widths so far."""
+        steps = sorted(self._steps(), key=_releasing_first)
+        return Plan(tuple(steps), again)
+
+    def _steps(self) -> Iterator[Step]:
+        for key, job in self.jobs.items():
+            before, after = job.width, self.widths[key]
+            if key in self.refused and job.phase is not JobPhase.REFUSED:
+                yield Refuse(key, self.refused[key])
+            elif before == 0 and after > 0:
+                yield Admit(key, after)
+            elif after == 0 and before > 0:
+                yield Suspend(key, self._beneficiaries[key])
+            elif after != before:
+                yield Scale(key, before, after, self._beneficiaries.get(key))
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Whether the changes of a trial are kept."""
+
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Keep the changes when the trial ends."""
+        self.kept = True
+
+
+def _releasing_first(step: Step) -> tuple[bool, JobKey]:
+    releasing = isinstance(step, Suspend) or (isinstance(step, Scale) and step.after < step.before)
+    return not releasing, step.job

@@ -1,0 +1,123 @@
+"""Room: whether replicas fit together, answered by a trial on a copy of the ledger."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import Protocol
+
+from device_plugin.core.gang import Member, place_all
+from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.ledger import Ledger, Transaction
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.placement.fit import at_most
+from device_plugin.core.placement.table import NodeTable
+from device_plugin.core.requests import PodRequest
+
+
+class Trial(Protocol):
+    """Changes to a room that are undone at the end of the block, unless `commit` is called."""
+
+    def commit(self) -> None:
+        """Keep the changes."""
+
+
+class Room(Protocol):
+    """The cards of a pool, and the replicas that hold them in one round's plan. Nothing outside changes."""
+
+    def take(self, job: JobSpec, count: int) -> bool:
+        """Hold `count` more replicas of the job; false, and nothing changes, if they do not all fit together."""
+
+    def give(self, job: JobSpec, count: int) -> None:
+        """Release the last `count` replicas of the job."""
+
+    def free(self, job: JobSpec) -> int:
+        """The number of further replicas of the job for which there is room; fewer may fit together."""
+
+    def capacity(self, job: JobSpec) -> int:
+        """The number of replicas of the job for which an empty pool has room; fewer may fit together."""
+
+    def trial(self) -> AbstractContextManager[Trial]:
+        """A block whose changes are undone unless they are committed; blocks nest."""
+
+
+class LedgerRoom:
+    """The room of a ledger that belongs to the caller's round, a fork of a snapshot; `placer` decides by it.
+
+    `replicas` are the holders of each job's replicas in the order of their indexes.
+    """
+
+    def __init__(self, ledger: Ledger, placer: Placer, replicas: Mapping[JobKey, Sequence[str]]) -> None:
+        self._ledger = ledger
+        self._placer = placer
+        self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
+        self._capacity: dict[PodRequest, int] = {}
+        self._empty: NodeTable | None = None
+
+    def take(self, job: JobSpec, count: int) -> bool:
+        held = self._replicas.get(job.key, ())
+        names = tuple(_replica(job.key, len(held) + number) for number in range(count))
+        members = [Member(replace(job.request, pod=name)) for name in names]
+        if isinstance(place_all(members, self._placer, self._ledger), Refusal):
+            return False
+        self._replicas[job.key] = held + names
+        return True
+
+    def give(self, job: JobSpec, count: int) -> None:
+        held = self._replicas[job.key]
+        for name in held[len(held) - count :]:
+            self._ledger.release(name)
+        self._replicas[job.key] = held[: len(held) - count]
+
+    def free(self, job: JobSpec) -> int:
+        self._placer.table.refresh()
+        return at_most(self._placer.table, job.request)
+
+    def capacity(self, job: JobSpec) -> int:
+        if job.request not in self._capacity:
+            self._capacity[job.request] = at_most(self._empty_table(), job.request)
+        return self._capacity[job.request]
+
+    def _empty_table(self) -> NodeTable:
+        """The table of the nodes without any holding; made once."""
+        if self._empty is None:
+            empty = Ledger()
+            for name, node in self._ledger.snapshot().records().items():
+                if node.inventory is not None:
+                    empty.set_node(name, node.inventory, node.whole)
+            self._empty = NodeTable(empty)
+            self._empty.refresh()
+        return self._empty
+
+    def trial(self) -> "_LedgerTrial":
+        return _LedgerTrial(self._ledger.transaction(), self._replicas)
+
+
+class _LedgerTrial:
+    def __init__(self, change: Transaction, replicas: dict[JobKey, tuple[str, ...]]) -> None:
+        self._change = change
+        self._replicas = replicas
+        self._before = dict(replicas)
+        self._committed = False
+
+    def commit(self) -> None:
+        self._committed = True
+        self._change.commit()
+
+    def __enter__(self) -> "_LedgerTrial":
+        self._change.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._change.__exit__(kind, error, trace)
+        if not self._committed or error is not None:
+            self._replicas.clear()
+            self._replicas.update(self._before)
+
+
+def _replica(job: JobKey, index: int) -> str:
+    """The holder's name of a replica that does not exist yet; no pod's UID has a slash."""
+    namespace, name = job
+    return f"{namespace}/{name}/{index}"

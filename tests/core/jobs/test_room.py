@@ -1,0 +1,77 @@
+"""LedgerRoom: replicas are taken together or not at all, and trials leave nothing behind."""
+
+from dataclasses import replace
+
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from tests.builders.cards import inventory
+from tests.builders.jobs import job_spec
+from tests.builders.requests import slice_request, whole_request
+
+
+def ledger(*nodes: str, cards: int = 2) -> Ledger:
+    made = Ledger()
+    for name in nodes:
+        made.set_node(name, inventory(name, cards), HostAmounts(cpu_milli=8000, memory_mib=8192))
+    return made
+
+
+def test_replicas_are_taken_together_or_not_at_all() -> None:
+    held = ledger("a", "b")
+    room, job = LedgerRoom(held, Placer(held), {}), job_spec("j", most=8)
+    assert room.free(job) == room.capacity(job) == 4
+    assert not room.take(job, 5)
+    assert held.holdings() == {}
+    assert room.take(job, 3)
+    assert (room.free(job), room.capacity(job)) == (1, 4)
+    assert len(held.holdings()) == 3
+
+
+def test_cards_that_do_not_lie_together_are_no_room_for_a_replica_of_several() -> None:
+    held = ledger("a", "b")
+    room = LedgerRoom(held, Placer(held), {})
+    pair = replace(job_spec("pair"), request=whole_request("", 2))
+    assert room.take(replace(job_spec("one"), request=whole_request("", 1)), 1)
+    assert room.take(pair, 1)
+    assert (room.free(pair), room.take(pair, 1)) == (0, False)
+    assert room.free(job_spec("other")) == 1
+
+
+def test_the_last_replicas_leave() -> None:
+    held = ledger("a", "b")
+    job = job_spec("j", most=4)
+    room = LedgerRoom(held, Placer(held), {})
+    assert room.take(job, 4)
+    again = LedgerRoom(held, Placer(held), {job.key: sorted(held.holdings())})
+    again.give(job, 3)
+    assert list(held.holdings()) == ["default/j/0"]
+    assert again.take(job, 1)
+    assert sorted(held.holdings()) == ["default/j/0", "default/j/1"]
+
+
+def test_a_trial_is_undone_unless_it_is_committed() -> None:
+    held = ledger("a", "b")
+    job = job_spec("j", most=4)
+    room = LedgerRoom(held, Placer(held), {})
+    with room.trial() as outer:
+        assert room.take(job, 1)
+        with room.trial():
+            room.give(job, 1)
+            assert room.take(job, 4)
+        assert sorted(held.holdings()) == ["default/j/0"]
+        outer.commit()
+    with room.trial():
+        room.give(job, 1)
+    room.give(job, 1)
+    assert held.holdings() == {}
+
+
+def test_the_capacity_does_not_count_what_is_held_and_does_count_hosts() -> None:
+    held = ledger("a", cards=4)
+    room = LedgerRoom(held, Placer(held), {})
+    asked = slice_request("", 4, 15, host=HostAmounts(cpu_milli=4000))
+    job = replace(job_spec("j", most=4), request=asked)
+    assert room.take(job_spec("whole"), 4)
+    assert (room.free(job), room.capacity(job)) == (0, 2)
