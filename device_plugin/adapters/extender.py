@@ -10,7 +10,7 @@ from typing import TypeVar, overload
 
 import msgspec
 
-from device_plugin.adapters.kube import decode
+from device_plugin.adapters.kube.pods import Resources, read_pod
 from device_plugin.core.pods import Pod
 
 
@@ -42,22 +42,22 @@ class _BindArgs(msgspec.Struct, gc=False):
 Args = TypeVar("Args")
 
 
-def read_filter(body: bytes, resources: decode.Resources = None) -> tuple[Pod, Sequence[str]]:
+def read_filter(body: bytes, resources: Resources = None) -> tuple[Pod, Sequence[str]]:
     """The pod with its limits of `resources`, and the names of the nodes to choose from. Raises ValueError."""
     args = _read(body, _FilterArgs)
     names = bytes(args.node_names)
     if names == b"null":
         raise ValueError("no NodeNames: set nodeCacheCapable: true for this extender")
-    return decode.pod(args.pod, resources), Names(names)
+    return read_pod(args.pod, resources), Names(names)
 
 
-def read_preempt(body: bytes, resources: decode.Resources = None) -> tuple[Pod, dict[str, list[str]]]:
+def read_preempt(body: bytes, resources: Resources = None) -> tuple[Pod, dict[str, list[str]]]:
     """The pod, and of each node the uids of the pods that kube-scheduler would evict there. Raises ValueError."""
     args = _read(body, _PreemptArgs)
     if args.node_name_to_meta_victims is None:
         raise ValueError("no NodeNameToMetaVictims: set nodeCacheCapable: true for this extender")
     victims = args.node_name_to_meta_victims
-    found = decode.pod(args.pod, resources)
+    found = read_pod(args.pod, resources)
     return found, {node: [pod.uid for pod in v.pods or ()] for node, v in victims.items()}
 
 

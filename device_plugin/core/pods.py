@@ -36,11 +36,11 @@ class Pod:
 
     `host` is the CPU, memory and disk that the pod requests. `priority` is that of its PriorityClass; `preempts` is
     false if its preemptionPolicy is Never. `owner` is the kind of its controller (`ReplicaSet`), empty if nothing
-    creates it again. `constraints` is a fingerprint of node selector, affinity and tolerations: pods with equal ones
-    may go to the same nodes. `nominated` is the node of kube-scheduler's nomination. `refused` is a fingerprint of
-    the condition that kube-scheduler last wrote when it refused the pod, 0 without one. `obstacles` is for people:
-    what the pod waits for beside cards. Of `labels`, `annotations` and `containers` only those that this project
-    reads are kept.
+    creates it again. `index` is its number in an Indexed Job. `constraints` is a fingerprint of node selector, affinity
+    and tolerations: pods with equal ones may go to the same nodes. `nominated` is the node of kube-scheduler's
+    nomination. `refused` is a fingerprint of the condition that kube-scheduler last wrote when it refused the pod, 0
+    without one. `obstacles` is for people: what the pod waits for beside cards. Of `labels`, `annotations` and
+    `containers` only those that this project reads are kept.
     """
 
     namespace: str
@@ -59,7 +59,9 @@ class Pod:
     priority: int = 0
     preempts: bool = True
     owner: str = ""
+    owner_name: str = ""
     owner_uid: str = ""
+    index: int | None = None
     constraints: int = 0
     nominated: str = ""
     refused: int = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
+from device_plugin.core.batch import Job
 from device_plugin.core.pods import Agent, Node, Pod
 
 Item = TypeVar("Item")
@@ -37,8 +38,8 @@ class Metadata:
 class Kind(Generic[Read]):
     """A kind of Kubernetes object, and the Python type that its objects are decoded to.
 
-    `item` is a type that the adapter can decode (Pod, Node, Metadata), or `dict` for JSON; with `parse` it may be any
-    type. What `parse` raises for JSON of another form (KeyError, TypeError, AttributeError, ValueError) makes the
+    `item` is a type that the adapter can decode (Pod, Node, Job, Metadata), or `dict` for JSON; with `parse` it may be
+    any type. What `parse` raises for JSON of another form (KeyError, TypeError, AttributeError, ValueError) makes the
     object one that cannot be read.
     """
 
@@ -78,6 +79,7 @@ def _agent(pod: Object) -> Agent:
 
 PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
+JOBS = Kind("batch", "v1", "jobs", "Job", Job)
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 """Pods of the node agent, read as what can be asked for loads."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)

@@ -35,3 +35,16 @@ def binding(name: str, node: str, **metadata: object) -> dict[str, Any]:
 def annotated(**values: str | None) -> dict[str, Any]:
     """A merge patch of annotations; None removes one."""
     return {"metadata": {"annotations": values}}
+
+
+def job(name: str, width: int = 1, *, pod: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """An Indexed Job of `width` pods at once and in all; `spec` and `pod`, its pods' spec, override."""
+    pods = {"restartPolicy": "Never", "containers": [container()], **(pod or {})}
+    spec = {
+        "completionMode": "Indexed",
+        "completions": width,
+        "parallelism": width,
+        "template": {"spec": pods},
+        **spec,
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 # Kubernetes tries an eviction that conflicts for 10 s before it says so.
 DEADLINE = 30.0
 PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MERGE = "application/merge-patch+json"
 ROLES = ("admin", "allocator", "agent", "kubelet", "tenant", "editor")

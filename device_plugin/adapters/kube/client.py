@@ -12,8 +12,9 @@ import msgspec
 from device_plugin.adapters.http.client import LOST, Connection
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.connections import Connections
-from device_plugin.adapters.kube.decode import DecodeError
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.kube.pods import Resources
+from device_plugin.adapters.kube.structs import DecodeError, Text
 from device_plugin.kube.api import (
     EVENTS,
     EVERYWHERE,
@@ -57,7 +58,7 @@ class KubeClient:
 
     def __init__(
         self, endpoint: Endpoint, component: str, *,
-        timeout: float = TIMEOUT_SECONDS, resources: decode.Resources = None,
+        timeout: float = TIMEOUT_SECONDS, resources: Resources = None,
     ) -> None:  # fmt: skip
         self._endpoint = endpoint
         self._component = component
@@ -107,7 +108,7 @@ class KubeClient:
         read = [found for item in page.items if (found := self.read(kind, item)) is not None]
         return read, page.version, page.rest
 
-    def read(self, kind: Kind[Item], text: decode.Text) -> Item | None:
+    def read(self, kind: Kind[Item], text: Text) -> Item | None:
         """The decoded object; None, with a log line, if it cannot be decoded as its kind."""
         try:
             return decode.read(kind, text, self._resources)
@@ -231,7 +232,7 @@ class KubeClient:
             raise _error(status, answer)
         return answer
 
-    def _decoded(self, kind: Kind[Item], text: decode.Text) -> Item:
+    def _decoded(self, kind: Kind[Item], text: Text) -> Item:
         try:
             return decode.read(kind, text, self._resources)
         except DecodeError as error:
@@ -282,6 +283,6 @@ def _conflict_means_gone() -> Iterator[None]:
         raise GoneError(str(error)) from error
 
 
-def _error(status: int, text: decode.Text) -> ApiError:
+def _error(status: int, text: Text) -> ApiError:
     _, reason, message = decode.status(text)
     return from_status(status, reason, message or f"HTTP {status}")

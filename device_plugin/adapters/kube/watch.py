@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from device_plugin.adapters.http.client import LOST, Connection
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.decode import DecodeError
+from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.kube.api import EVERYWHERE, Change, Kind, Where
 from device_plugin.kube.errors import ApiError, ExpiredError, from_status
 

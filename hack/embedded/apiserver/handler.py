@@ -150,10 +150,12 @@ class ApiHandler(BaseHTTPRequestHandler):
             raise errors.method_not_allowed()
         options = {
             "gracePeriodSeconds": self._query.get("gracePeriodSeconds"),
+            "propagationPolicy": self._query.get("propagationPolicy"),
             **(_object(body) if body else {}),
         }
         last = self.api.registry.delete(self._user, target, _deletion(options))
-        self._send(200, last.document if target.resource is resources.PODS else _deleted(last))
+        stays = target.resource is resources.PODS or "deletionTimestamp" in last.value["metadata"]
+        self._send(200, last.document if stays else _deleted(last))
 
     def _selection(self, target: RequestTarget) -> watch.Selects:
         return selects(
@@ -197,6 +199,7 @@ def _deletion(options: Object) -> Deletion:
         None if grace is None else int(grace),
         conditions.get("uid", ""),
         conditions.get("resourceVersion", ""),
+        options.get("propagationPolicy") or "",
     )
 
 

@@ -22,18 +22,8 @@ class PodStrategy(Strategy):
     def default(self, new: Object) -> None:
         """Set the API server's defaults, and normalise quantities. Raises StatusError 400 for a malformed quantity."""
         spec = new.setdefault("spec", {})
-        if not isinstance(spec, dict):
-            raise errors.bad_request('Pod in version "v1" cannot be handled as a Pod: spec is not an object')
-        spec.setdefault("restartPolicy", "Always")
-        spec.setdefault("dnsPolicy", "ClusterFirst")
-        spec.setdefault("schedulerName", "default-scheduler")
-        spec.setdefault("securityContext", {})
-        spec.setdefault("terminationGracePeriodSeconds", 30)
+        default_spec(spec)
         spec.setdefault("enableServiceLinks", True)
-        for _, container in containers(spec):
-            container.setdefault("terminationMessagePath", "/dev/termination-log")
-            container.setdefault("imagePullPolicy", "IfNotPresent")
-            _default_resources(container.setdefault("resources", {}))
 
     def prepare_create(self, new: Object) -> None:
         """Reset generation and status: only the kubelet writes a pod's status."""
@@ -59,21 +49,7 @@ class PodStrategy(Strategy):
 
     def validate(self, new: Object) -> list[Cause]:
         """Containers have names, and amounts that can be counted."""
-        causes = super().validate(new)
-        spec = new["spec"]
-        if not spec.get("containers"):
-            causes.append(Cause("spec.containers", "Required value", "FieldValueRequired"))
-        seen: set[str] = set()
-        for path, container in containers(spec):
-            name = container.get("name", "")
-            if not name:
-                causes.append(Cause(f"{path}.name", "Required value", "FieldValueRequired"))
-            elif name in seen:
-                causes.append(Cause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate"))
-            seen.add(name)
-            causes.extend(_resource_causes(f"{path}.resources", container["resources"]))
-        causes.extend(_host_path_causes(spec))
-        return causes
+        return [*super().validate(new), *spec_causes(new["spec"], "spec")]
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         """A pod's spec stays as it was created, but for a few fields."""
@@ -89,7 +65,38 @@ class PodStrategy(Strategy):
         return causes
 
 
-def containers(spec: Object) -> Iterator[tuple[str, Object]]:
+def default_spec(spec: Object) -> None:
+    """Set the defaults that pods and templates of pods have in common. Raises StatusError 400."""
+    if not isinstance(spec, dict):
+        raise errors.bad_request('Pod in version "v1" cannot be handled as a Pod: spec is not an object')
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for _, container in containers(spec):
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("imagePullPolicy", "IfNotPresent")
+        _default_resources(container.setdefault("resources", {}))
+
+
+def spec_causes(spec: Object, where: str) -> Iterator[Cause]:
+    """The faults of a pod's spec that stands at the path `where`."""
+    if not spec.get("containers"):
+        yield Cause(f"{where}.containers", "Required value", "FieldValueRequired")
+    seen: set[str] = set()
+    for path, container in containers(spec, where):
+        name = container.get("name", "")
+        if not name:
+            yield Cause(f"{path}.name", "Required value", "FieldValueRequired")
+        elif name in seen:
+            yield Cause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
+        seen.add(name)
+        yield from _resource_causes(f"{path}.resources", container["resources"])
+    yield from _host_path_causes(spec, where)
+
+
+def containers(spec: Object, where: str = "spec") -> Iterator[tuple[str, Object]]:
     """Every init and app container with its path. Raises StatusError 400 if the lists are not lists of objects."""
     for kind in ("initContainers", "containers"):
         listed = spec.get(kind) or []
@@ -97,7 +104,7 @@ def containers(spec: Object) -> Iterator[tuple[str, Object]]:
             raise errors.bad_request(
                 f'Pod in version "v1" cannot be handled as a Pod: spec.{kind} is malformed'
             )
-        yield from ((f"spec.{kind}[{index}]", container) for index, container in enumerate(listed))
+        yield from ((f"{where}.{kind}[{index}]", container) for index, container in enumerate(listed))
 
 
 def bound(old: Object, binding: Object) -> Object:
@@ -179,12 +186,12 @@ def _resource_causes(path: str, resources: Object) -> Iterator[Cause]:
             yield Cause(f"{path}.requests", message)
 
 
-def _host_path_causes(spec: Object) -> Iterator[Cause]:
+def _host_path_causes(spec: Object, where: str) -> Iterator[Cause]:
     for index, volume in enumerate(spec.get("volumes") or []):
         path = (volume.get("hostPath") or {}).get("path", "")
         if ".." in path.split("/"):
             message = f"Invalid value: \"{path}\": must not contain '..'"
-            yield Cause(f"spec.volumes[{index}].hostPath.path", message)
+            yield Cause(f"{where}.volumes[{index}].hostPath.path", message)
 
 
 def _is_extended(name: str) -> bool:

@@ -6,17 +6,19 @@ Kubernetes does. So admission never runs under a lock.
 
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hack.embedded.apiserver import errors, pods
 from hack.embedded.apiserver.admission import PolicyAdmission, Write
+from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
     EVENTS,
     EVICTIONS,
+    JOBS,
     NAMESPACES,
     NODES,
     PODS,
@@ -33,19 +35,25 @@ _LONGEST_BASE = 63 - 5
 # Metadata that no writer sets: of a new object what an API server decides later, of an object what it decided.
 _LATER = ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation")
 _KEPT = ("uid", "creationTimestamp", *_LATER)
+# The finalizers of a deletion, for what collects garbage. Only Jobs own objects here.
+_PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
-    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy()
+    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), JOBS: JobStrategy()
 }  # fmt: skip
 _PLAIN = Strategy()
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The DeleteOptions: a grace period in seconds (None: the pod's own), and preconditions (empty: none)."""
+    """The DeleteOptions: a grace period in seconds (None: the pod's own), and preconditions (empty: none).
+
+    `propagation` says what becomes of what the object owns: Orphan, Background or Foreground (empty: as its kind does).
+    """
 
     grace_seconds: int | None = None
     uid: str = ""
     version: str = ""
+    propagation: str = ""
 
 
 class Registry:
@@ -174,14 +182,15 @@ class Registry:
             if grace == pending and grace:
                 return old
             validate(old.value, grace)
-            if is_pod and grace != pending:
-                marked = self.store.replace(old, _marked(old.copy(), grace))
+            finalizers = _finalizers(target, options, metadata)
+            if grace != pending and (is_pod or finalizers):
+                marked = self.store.replace(old, _marked(old.copy(), grace, finalizers))
                 if marked is None:
                     continue
                 if grace:
                     return marked
                 old = marked
-            if metadata.get("finalizers"):
+            if finalizers:
                 return old
             removed = self.store.remove(old)
             if removed is not None:
@@ -263,8 +272,18 @@ def _in_namespace(target: RequestTarget, metadata: dict[str, Any]) -> None:
         )
 
 
-def _marked(value: Object, grace: int) -> Object:
+def _finalizers(target: RequestTarget, options: Deletion, metadata: Mapping[str, Any]) -> list[str]:
+    """The finalizers that keep a deleted object. The default is that of Jobs of batch/v1: their pods stay."""
+    own = list(metadata.get("finalizers") or [])
+    if target.resource is not JOBS or "deletionTimestamp" in metadata:
+        return own
+    return own + _PROPAGATION.get(options.propagation or "Orphan", [])
+
+
+def _marked(value: Object, grace: int, finalizers: Sequence[str] = ()) -> Object:
     metadata = value["metadata"]
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
     metadata["deletionTimestamp"] = timestamp(grace)
     metadata["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:

@@ -1,0 +1,94 @@
+"""JSON of batch/v1 Jobs into values. What a tenant may write is cut to what is read."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from device_plugin.adapters.kube import structs
+from device_plugin.adapters.kube.pods import Resources, template_pod
+from device_plugin.adapters.kube.structs import (
+    MAX_NAME,
+    MAX_OWNER,
+    MOST_KEYS,
+    PREFIX,
+    SAID,
+    SHOWN,
+    Text,
+    controller,
+    decoder,
+)
+from device_plugin.core import annotations
+from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.requests import MAX_LIST, MAX_WORD
+
+# Kueue's labels and annotations are kept beside ours. Each is cut one character beyond the longest that is accepted.
+KUEUE_PREFIX = "kueue.x-k8s.io/"
+_LONG = {annotations.CARD_MODEL: MAX_LIST + 1, "vgpu.io/resize": annotations.MAX_BYTES + 1}
+# Most characters of the indexes of a Job, and most of its conditions.
+_INDEXES, _CONDITIONS = 32 * 1024, 8
+_decoded = decoder(structs.Job)
+
+
+def read_job(text: Text, resources: Resources = None) -> Job:
+    """The Job in the JSON text of a batch/v1 Job. Raises DecodeError."""
+    raw = _decoded(text)
+    meta, spec, status = raw.metadata, raw.spec, raw.status
+    owner, ended = controller(meta), status.uncounted_terminated_pods or structs.Uncounted()
+    return Job(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
+        generation=meta.generation,
+        created=meta.creation_timestamp or "",
+        deleting=meta.deletion_timestamp is not None,
+        labels=_of_job(meta.labels),
+        annotations=_of_job(meta.annotations),
+        owner=owner.kind[:MAX_OWNER],
+        owner_name=owner.name[:MAX_NAME],
+        owner_uid=owner.uid[:MAX_OWNER],
+        suspend=bool(spec.suspend),
+        parallelism=_number(spec.parallelism, 1),
+        completions=spec.completions,
+        indexed=spec.completion_mode == "Indexed",
+        replacement=spec.pod_replacement_policy or "",
+        backoff_limit=_number(spec.backoff_limit, 6),
+        backoff_limit_per_index=spec.backoff_limit_per_index,
+        success_policy=spec.success_policy is not None,
+        managed_by=(spec.managed_by or "")[:MAX_OWNER],
+        restart_policy=spec.template.spec.restart_policy,
+        grace_seconds=_number(spec.template.spec.termination_grace_period_seconds, 30),
+        priority_class=spec.template.spec.priority_class_name[:MAX_NAME],
+        template=template_pod(meta.namespace, spec.template, resources),
+        started=status.start_time or "",
+        active=status.active,
+        ready=status.ready or 0,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        terminating=status.terminating or 0,
+        uncounted=len(ended.succeeded or ()) + len(ended.failed or ()),
+        completed_indexes=_indexes(status.completed_indexes),
+        failed_indexes=_indexes(status.failed_indexes or ""),
+        conditions=tuple(islice(_conditions(status), _CONDITIONS)),
+    )
+
+
+def _number(written: int | None, default: int) -> int:
+    return default if written is None else written
+
+
+def _of_job(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The labels or annotations of a Job with our prefix or Kueue's: MOST_KEYS at most, each cut."""
+    ours = ((key, text) for key, text in (kept or {}).items() if key.startswith((PREFIX, KUEUE_PREFIX)))
+    return {key: text[: _LONG.get(key, MAX_WORD + 1)] for key, text in islice(ours, MOST_KEYS)}
+
+
+def _indexes(text: str) -> str:
+    """The indexes without the last of those that are too many, so that each of them is whole."""
+    return text if len(text) <= _INDEXES else text[:_INDEXES].rpartition(",")[0]
+
+
+def _conditions(status: structs.JobStatus) -> Iterator[JobCondition]:
+    for raw in status.conditions or ():
+        if raw.status == "True":
+            since = raw.last_transition_time or ""
+            yield JobCondition(raw.type[:MAX_OWNER], raw.reason[:SHOWN], raw.message[:SAID], since)

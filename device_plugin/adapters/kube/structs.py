@@ -1,0 +1,225 @@
+"""Kubernetes' JSON as msgspec structs, which name only the needed fields: the rest is skipped.
+
+Field names are those of k8s.io/api core/v1 and batch/v1.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+Object = TypeVar("Object")
+Text = bytes | bytearray | msgspec.Raw
+# Most characters of an owner's kind and uid, which the API server does not check, and of a name.
+MAX_OWNER, MAX_NAME = 63, 253
+# Bounds of texts that are only shown: characters of a word, and of a message.
+SHOWN, SAID = 127, 300
+# Most of our keys that are kept of an object of which not only known keys are read.
+PREFIX, MOST_KEYS = "vgpu.io/", 64
+
+
+class Struct(msgspec.Struct, rename="camel", gc=False):
+    pass
+
+
+class Owner(Struct):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Meta(Struct):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    generation: int = 0
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+
+
+class Resources(Struct):
+    limits: dict[str, str | int] | None = None
+    requests: dict[str, str | int] | None = None
+
+
+class Container(Struct):
+    name: str
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class Gate(Struct):
+    name: str = ""
+
+
+class Claim(Struct):
+    claim_name: str = ""
+
+
+class Volume(Struct):
+    persistent_volume_claim: Claim | None = None
+
+
+class PodSpec(Struct):
+    containers: list[Container]
+    init_containers: list[Container] | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    node_selector: msgspec.Raw = msgspec.Raw()
+    affinity: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
+    overhead: dict[str, str | int] | None = None
+    resources: Resources | None = None
+    scheduling_gates: list[Gate] | None = None
+    volumes: list[Volume] | None = None
+
+
+class Condition(Struct):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(Struct):
+    phase: str = "Pending"
+    conditions: list[Condition] | None = None
+    nominated_node_name: str = ""
+
+
+class Pod(Struct):
+    metadata: Meta
+    spec: PodSpec
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class TemplateMeta(Struct):
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class TemplateSpec(PodSpec):
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    priority_class_name: str = ""
+
+
+class Template(Struct):
+    spec: TemplateSpec
+    metadata: TemplateMeta | None = None
+
+
+class JobSpec(Struct):
+    template: Template
+    suspend: bool | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str | None = None
+    pod_replacement_policy: str | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    success_policy: dict[str, msgspec.Raw] | None = None
+    managed_by: str | None = None
+
+
+class Uncounted(Struct):
+    succeeded: list[str] | None = None
+    failed: list[str] | None = None
+
+
+class JobStatus(Struct):
+    start_time: str | None = None
+    active: int = 0
+    ready: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int | None = None
+    uncounted_terminated_pods: Uncounted | None = None
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class Job(Struct):
+    metadata: Meta
+    spec: JobSpec
+    status: JobStatus = msgspec.field(default_factory=JobStatus)
+
+
+class NodeInfo(Struct):
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
+class NodeStatus(Struct):
+    node_info: NodeInfo = msgspec.field(default_factory=NodeInfo)
+    capacity: dict[str, str | int] | None = None
+    allocatable: dict[str, str | int] | None = None
+
+
+class Node(Struct):
+    metadata: Meta
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class Version(Struct):
+    resource_version: str = ""
+
+
+class Whole(Struct):
+    metadata: Meta
+
+
+class Versioned(Struct):
+    metadata: Version
+
+
+class Part(Version):
+    # Not `continue`, which is a word of Python.
+    rest: str = msgspec.field(default="", name="continue")
+
+
+class List(Struct):
+    metadata: Part
+    items: list[msgspec.Raw] | None = None
+
+
+class Event(Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class Status(Struct):
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+class DecodeError(ValueError):
+    """The text is not the object that it should be."""
+
+
+def decoder(kind: type[Object]) -> Callable[[Text], Object]:
+    """A function that reads JSON text as `kind`. It raises DecodeError."""
+    made = msgspec.json.Decoder(kind)
+
+    def decode(text: Text) -> Object:
+        try:
+            return made.decode(text)
+        except msgspec.MsgspecError as error:
+            raise DecodeError(str(error)) from error
+
+    return decode
+
+
+def controller(metadata: Meta) -> Owner:
+    """The owner that is the object's controller; an empty one if there is none."""
+    return next((owner for owner in metadata.owner_references or () if owner.controller), Owner())

@@ -1,0 +1,72 @@
+"""Jobs of the Kubernetes API (batch/v1), with only the fields that this project uses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from device_plugin.core.pods import Pod
+
+_NO_POD = Pod("", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class JobCondition:
+    """A condition of a Job that is true: its type (`Suspended`, `Complete`, `Failed`), why, and since when."""
+
+    type: str
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A Job as the API server shows it.
+
+    `template` is a pod that the Job makes: its name and uid are empty, and its priority is still that of
+    `priority_class`. `completions` is None where any success ends the Job. `replacement` is its podReplacementPolicy
+    (`Failed`, `TerminatingOrFailed`). `uncounted` are pods that ended and are not in `succeeded` and `failed` yet.
+    `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a long one is cut at a comma. `owner` is
+    the kind of the controller above the Job (`JobSet`). `started` is empty while the Job is suspended. Of `labels` and
+    `annotations` those of this project and of Kueue are kept.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str = ""
+    generation: int = 0
+    created: str = ""
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+    owner_name: str = ""
+    owner_uid: str = ""
+    suspend: bool = False
+    parallelism: int = 1
+    completions: int | None = None
+    indexed: bool = False
+    replacement: str = ""
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    success_policy: bool = False
+    managed_by: str = ""
+    restart_policy: str = ""
+    grace_seconds: int = 30
+    priority_class: str = ""
+    template: Pod = _NO_POD
+    started: str = ""
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+    uncounted: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    conditions: tuple[JobCondition, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """True once the Job is complete or has failed for good, and makes no more pods."""
+        return any(condition.type in ("Complete", "Failed") for condition in self.conditions)

@@ -1,0 +1,133 @@
+"""Jobs: defaults, the labels of their pods, validation, and what an update may change.
+
+Model: k8s.io/kubernetes pkg/registry/batch/job (strategy) and pkg/apis/batch (v1 defaults, validation).
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from hack.embedded.apiserver import errors, pods
+from hack.embedded.apiserver.errors import Cause
+from hack.embedded.apiserver.strategies import Object, Strategy, keep
+
+PREFIX = "batch.kubernetes.io/"
+CONTROLLER_UID, JOB_NAME = f"{PREFIX}controller-uid", f"{PREFIX}job-name"
+MOST_FAILURES = 2**31 - 1
+_IMMUTABLE = (
+    "selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
+)  # fmt: skip
+_COUNTS = ("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex", "activeDeadlineSeconds")
+# Of a template, what may change while the Job has not begun: where its pods may go.
+_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
+
+
+class JobStrategy(Strategy):
+    """The two routes that write a Job: itself and its status."""
+
+    def default(self, new: Object) -> None:
+        """Set the API server's defaults, those of the template's pod among them."""
+        spec, template = _template(new)
+        for key in [key for key, value in spec.items() if value is None]:
+            del spec[key]
+        if "parallelism" not in spec:
+            spec.setdefault("completions", 1)
+            spec["parallelism"] = 1
+        spec.setdefault("backoffLimit", MOST_FAILURES if "backoffLimitPerIndex" in spec else 6)
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("manualSelector", False)
+        replaced = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+        spec.setdefault("podReplacementPolicy", replaced)
+        pods.default_spec(template.setdefault("spec", {}))
+        labels = template["metadata"].get("labels")
+        if labels and not new["metadata"].get("labels"):
+            new["metadata"]["labels"] = dict(labels)
+
+    def prepare_create(self, new: Object) -> None:
+        """Reset generation and status, and let the Job's own UID select its pods."""
+        metadata = new["metadata"]
+        metadata["generation"] = 1
+        new["status"] = {}
+        own = {"controller-uid": metadata["uid"], "job-name": metadata["name"]}
+        labels = new["spec"]["template"]["metadata"].setdefault("labels", {})
+        labels.update({**own, **{f"{PREFIX}{key}": value for key, value in own.items()}})
+        new["spec"]["selector"] = {"matchLabels": {CONTROLLER_UID: metadata["uid"]}}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Each route changes its own part; a changed spec is a new generation."""
+        if subresource == "status":
+            keep(new, old, "spec")
+            return
+        keep(new, old, "status")
+        if new["spec"] != old["spec"]:
+            new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+
+    def validate(self, new: Object) -> list[Cause]:
+        """Numbers that can be counted, and a template whose pods can end."""
+        return [*super().validate(new), *_causes(new["spec"])]
+
+    def validate_update(self, new: Object, old: Object) -> list[Cause]:
+        """A Job keeps its form; an Indexed one may change its width, and one that has not begun its pods' places."""
+        causes, spec, was = self.validate(new), new["spec"], old["spec"]
+        if spec.get("completions") != was.get("completions"):
+            if spec["completionMode"] != "Indexed":
+                causes.append(_immutable("completions", spec.get("completions")))
+            elif spec.get("completions") != spec["parallelism"]:
+                message = f"Invalid value: {spec['completions']}: can only be modified in tandem with spec.parallelism"
+                causes.append(Cause("spec.completions", message))
+        causes += [_immutable(key, spec.get(key)) for key in _IMMUTABLE if spec.get(key) != was.get(key)]
+        begun = not was["suspend"] or "startTime" in old.get("status", {})
+        if _fixed(spec["template"], begun=begun) != _fixed(was["template"], begun=begun):
+            causes.append(_immutable("template", "{…}"))
+        return causes
+
+
+def _template(new: Object) -> tuple[Object, Object]:
+    """The spec and its template. Raises StatusError 400 if they are no objects."""
+    spec = new.get("spec")
+    template = spec.setdefault("template", {}) if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(template, dict):
+        raise errors.bad_request('Job in version "v1" cannot be handled as a Job: spec is malformed')
+    if template.get("metadata") is None:
+        template["metadata"] = {}
+    return spec, template
+
+
+def _causes(spec: Object) -> Iterator[Cause]:
+    indexed, policy = spec["completionMode"] == "Indexed", spec["template"]["spec"]["restartPolicy"]
+    for key in _COUNTS:
+        if spec.get(key, 0) < 0:
+            yield Cause(f"spec.{key}", f"Invalid value: {spec[key]}: must be greater than or equal to 0")
+    if indexed and "completions" not in spec:
+        message = "Required value: when completion mode is Indexed"
+        yield Cause("spec.completions", message, "FieldValueRequired")
+    if policy == "Always":
+        message = 'Required value: valid values: "OnFailure", "Never"'
+        yield Cause("spec.template.spec.restartPolicy", message, "FieldValueRequired")
+    if "podFailurePolicy" in spec:
+        if policy == "OnFailure":
+            message = (
+                'Invalid value: "OnFailure": only "Never" is supported when podFailurePolicy is specified'
+            )
+            yield Cause("spec.template.spec.restartPolicy", message)
+        if spec["podReplacementPolicy"] != "Failed":
+            message = f'Unsupported value: "{spec["podReplacementPolicy"]}": supported values: "Failed"'
+            yield Cause("spec.podReplacementPolicy", message, "FieldValueNotSupported")
+    if "backoffLimitPerIndex" in spec and not indexed:
+        message = f"Invalid value: {spec['backoffLimitPerIndex']}: requires indexed completion mode"
+        yield Cause("spec.backoffLimitPerIndex", message)
+    yield from pods.spec_causes(spec["template"]["spec"], "spec.template.spec")
+
+
+def _immutable(key: str, value: object) -> Cause:
+    return Cause(f"spec.{key}", f"Invalid value: {value}: field is immutable")
+
+
+def _fixed(template: Object, *, begun: bool) -> dict[str, Any]:
+    fixed = copy.deepcopy(template)
+    if not begun:
+        fixed.pop("metadata", None)
+        for key in _DIRECTIVES:
+            fixed["spec"].pop(key, None)
+    return fixed

@@ -1,0 +1,197 @@
+"""JSON of pods: what is read, and how little is kept of what anybody may write."""
+
+import json
+from typing import Any
+
+import pytest
+
+from device_plugin.adapters.kube.pods import read_pod
+from device_plugin.core.grants import MAX_CONTAINERS
+from device_plugin.core.obstacles import NONE, Obstacles
+from device_plugin.core.pods import Container, ContainerKind, Pod
+
+
+def owned_pod(owners: list[dict[str, Any]], **spec: Any) -> bytes:
+    metadata = {"name": "p", "uid": "u", "ownerReferences": owners}
+    return json.dumps({"metadata": metadata, "spec": {"containers": [{"name": "main"}], **spec}}).encode()
+
+
+def test_the_owner_is_the_one_that_would_make_the_pod_again() -> None:
+    controller = {"kind": "Job", "name": "train", "uid": "job-1", "controller": True}
+    made = read_pod(owned_pod([{"kind": "ConfigMap", "name": "c", "uid": "c"}, controller]))
+    assert (made.owner, made.owner_name, made.owner_uid) == ("Job", "train", "job-1")
+    assert read_pod(owned_pod([])).owner_uid == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "index"),
+    [
+        ("0", 0),
+        ("41", 41),
+        ("999999", 999999),
+        ("", None),
+        ("-1", None),
+        ("1e3", None),
+        ("٣", None),
+        ("9" * 63, None),
+    ],
+)
+def test_the_number_in_its_job_is_read_where_it_is_one(written: str, index: int | None) -> None:
+    metadata = {"name": "p", "labels": {"batch.kubernetes.io/job-completion-index": written}}
+    assert read_pod(json.dumps({"metadata": metadata, "spec": {"containers": []}}).encode()).index == index
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"affinity": {"nodeAffinity": {}}},
+        {"tolerations": [{"key": "k", "operator": "Exists"}]},
+    ],
+)
+def test_pods_with_equal_constraints_may_go_to_the_same_nodes(more: dict[str, Any]) -> None:
+    plain, narrow = read_pod(owned_pod([])), read_pod(owned_pod([], **more))
+    assert read_pod(owned_pod([], **more)).constraints == narrow.constraints != plain.constraints
+
+
+def test_of_what_anybody_may_write_into_a_pod_little_is_kept() -> None:
+    """Ten thousand pods with as much as Kubernetes takes would fill the memory of whoever watches them."""
+    much = "x" * 200_000
+    metadata = {
+        "name": "p",
+        "uid": "u",
+        "annotations": {
+            "vgpu.io/junk": much,
+            "vgpu.io/policy": much,
+            "vgpu.io/group": "g",
+            "vgpu.io/role-order": much,
+            "other": much,
+        },
+        "labels": {
+            **{f"vgpu.io/{n}": "x" for n in range(1000)},
+            "vgpu.io/role": "r",
+            "vgpu.io/policy": "pack",
+            "training.kubeflow.org/replica-type": "ps",
+            "training.kubeflow.org/job-name": "j",
+        },
+        "ownerReferences": [{"kind": much, "uid": much, "controller": True}],
+    }
+    idle = [{"name": f"c{n}", "resources": {"limits": {"cpu": "1"}}} for n in range(1000)]
+    asking = {"name": "main", "resources": {"limits": {"hygon.com/dcu-mem": "4", "cpu": "1"}}}
+    found = read_pod(json.dumps({"metadata": metadata, "spec": {"containers": [*idle, asking]}}).encode())
+    assert found.labels == {
+        "vgpu.io/role": "r", "vgpu.io/policy": "pack", "training.kubeflow.org/replica-type": "ps",
+    }  # fmt: skip
+    assert found.annotations == {
+        "vgpu.io/policy": "x" * 4097, "vgpu.io/group": "g", "vgpu.io/role-order": "x" * 257,
+    }  # fmt: skip
+    assert found.containers == (Container("main", ContainerKind.MAIN, {"hygon.com/dcu-mem": "4"}),)
+    assert len(found.owner) == len(found.owner_uid) == 63
+
+
+def hungry_pod(*containers: dict[str, Any], grant: str = "") -> bytes:
+    """A pod of containers with these limits, named c0, c1 and so on."""
+    metadata = {"name": "p", "uid": "u", "annotations": {"vgpu.io/grant": grant} if grant else {}}
+    named = [{"name": f"c{n}", "resources": {"limits": limits}} for n, limits in enumerate(containers)]
+    return json.dumps({"metadata": metadata, "spec": {"containers": named}}).encode()
+
+
+MEM = "hygon.com/dcu-mem"
+INVENTED = {f"a.b/{n}": "1" for n in range(6000)}
+
+
+def test_of_limits_those_of_our_resources_are_kept_and_no_longer_than_they_can_be_read() -> None:
+    found = read_pod(hungry_pod(INVENTED, {**INVENTED, MEM: "4"}, {MEM: "1" * 200_000}), [MEM])
+    assert [(one.name, one.limits) for one in found.containers] == [
+        ("c1", {MEM: "4"}),
+        ("c2", {MEM: "1" * 64}),
+    ]
+
+
+def test_a_container_that_a_grant_names_is_kept_whatever_it_asked_for() -> None:
+    """Its resources are perhaps no longer configured, and the grant must not be void for that."""
+    found = read_pod(hungry_pod(INVENTED, INVENTED, grant='{"containers":{"c1":[]}}'), [MEM])
+    assert found.containers == (Container("c1", ContainerKind.MAIN, {}),)
+
+
+def test_of_thousands_of_asking_containers_as_many_are_kept_as_a_refusal_needs() -> None:
+    asking = [{MEM: "1"}] * 5000
+    assert len(read_pod(hungry_pod(*asking), [MEM]).containers) == MAX_CONTAINERS + 1
+
+
+def waiting_pod(said: str = "", **spec: Any) -> bytes:
+    container = {"name": "main", "resources": {"limits": {"hygon.com/dcu-mem": "4"}}}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    made = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container], **spec}}
+    return json.dumps({**made, "status": {"conditions": [condition]}}).encode()
+
+
+def test_what_keeps_a_pod_from_a_node_beside_cards_is_read() -> None:
+    found = read_pod(
+        waiting_pod(
+            "3 node(s) had untolerated taint(s)",
+            schedulingGates=[{"name": "x/y"}],
+            nodeSelector={"zone": "a", "disk": "ssd"},
+            affinity={"nodeAffinity": {}},
+            volumes=[
+                {"name": "tmp", "emptyDir": {}},
+                {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
+            ],
+        )
+    )
+    assert found.obstacles == Obstacles(
+        ("x/y",),
+        "nodeSelector zone=a, disk=ssd and affinity",
+        ("data",),
+        "3 node(s) had untolerated taint(s)",
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"nodeSelector": None, "affinity": {}, "volumes": [], "schedulingGates": []}]
+)
+def test_nothing_keeps_it(spec: dict[str, Any]) -> None:
+    assert read_pod(waiting_pod(**spec)).obstacles is NONE
+
+
+def test_who_has_a_node_or_asks_for_nothing_is_kept_by_nothing() -> None:
+    assert read_pod(waiting_pod("taint", nodeName="n1")).obstacles is NONE
+    assert read_pod(waiting_pod("taint", containers=[{"name": "main"}])).obstacles is NONE
+
+
+def test_of_obstacles_little_is_kept() -> None:
+    many = [f"{n:0>253}" for n in range(500)]
+    found = read_pod(
+        waiting_pod(
+            "x" * 30_000,
+            schedulingGates=[{"name": text} for text in many],
+            nodeSelector={text: text for text in many},
+            volumes=[{"name": text, "persistentVolumeClaim": {"claimName": text}} for text in many],
+        )
+    ).obstacles
+    assert sum(map(len, (*found.gates, found.selector, *found.claims, found.said))) < 2000
+
+
+def test_a_grant_is_kept_whole_as_long_as_it_can_be_read() -> None:
+    metadata = {"name": "p", "uid": "u", "annotations": {"vgpu.io/grant": "x" * 64 * 1024}}
+    found = read_pod(json.dumps({"metadata": metadata, "spec": {"containers": []}}).encode())
+    assert len(found.annotation("vgpu.io/grant")) == 64 * 1024
+
+
+def test_what_kube_scheduler_says_of_a_pod_that_it_took_back_is_told_apart() -> None:
+    """Of the text only a fingerprint is kept: it may be long, and there may be thousands."""
+
+    def shown(status: str, message: str, **more: str) -> Pod:
+        condition = {"type": "PodScheduled", "status": status, "reason": "SchedulerError", "message": message}
+        body = {
+            "metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "main"}]},
+            "status": {"conditions": [condition], **more},
+        }  # fmt: skip
+        return read_pod(json.dumps(body).encode())
+
+    first, second = shown("False", "preempted"), shown("False", "timed out")
+    assert 0 not in (first.refused, second.refused)
+    assert first.refused != second.refused
+    assert first == shown("False", "preempted")
+    assert shown("True", "").refused == 0
+    assert (first.nominated, shown("False", "", nominatedNodeName="n1").nominated) == ("", "n1")
