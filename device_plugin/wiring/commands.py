@@ -66,6 +66,7 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
         prog="vgpu", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"vgpu {VERSION}")
+    chosen = parser
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, text, module in _offered(words[:1], more, people=people):
         command = commands.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -74,7 +75,11 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
             command.description = loaded.__doc__
             loaded.add_arguments(command)
             command.set_defaults(run=loaded.run)
-    return parser.parse_args(words)
+            chosen = command
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return args
 
 
 def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) -> Collection[Command]:
@@ -89,10 +94,17 @@ def _offered(chosen: Sequence[str], more: Sequence[Command], *, people: bool) ->
     return offered.values()
 
 
+class LogLevelError(VgpuError):
+    """VGPU_LOG_LEVEL names no level."""
+
+
 def run_service(service: Callable[[threading.Event], int]) -> int:
-    """Run a service until SIGTERM or SIGINT sets its stop event; log to stderr."""
+    """Run a service until SIGTERM or SIGINT sets its stop event; log to stderr. Raises LogLevelError."""
+    level = os.environ.get("VGPU_LOG_LEVEL", "INFO")
+    if level.upper() not in logging.getLevelNamesMapping():
+        raise LogLevelError(f"VGPU_LOG_LEVEL: {level!r} is no level: write DEBUG, INFO, WARNING or ERROR")
     logging.basicConfig(
-        level=os.environ.get("VGPU_LOG_LEVEL", "INFO").upper(),
+        level=level.upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )

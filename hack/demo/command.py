@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("logs", "show what a pod's containers printed", logs).add_argument("pod", metavar="POD")
     add("delete", "delete a pod", delete).add_argument("pod", metavar="POD")
     explained = add("explain", "show /explain of the cluster service", explain)
-    explained.add_argument("pod", metavar="POD", nargs="?", help="only what concerns it")
+    explained.add_argument("pod", metavar="POD", nargs="?", help="only this one (or NAMESPACE/POD)")
     add("kubeconfig", "print a kubeconfig for `vgpu cordon`, `drain` and `defrag`", kubeconfig)
     add("end", "end the cluster", end)
 

@@ -29,7 +29,7 @@ class DemoApi(Person):
 
     def explanation(self, pod: str | None) -> str:
         """The answer of /explain as text, about everything or one pod."""
-        query = "?" + urlencode({"pod": f"{NAMESPACE}/{pod}"}) if pod else ""
+        query = "?" + urlencode({"pod": pod if "/" in pod else f"{NAMESPACE}/{pod}"}) if pod else ""
         return read(self._session.explain, f"/explain{query}")
 
     def cards(self) -> list[Object]:

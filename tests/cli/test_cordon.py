@@ -3,6 +3,7 @@
 import threading
 import time
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,16 @@ from tests.deadline import eventually
 
 def vgpu(fleet: Fleet, *words: str) -> int:
     return main([*words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+def test_without_a_kubeconfig_it_says_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["cordon", "n1-0"]) == 2
+    expected = f"no kubeconfig {tmp_path}/.kube/config: write --kubeconfig FILE, or set KUBECONFIG"
+    assert capsys.readouterr().err == f"vgpu: {expected}\n"
 
 
 def test_cards_of_one_node_are_cordoned_and_uncordoned_one_by_one(

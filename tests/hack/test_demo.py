@@ -89,7 +89,10 @@ def test_logs_of_a_pod_that_is_not_there_name_those_that_are(
     assert capsys.readouterr().err == "vgpu: no pod nosuch; there are: a\n"
 
 
-@pytest.mark.parametrize(("words", "asked"), [([], "/explain"), (["a"], "/explain?pod=default%2Fa")])
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [([], "/explain"), (["a"], "/explain?pod=default%2Fa"), (["b/a"], "/explain?pod=b%2Fa")],
+)
 def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], asked: str
 ) -> None:

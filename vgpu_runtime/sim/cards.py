@@ -119,9 +119,9 @@ def load(path: Path, machine: int = 0) -> list[SimCard]:
     """Read a YAML file as `parse` reads its text. Raises SpecError, which says what to change."""
     try:
         return parse(path.read_text(encoding="utf-8"), machine)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: {error}") from error
-    except SpecError as error:
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    except (UnicodeDecodeError, SpecError) as error:
         raise SpecError(f"{path}: {error}") from error
 
 

@@ -84,7 +84,7 @@ class Leader:
         if self._lease is None:
             return self._error or "nobody holds the scheduler's Lease yet"
         if not self._ours(self._lease.holder):
-            return f"not the leader: the Lease is held by {self._lease.holder or 'nobody'}"
+            return f"the Lease is held by {self._lease.holder or 'nobody'}, not by this replica"
         if self._renewed is None:
             return "the Lease was not seen to be renewed yet"
         age = self._clock() - self._renewed

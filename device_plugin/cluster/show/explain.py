@@ -58,8 +58,9 @@ class Explainer(ReplicaService):
         snapshot = self._view.snapshot()
         nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
+        why_not = self._leader.why_not()
         view = {
-            "leader": not self._leader.why_not(), "nodes": nodes, "waiting": waiting, "gangs": gangs,
+            "leader": not why_not, "whyNotLeading": why_not, "nodes": nodes, "waiting": waiting, "gangs": gangs,
             "faults": faults, "units": list(_mixed_units(snapshot.inventories())),
         }  # fmt: skip
         return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
@@ -259,7 +260,9 @@ def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
 
 def as_text(view: View) -> str:
     """The view as text for people."""
-    lines = ["this replica leads" if view["leader"] else "this replica does not lead"]
+    lines = [
+        "this replica leads" if view["leader"] else f"this replica does not lead: {view['whyNotLeading']}"
+    ]
     for node in view["nodes"]:
         silent = "" if node["serving"] else ", its agent is not serving"
         lines.append(f"{node['name']} (loads: {node['loads']}{silent})")

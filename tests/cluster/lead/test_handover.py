@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from device_plugin.cluster.place.filter import NOT_YET
+from device_plugin.cluster.show.explain import as_text
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from device_plugin.kube.leases import Lease
@@ -66,7 +67,10 @@ def test_a_released_lease_is_not_used_before_the_last_binding_landed(
     # "other" was reserved by the old leader and never bound: its card is free, the landed one's is not.
     assert two.ask(rival) == "n1"
     assert two.bind(rival) == ""
-    assert one.bind(world.api.by_name["default", "other"]).startswith("not the leader")
+    assert one.bind(world.api.by_name["default", "other"]).endswith(", not by this replica")
+    first, *_ = as_text(one.explainer.view()).splitlines()
+    holder = world.api.held.holder
+    assert first == f"this replica does not lead: the Lease is held by {holder}, not by this replica"
     grants = [pod.grant() for pod in world.api.by_name.values() if pod.node]
     cards = [s.card for grant in grants if grant for s in grant.slices()]
     assert sorted(cards) == ["n1-0", "n1-1"]

@@ -1,0 +1,24 @@
+"""`vgpu` itself: bad input ends with one text that says what to write."""
+
+import pytest
+
+from device_plugin.wiring.commands import main
+
+
+def test_an_unknown_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["node", "--bogus"])
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: vgpu node [--config FILE]")
+    assert error == "vgpu node: error: unrecognized arguments: --bogus"
+
+
+@pytest.mark.parametrize("service", [["node", "--node-name=a"], ["cluster", "--pod-name=a"]])
+def test_an_unknown_log_level_is_refused_with_those_there_are(
+    service: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VGPU_LOG_LEVEL", "verbose")
+    assert main([*service, "--kube-server=http://127.0.0.1:9"]) == 2
+    assert capsys.readouterr().err == (
+        "vgpu: VGPU_LOG_LEVEL: 'verbose' is no level: write DEBUG, INFO, WARNING or ERROR\n"
+    )
