@@ -7,12 +7,13 @@ gang is decided in `core/gang.py`; here it is done: to the ledger, within the ti
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from device_plugin.cluster.gangs.groups import GroupName, Groups
 from device_plugin.cluster.gangs.offered import OfferedNodes
 from device_plugin.cluster.refused.node_lists import NodeLists
-from device_plugin.cluster.refused.refusal_budget import LaterError, RefusalBudget
+from device_plugin.cluster.refused.refusal_budget import RefusalBudget
 from device_plugin.core.annotations import GROUP_SIZE
 from device_plugin.core.errors import RequestError
 from device_plugin.core.gang import (
@@ -175,7 +176,8 @@ class Gangs:
         if first is None:
             return ()
         pods, asked = self._asked(self._groups.gang_view(first.name), first, nodes)
-        answer = self._placed(pods, asked, nodes, charged=True)
+        place = partial(self._placed, pods, asked, nodes)
+        answer = self._budget.decided(pod.namespace, first.request, place)
         return () if isinstance(answer, Refusal) else [reservation.grant for reservation in answer]
 
     def expired(self, now: float) -> list[str]:
@@ -243,7 +245,9 @@ class Gangs:
         pods, asked = self._asked(view, first, None if named else nodes)
         if not named and (known := state.known(asked)) is not None:
             return known
-        answer = self._placed(pods, asked, nodes, charged=not named)
+        place = partial(self._placed, pods, asked, nodes)
+        # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
+        answer = place() if named else self._budget.decided(first.pod.namespace, first.request, place)
         if isinstance(answer, Refusal):
             if not named:
                 state.refuse(asked, answer)
@@ -253,19 +257,8 @@ class Gangs:
         state.reserve(self._end_later(BINDING_SECONDS if view.bound else self._seconds))
         return next(reservation for reservation in answer if reservation.pod.uid == first.pod.uid)
 
-    def _placed(
-        self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes, *, charged: bool
-    ) -> Sequence[Reservation] | Refusal:
-        """Place all `pods`, the first on `nodes`: reservations whose grants the ledger holds already, or a refusal.
-
-        A refusal is `charged` to the budget of its namespace.
-        """
-        name, started = pods[0].name, self._clock()
-        # A thousand pods take a second, and each slice that becomes free anywhere is a reason to try them again.
-        if charged and not self._budget.allows(*name, started):
-            raise LaterError(
-                f"group {name[1]} waits for its turn to be tried; kube-scheduler tries again by itself"
-            )
+    def _placed(self, pods: Sequence[GangPod], asked: Asked, nodes: Nodes) -> Sequence[Reservation] | Refusal:
+        """Place all `pods`, the first on `nodes`: reservations whose grants the ledger holds already, or a refusal."""
         by_uid = {each.pod.uid: each.pod for each in pods}
         scored = [each.pod for each in pods if each.request.policy == NODE_SCORE]
         ranks = self._groups.ranks(scored) if scored else {}
@@ -278,12 +271,9 @@ class Gangs:
         }
         answer = place_all(members.values(), self._placer, self._ledger)
         if isinstance(answer, Refusal):
-            if charged:
-                self._budget.spend(*name, started, self._clock())
             # What is known of every node is not kept for every gang.
-            return refusal(
-                answer.main, f"group {name[1]}: {answer.text}", f"group {name[1]}: {answer.summary}"
-            )
+            group = f"group {pods[0].gang.group}: "
+            return refusal(answer.main, group + answer.text, group + answer.summary)
         # The reservations of a gang end together, by the deadline in its state.
         return [
             Reservation.for_pod(by_uid[grant.pod], members[grant.pod].request, grant, inf) for grant in answer

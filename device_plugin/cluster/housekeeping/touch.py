@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.refused.refusal_budget import LaterError
@@ -256,25 +257,19 @@ class Touch(ReplicaService):
         gangs, ledger = self._reservations.gangs, self._view.ledger
         if request.gang is not None and not gangs.worth_asking(pod):
             return ()
-        with ledger.transaction():
+        with ledger.transaction(), suppress(LaterError):
             ledger.release(pod.uid)
             for grant in self._awaited(waiting):
                 ledger.hold(grant)
             if request.gang is not None:
-                with suppress(LaterError):
-                    return gangs.find(pod, waiting.nodes)
-                return ()
+                return gangs.find(pod, waiting.nodes)
             # Without a list from kube-scheduler the hosts' CPU and memory were not checked.
             vetted = waiting.nodes is not None
             request = self._reservations.in_group(pod, request)
-            budget, started = self._reservations.budget, self._clock()
-            several = len(request.containers) > 1
-            if several and not budget.allows(pod.namespace, "", started):
-                return ()
-            found = self._reservations.placer.find(request, waiting.nodes, vetted=vetted)
-            if found is None and several:
-                budget.spend(pod.namespace, "", started, self._clock())
+            find = partial(self._reservations.placer.find, request, waiting.nodes, vetted=vetted)
+            found = self._reservations.budget.decided(pod.namespace, request, find)
             return (found,) if found is not None else ()
+        return ()
 
     def _touch(self, waiting: Waiting) -> None:
         pod = waiting.pod

@@ -80,17 +80,9 @@ class Filter(ReplicaService):
         return Verdict(hopeless=dict.fromkeys(nodes, NOT_YET))
 
     def _place(self, pod: Pod, request: PodRequest, nodes: Sequence[str]) -> Reservation | Refused:
-        started, several = self._clock(), len(request.containers) > 1 and request.gang is None
-        if several and not self._reservations.budget.allows(pod.namespace, "", started):
-            raise LaterError(
-                f"pods of several containers in {pod.namespace} wait for their turn to be tried; kube-scheduler"
-                " tries again by itself"
-            )
+        started = self._clock()
         answer = self._reservations.reserve(pod, request, nodes)
-        ended = self._clock()
-        self._counts.placed(ended - started)
-        if several and isinstance(answer, Refused):
-            self._reservations.budget.spend(pod.namespace, "", started, ended)
+        self._counts.placed(self._clock() - started)
         return answer
 
     def _why_not(self, pod: Pod) -> str:

@@ -48,7 +48,7 @@ class Reservations:
         self.placer = Placer(view.ledger, loads=view.measured.loads, scoring=scoring)
         self.planner = Planner(view.ledger, self.placer)
         node_lists = NodeLists(self.placer.table)
-        self.budget = RefusalBudget()
+        self.budget = RefusalBudget(clock)
         self.refusals = Refusals(view.ledger, self.placer)
         self.waiting = WaitingPods(view.ledger, node_lists)
         self.postponed = PostponedPods()
@@ -85,7 +85,8 @@ class Reservations:
         """Place the pod on one of `nodes`: its reservation, which replaces an earlier one, or the refusal.
 
         A pod of a gang keeps an earlier reservation on one of `nodes`. If it has none, all pods of its gang are placed,
-        or none. `named`: /bind named the node for this pod alone, so it is not offered to the others of its gang.
+        or none. `named`: /bind named the node for this pod alone, so it is not offered to the others of its gang, and
+        its refusal is not charged. Raises LaterError.
         """
         with self._view.lock:
             self.expire()
@@ -96,20 +97,8 @@ class Reservations:
                 return refused
             if request.gang is not None:
                 return self._reserve_gang(pod, request, nodes, named=named)
-            before = self._ledger.reservation(pod.uid)
-            self.release(pod.uid)
-            request, answer = self._decided(pod, request, nodes)
-            if isinstance(answer, Refused):
-                pod = self._view.known(pod)
-                self._queue_preemption(Pending(pod, request, nodes), before)
-                if not named:
-                    self.waiting.note(pod, nodes, answer, gang=False)
-                return answer
-            made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
-            self._ledger.put(made)
-            self.preemption_queue.forget(pod.uid)
-            self.waiting.drop(pod.uid)
-            return made
+            alone = partial(self._reserve_alone, pod, request, nodes, named=named)
+            return alone() if named else self.budget.decided(pod.namespace, request, alone)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
         """The request, with the pod's rank in its group where its placement policy looks at that."""
@@ -238,6 +227,24 @@ class Reservations:
         self._release_incomplete(self.gangs.forget(uid))
 
     # With the lock held
+
+    def _reserve_alone(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
+    ) -> Reservation | Refused:
+        before = self._ledger.reservation(pod.uid)
+        self.release(pod.uid)
+        request, answer = self._decided(pod, request, nodes)
+        if isinstance(answer, Refused):
+            pod = self._view.known(pod)
+            self._queue_preemption(Pending(pod, request, nodes), before)
+            if not named:
+                self.waiting.note(pod, nodes, answer, gang=False)
+            return answer
+        made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
+        self._ledger.put(made)
+        self.preemption_queue.forget(pod.uid)
+        self.waiting.drop(pod.uid)
+        return made
 
     def _reserve_gang(
         self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool

@@ -3,7 +3,12 @@
 kube-scheduler asks for these pods again at every event, while other decisions wait for the lock.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.placement import Refusal, Refused
+from device_plugin.core.requests import PodRequest
 
 # Seconds that refusals of one namespace may take at once, and the share of time that they may take in the long run.
 BURST, SHARE = 5.0, 0.1
@@ -13,6 +18,7 @@ TOTAL_BURST, TOTAL_SHARE = 10.0, 0.25
 MOST_BURSTS = 4.0
 # Seconds between two refills.
 TICK = 0.05
+Answer = TypeVar("Answer")
 
 
 class LaterError(VgpuError):
@@ -27,7 +33,8 @@ class RefusalBudget:
     and each gets some. Callers hold the view's lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         # By namespace and gang: seconds that refusals took, and that are not refilled yet.
         self._debts: dict[str, dict[str, float]] = {}
         self._at = 0.0
@@ -36,7 +43,25 @@ class RefusalBudget:
         """Number of debts; the pods of several containers of a namespace have one debt together."""
         return sum(map(len, self._debts.values()))
 
-    def allows(self, namespace: str, gang: str, now: float) -> bool:
+    def decided(self, namespace: str, request: PodRequest, decide: Callable[[], Answer]) -> Answer:
+        """The answer of `decide`, a decision of the request; its time is charged if it is None or a refusal.
+
+        Decisions of single pods with one container are short, and never charged. Raises LaterError, without a decision,
+        if the refusals of before have taken too long.
+        """
+        if request.gang is None and len(request.containers) < 2:
+            return decide()
+        gang, started = request.gang.group if request.gang is not None else "", self._clock()
+        if not self._allows(namespace, gang, started):
+            several = f"pods of several containers in {namespace} wait for their turn"
+            waits = f"group {gang} waits for its turn" if gang else several
+            raise LaterError(f"{waits} to be tried; kube-scheduler tries again by itself")
+        answer = decide()
+        if answer is None or isinstance(answer, Refused | Refusal):
+            self._charge(namespace, gang, self._clock() - started)
+        return answer
+
+    def _allows(self, namespace: str, gang: str, now: float) -> bool:
         """True if `gang` may be tried now; an empty name means the namespace's pods of several containers."""
         self._refill(now)
         debts = self._debts.get(namespace)
@@ -45,12 +70,12 @@ class RefusalBudget:
         burst = min(BURST, TOTAL_BURST / len(self._debts))
         return debts.get(gang, 0.0) <= burst / len(debts) and sum(debts.values()) <= MOST_BURSTS * burst
 
-    def spend(self, namespace: str, gang: str, started: float, ended: float) -> None:
-        """Charge a refusal that took from `started` to `ended`, in seconds."""
-        self._refill(ended)
-        if ended > started:
+    def _charge(self, namespace: str, gang: str, seconds: float) -> None:
+        """Charge a refusal."""
+        self._refill(self._clock())
+        if seconds > 0:
             debts = self._debts.setdefault(namespace, {})
-            debts[gang] = debts.get(gang, 0.0) + ended - started
+            debts[gang] = debts.get(gang, 0.0) + seconds
 
     def _refill(self, now: float) -> None:
         elapsed = now - self._at

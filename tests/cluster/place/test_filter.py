@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from device_plugin.cluster.place.filter import NOT_YET, Verdict
-from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
+from device_plugin.cluster.refused.refusals import Refusals
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.pods import HALF, pod
@@ -36,14 +36,14 @@ def test_pods_of_many_containers_that_fit_nowhere_take_a_tenth_of_the_time_at_mo
     world: World, one: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes 0.1 s to be refused: a thousand of one tenant's stopped all placing."""
-    reserve, seconds = Reservations.reserve, 1.0
+    get, seconds = Refusals.get, 1.0
 
-    def slow(*args: Any, **more: Any) -> Any:
+    def slow(*args: Any) -> Any:
         if len(args[2].containers) > 1:
             world.clock.now += seconds
-        return reserve(*args, **more)
+        return get(*args)
 
-    monkeypatch.setattr(Reservations, "reserve", slow)
+    monkeypatch.setattr(Refusals, "get", slow)
     limits = {f"{FAMILY}-mem": "16"}
     several = tuple(Container(f"c{n}", ContainerKind.MAIN, limits) for n in range(3))
     large, (first, second) = world.pod("large", containers=several), several[:2]

@@ -1,5 +1,7 @@
 """The time that long refusals may take: bounded for a namespace and for all together, and fair."""
 
+from dataclasses import replace
+
 import pytest
 
 from device_plugin.cluster.refused.refusal_budget import (
@@ -9,23 +11,53 @@ from device_plugin.cluster.refused.refusal_budget import (
     TICK,
     TOTAL_BURST,
     TOTAL_SHARE,
+    LaterError,
     RefusalBudget,
 )  # fmt: skip
+from device_plugin.core.grants import Grant
+from device_plugin.core.placement import Refusal, Refused
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import Gang
+from tests.builders.requests import slice_request
+from tests.cluster.world import Clock
 
 HOUR = 3600.0
 
 
+class Asker:
+    """Asks for decisions of gangs, or of pods of several containers where the gang has no name."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.budget = RefusalBudget(self.clock)
+
+    def tries(self, namespace: str, gang: str, seconds: float, answer: object = None) -> bool:
+        """True if the decision is made, which takes `seconds`."""
+        alone = slice_request("p", 4)
+        several = replace(alone, containers=2 * alone.containers)
+        request = replace(alone, gang=Gang(gang, 2)) if gang else several
+
+        def decide() -> object:
+            self.clock.now += seconds
+            return answer
+
+        try:
+            assert self.budget.decided(namespace, request, decide) is answer
+        except LaterError:
+            return False
+        return True
+
+
 def spent(askers: list[tuple[str, str]], seconds: float = 0.5) -> dict[tuple[str, str], float]:
     """What each takes of an hour of placing, if each is tried whenever it may, and refused after `seconds`."""
-    budget, now, taken = RefusalBudget(), 0.0, dict.fromkeys(askers, 0.0)
-    while now < HOUR:
-        now += 0.1
-        for asker in askers:
-            if budget.allows(*asker, now):
-                budget.spend(*asker, now, now + seconds)
-                now += seconds
-                taken[asker] += seconds
-    return {asker: each / now for asker, each in taken.items()}
+    asker, taken = Asker(), dict.fromkeys(askers, 0.0)
+    started = asker.clock.now
+    while asker.clock.now < started + HOUR:
+        asker.clock.now += 0.1
+        for each in askers:
+            if asker.tries(*each, seconds):
+                taken[each] += seconds
+    return {each: seconds_taken / (asker.clock.now - started) for each, seconds_taken in taken.items()}
 
 
 def test_one_namespace_takes_its_share() -> None:
@@ -49,28 +81,73 @@ def test_a_namespace_of_many_gangs_takes_no_more_than_one_of_one_gang() -> None:
 
 
 def test_new_names_do_not_help_a_namespace() -> None:
-    budget, now, tried = RefusalBudget(), 0.0, 0
+    asker, tried = Asker(), 0
+    started = asker.clock.now
     for number in range(10_000):
-        now += 0.1
-        if budget.allows("a", f"g{number}", now):
-            budget.spend("a", f"g{number}", now, now + 1.0)
-            now += 1.0
-            tried += 1
-    assert tried <= SHARE * now + MOST_BURSTS * BURST + 1
+        asker.clock.now += 0.1
+        tried += asker.tries("a", f"g{number}", 1.0)
+    assert tried <= SHARE * (asker.clock.now - started) + MOST_BURSTS * BURST + 1
 
 
 def test_a_namespace_that_was_not_refused_is_tried_whatever_the_others_do() -> None:
-    budget = RefusalBudget()
+    asker = Asker()
+    at_once = asker.clock.now
     for number in range(1000):
-        budget.spend(f"ns-{number}", "", 0.0, 100.0)
-    assert budget.allows("new", "", 0.0)
-    assert not budget.allows("ns-1", "", 0.0)
+        assert asker.tries(f"ns-{number}", "", 100.0)
+        asker.clock.now = at_once
+    assert asker.tries("new", "", 1.0)
+    assert not asker.tries("ns-1", "", 1.0)
 
 
 def test_what_is_refilled_is_forgotten() -> None:
-    budget = RefusalBudget()
-    budget.spend("a", "g", 0.0, 2.0)
-    budget.spend("b", "", 2.0, 2.0)
-    assert len(budget) == 1
-    assert budget.allows("a", "g", 2.0 + 2.0 / SHARE + 2 * TICK)
+    asker = Asker()
+    asker.tries("a", "g", 2.0)
+    asker.tries("b", "", 0.0)
+    assert len(asker.budget) == 1
+    asker.clock.now += 2.0 / SHARE + 2 * TICK
+    assert asker.tries("a", "g", 0.0)
+    assert len(asker.budget) == 0
+
+
+REFUSAL = Refusal({}, {Reason.GANG: 1})
+
+
+@pytest.mark.parametrize(
+    ("answer", "charged"),
+    [
+        (None, True),
+        (REFUSAL, True),
+        (Refused(lambda: REFUSAL), True),
+        (Grant("p", "n1", {}), False),
+        ([], False),
+    ],
+)
+def test_only_refusals_are_charged(answer: object, *, charged: bool) -> None:
+    asker = Asker()
+    assert asker.tries("a", "g", 2 * BURST, answer)
+    assert asker.tries("a", "g", 1.0) is not charged
+
+
+def test_a_pod_of_one_container_is_never_charged() -> None:
+    clock = Clock()
+    budget = RefusalBudget(clock)
+
+    def slow() -> None:
+        clock.now += 2 * BURST
+
+    for _ in range(3):
+        budget.decided("a", slice_request("p", 4), slow)
     assert len(budget) == 0
+
+
+@pytest.mark.parametrize(
+    ("gang", "waits"),
+    [("g", "group g waits for its turn"), ("", "pods of several containers in a wait for their turn")],
+)
+def test_the_text_says_what_waits(gang: str, waits: str) -> None:
+    asker = Asker()
+    asker.tries("a", gang, 2 * BURST)
+    request = slice_request("p", 4)
+    request = replace(request, containers=2 * request.containers, gang=Gang(gang, 2) if gang else None)
+    with pytest.raises(LaterError, match=f"{waits} to be tried; kube-scheduler tries again by itself"):
+        asker.budget.decided("a", request, lambda: None)
