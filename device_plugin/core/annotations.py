@@ -11,6 +11,7 @@ from typing import Any
 
 from device_plugin.core.errors import AnnotationError
 
+PREFIX = "vgpu.io/"
 CARDS = "vgpu.io/cards"
 GRANT = "vgpu.io/grant"
 CARD_MODEL = "vgpu.io/card-model"
@@ -21,14 +22,36 @@ TOUCHED = "vgpu.io/touched"
 APP_TYPE = "vgpu.io/app-type"
 ROLE_ORDER = "vgpu.io/role-order"
 
+# Annotations of Jobs.
+MIN_REPLICAS = "vgpu.io/min-replicas"
+MAX_REPLICAS = "vgpu.io/max-replicas"
+SPLIT = "vgpu.io/split"
+BARRIER = "vgpu.io/barrier"
+SAMPLES = "vgpu.io/samples"
+EPOCHS = "vgpu.io/epochs"
+DURATION = "vgpu.io/duration"
+DURATION_AT_MOST = "vgpu.io/duration-at-most"
+MODEL = "vgpu.io/model"
+EXPECTED_DURATION = "vgpu.io/expected-duration"
+CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
+RESIZE = "vgpu.io/resize"
+
 # Labels.
 GROUP = "vgpu.io/group"
 GROUP_SIZE = "vgpu.io/group-size"
 ROLE = "vgpu.io/role"
 RANK = "vgpu.io/rank"
+# Labels of Jobs, and of namespaces.
+QUEUE = "vgpu.io/queue"
+SPLIT_OF = "vgpu.io/split-of"
+PART = "vgpu.io/part"
+QUEUE_REQUIRED = "vgpu.io/queue-required"
 # Labels of Kubeflow's training operator (github.com/kubeflow/common, pkg/apis/common/v1/constants.go).
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
+# A label and an annotation of Kueue's on Jobs.
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +69,7 @@ class Key:
 
 
 _AUTHOR, _AGENT, _CLUSTER = "the pod's author", "the node agent", "the cluster service"
+_USER, _OPERATOR, _JOBS = "the Job's author", "an operator", "the job engine"
 KEYS = (
     Key(CARD_MODEL, "Pod", "annotation", _AUTHOR,
         "Models of cards, `Z100,!K100`: only these, and none behind `!`. At most 64 words, 4,096 characters."),
@@ -63,6 +87,43 @@ KEYS = (
     Key(ROLE, "Pod", "label", _AUTHOR, "The pod's role in its group, `worker-2`, for the policy `node-score`."),
     Key(REPLICA_TYPE, "Pod", "label", "Kubeflow's training operator", "The role where the pod has no vgpu.io/role."),
     Key(REPLICA_INDEX, "Pod", "label", "Kubeflow's training operator", "The number of a role from the label before."),
+    Key(QUEUE, "Job", "label", _USER,
+        "The name of the queue in which the Job waits for cards, such as `default`. Jobs without it are left alone."),
+    Key(MIN_REPLICAS, "Job", "annotation", _USER,
+        "The fewest pods with which the Job can run, 1 to 1024; as many as it has if there is none."),
+    Key(MAX_REPLICAS, "Job", "annotation", _USER,
+        "The most pods with which the Job can run, 1 to 1024; as many as it has if there is none."),
+    Key(GROUP, "Job", "label", _USER,
+        "The name of the group, in its namespace, whose Jobs start together."),
+    Key(ROLE, "Job", "label", _USER,
+        "The Job's role in its group, `master`, `ps` or `trainer`: they start in this order."),
+    Key(SPLIT, "Job", "annotation", _USER,
+        "`ordered` or `any`: each pod is a sub-task, and as many run at a time as there is room for. On a Job with"
+        " vgpu.io/split-of, the order of the Jobs of that split."),
+    Key(BARRIER, "Job", "annotation", _USER,
+        "`true`: further sub-tasks start only when all that run have ended."),
+    Key(SPLIT_OF, "Job", "label", _USER,
+        "The name of the split of which the Job is a sub-task; one name on all of its Jobs."),
+    Key(PART, "Job", "label", _USER, "The number of the Job among the sub-tasks of its split, from 0."),
+    Key(SAMPLES, "Job", "annotation", _USER,
+        "How many samples the data set has. With it the Job is sized: its number of pods is found from this key and the"
+        " next five."),
+    Key(EPOCHS, "Job", "annotation", _USER, "How often the data set is gone through; once if there is none."),
+    Key(DURATION, "Job", "annotation", _USER, "How long the Job may take, `8h`, `90m` or `1h30m`."),
+    Key(DURATION_AT_MOST, "Job", "annotation", _USER,
+        "How long it may take where fewer cards are free; no longer than vgpu.io/duration if there is none."),
+    Key(MODEL, "Job", "annotation", _USER, "The machine-learning model, `resnet50`, by which its speed is known."),
+    Key(APP_TYPE, "Job", "annotation", _USER, "`gpu` (default), `cpu` or `memory`; only jobs of type `gpu` are sized."),
+    Key(CARD_MODEL, "Job", "annotation", _USER, "The pods' own annotation of this name, by which cards are chosen."),
+    Key(EXPECTED_DURATION, "Job", "annotation", _USER,
+        "How long the Job will run with the pods that it has, `6h`; it decides who waits for whom."),
+    Key(CHECKPOINT_SECONDS, "Job", "annotation", _USER,
+        "How long a checkpoint may take before pods are ended, 1 to 3600 s, where their grace period is not enough."),
+    Key(RESIZE, "Job", "annotation", _JOBS,
+        "What is under way with the Job's width, as JSON. Anybody may remove it, which ends that."),
+    Key(QUEUE_REQUIRED, "Namespace", "label", _OPERATOR,
+        "`true` where Jobs that ask for cards must have vgpu.io/queue, and pods must belong to a Job or another"
+        " controller."),
     Key(CARDS, "Node", "annotation", _AGENT, "The inventory: the node's cards, and slices to report, as JSON."),
     Key(GRANT, "Pod", "annotation", _CLUSTER,
         "The grant: card, memory and core groups of each container, as JSON. Written with the Binding, never changed by"
@@ -73,7 +134,7 @@ KEYS = (
     Key(TOUCHED, "Pod", "annotation", _CLUSTER,
         "When the cluster service last made kube-scheduler try the pod again. Nothing reads it."),
     Key(CORDONED, "Node", "annotation", "an operator, by `vgpu cordon`", "Cards that get no new slices, by uuid."),
-    Key("vgpu.io/node", "Node", "label", "an operator", "`true` on the nodes where the node agent is to run."),
+    Key("vgpu.io/node", "Node", "label", _OPERATOR, "`true` on the nodes where the node agent is to run."),
 )  # fmt: skip
 """Every key, for the reference page."""
 

@@ -22,7 +22,7 @@ from device_plugin.core.requests import MAX_LIST, MAX_WORD
 
 # Kueue's labels and annotations are kept beside ours. Each is cut one character beyond the longest that is accepted.
 KUEUE_PREFIX = "kueue.x-k8s.io/"
-_LONG = {annotations.CARD_MODEL: MAX_LIST + 1, "vgpu.io/resize": annotations.MAX_BYTES + 1}
+_LONG = {annotations.CARD_MODEL: MAX_LIST + 1, annotations.RESIZE: annotations.MAX_BYTES + 1}
 # Most characters of the indexes of a Job, and most of its conditions.
 _INDEXES, _CONDITIONS = 32 * 1024, 8
 _decoded = decoder(structs.Job)

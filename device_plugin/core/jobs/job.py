@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
+from device_plugin.core.app_types import DEFAULT_TYPE
+from device_plugin.core.jobs.spec import Goal, Split
 from device_plugin.core.requests import PodRequest
 
 JobKey = tuple[str, str]
@@ -18,8 +20,16 @@ class JobSpec:
     """What the author of a job asks for, checked: 1 <= least <= asked <= most replicas.
 
     `request` is that of one replica, its `pod` empty, and `cards` how many cards it takes, a slice as the larger of
-    its shares of a card. `expected_seconds` is the declared duration at the width asked for. Without `preempts` the
-    job neither shrinks nor stops others. `created` is in seconds of the caller's clock.
+    its shares of a card; a job without cards is queued too. `asked` is the width that the Job has now. `user` is
+    who shares a queue with others: the namespace, because a Job does not say who wrote it. `expected_seconds` is the
+    declared duration at the width asked for. Without `preempts` the job neither shrinks nor stops others. `created` is
+    in seconds of the caller's clock.
+
+    A job with `parts` is split into as many sub-tasks, of which `least` to `most` run at a time; one with `split_of` is
+    sub-task `part` of the split of that name. Of a job with a `goal` the width is still to be found, from `least` to
+    `most`. `group_size` is how many pods of the group start together, 0 if the pods do not say; a group of several Jobs
+    is named by the Jobs (`joint`), that of one Job by its pods alone. `width_owner` is what decides the width in place
+    of the engine (`JobSet`, `Kueue`); `kueue` is true if Kueue decides when the job starts.
     """
 
     key: JobKey
@@ -32,17 +42,28 @@ class JobSpec:
     queue: str = "default"
     user: str = ""
     group: str = ""
+    group_size: int = 0
+    joint: bool = False
     role: str = ""
+    split: Split | None = None
+    parts: int = 0
+    barrier: bool = False
+    split_of: str = ""
+    part: int | None = None
+    goal: Goal | None = None
+    app_type: str = DEFAULT_TYPE
     priority: int = 0
     preempts: bool = True
     expected_seconds: float | None = None
     checkpoint_seconds: float = 0.0
+    width_owner: str = ""
+    kueue: bool = False
     created: float = 0.0
 
     @property
     def elastic(self) -> bool:
         """True if the width may differ from the width asked for."""
-        return self.least < self.most
+        return self.least < self.most and not self.parts
 
 
 class JobPhase(Enum):

@@ -1,0 +1,68 @@
+"""Groups: Jobs of one namespace that start together, and what all of them must agree on."""
+
+from collections.abc import Callable, Sequence
+
+from device_plugin.core import annotations
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.requests import MAX_GANG
+
+
+def group_problem(jobs: Sequence[JobSpec]) -> str:
+    """What is wrong with a group, and what to write; empty if nothing is. `jobs` are all of its Jobs, in any order."""
+    ordered = sorted(jobs, key=lambda job: job.key)
+    if len(ordered) < 2:
+        return ""
+    first, group = ordered[0], ordered[0].group
+    alone = next((job for job in ordered if not job.joint), None)
+    if alone:
+        beside = ordered[1] if alone is first else first
+        return (
+            f"the pods of Jobs {_name(alone)} and {_name(beside)} are of one group, {group}, but the Jobs are not:"
+            f" write the label {annotations.GROUP} on both Jobs, or another group on the pods of one"
+        )
+    if other := _differing(ordered, lambda job: job.queue):
+        return (
+            f"Jobs {_name(first)} and {_name(other)} of group {group} wait in the queues {first.queue} and"
+            f" {other.queue}: write one {annotations.QUEUE} on all Jobs of the group"
+        )
+    return _size_problem(group, [job for job in ordered if job.cards])
+
+
+def undeclared(jobs: Sequence[JobSpec]) -> int:
+    """How many pods that the group's size counts belong to Jobs which do not exist yet."""
+    asking = [job for job in jobs if job.cards]
+    return max(0, asking[0].group_size - _together(asking)) if asking else 0
+
+
+def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:
+    """What is wrong with the sizes of a group, as the pods that ask for cards say them."""
+    if not asking:
+        return ""
+    first, size, together = asking[0], asking[0].group_size, _together(asking)
+    if other := _differing(asking, lambda job: job.group_size):
+        return (
+            f"the pods of Jobs {_name(first)} and {_name(other)} say that group {group} has {size or 'no'} and"
+            f" {other.group_size or 'no'} pods that start together: write one {annotations.GROUP_SIZE} on all of them,"
+            " or none"
+        )
+    if together > MAX_GANG:
+        return f"group {group} needs {together} pods at least: write smaller minima, {MAX_GANG} in all"
+    if size and together > size:
+        return (
+            f"{annotations.GROUP_SIZE} of group {group} is {size}, but its Jobs need {together} pods at least: write"
+            f" {together}, or smaller minima"
+        )
+    return ""
+
+
+def _differing(jobs: Sequence[JobSpec], value: Callable[[JobSpec], object]) -> JobSpec | None:
+    """The first Job whose value is not that of the first of all."""
+    return next((job for job in jobs if value(job) != value(jobs[0])), None)
+
+
+def _together(jobs: Sequence[JobSpec]) -> int:
+    return sum(job.least for job in jobs)
+
+
+def _name(job: JobSpec) -> str:
+    return job.key[1]

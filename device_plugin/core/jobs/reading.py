@@ -1,0 +1,403 @@
+"""Reads what a user writes on a Job, its labels, annotations and spec, into a checked JobSpec.
+
+Whoever may edit a Job can write anything there, at any time. So a reader returns checked values or raises RequestError,
+whose text says what to write instead. What a Job must be follows from what is done with it: one whose width changes
+needs pods with an index, as many completions as pods, and pods that never hold a slice twice; a rigid one needs nothing
+beside its label.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from device_plugin.core import annotations
+from device_plugin.core.app_types import DEFAULT_TYPE, TYPES
+from device_plugin.core.batch import Job
+from device_plugin.core.errors import RequestError
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.spec import ROLES, TRAINER, Goal, PriorityClass, Split
+from device_plugin.core.requests import ANNOTATIONS as POD_ANNOTATIONS
+from device_plugin.core.requests import LABELS as POD_LABELS
+from device_plugin.core.requests import MAX_GANG, PodRequest, Request, pod_request
+
+LABELS = (
+    annotations.QUEUE, annotations.GROUP, annotations.ROLE, annotations.SPLIT_OF, annotations.PART,
+)  # fmt: skip
+ANNOTATIONS = (
+    annotations.MIN_REPLICAS, annotations.MAX_REPLICAS, annotations.SPLIT, annotations.BARRIER,
+    annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
+    annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
+)  # fmt: skip
+OURS = (annotations.RESIZE,)
+KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
+# Kinds that make Jobs, but do not decide their width afterwards; without an owner the Job is its user's own.
+_MAKERS = ("", "CronJob")
+
+# Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
+MAX_PARTS = 100_000
+MAX_SAMPLES, MAX_EPOCHS = annotations.MAX_INT, 1_000_000
+MAX_SECONDS = 366 * 86_400
+# Other jobs wait for a checkpoint as long as for a pod's grace period, which is an hour at most unless an operator says
+# more (parameter mostGraceSeconds).
+MAX_CHECKPOINT = 3600
+_NUMBER = re.compile(r"[1-9][0-9]{0,12}")
+_PART = re.compile(r"0|[1-9][0-9]{0,4}")
+_DURATION = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_UNITS = (86_400, 3600, 60, 1)
+# Characters of a malformed text that a message repeats.
+_SHOWN = 63
+_MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def job_spec(
+    job: Job,
+    prefixes: Collection[str],
+    priorities: Mapping[str, PriorityClass],
+    share: Callable[[Request], float],
+) -> JobSpec | None:
+    """What is written on `job`, or None if it has no queue label. Raises RequestError if anything of it is malformed.
+
+    `priorities` has the cluster's PriorityClasses by name, and under an empty name the one of pods that name none.
+    `share` says what part of a card a slice takes.
+    """
+    queue = job.labels.get(annotations.QUEUE)
+    if queue is None:
+        return None
+    _check_keys(job)
+    if not queue:
+        raise RequestError(f"label {annotations.QUEUE} is empty: write the name of a queue, such as default")
+    if job.managed_by not in ("", KUBERNETES_CONTROLLER):
+        raise RequestError(
+            f"managedBy is {job.managed_by}, a controller that decides by itself when and how wide the Job runs:"
+            f" leave out managedBy, or the label {annotations.QUEUE}"
+        )
+    request = pod_request(job.template, prefixes)
+    order, split_of, owner, goal = _order(job), _split_of(job), _width_owner(job), _goal(job, request)
+    divided = order is not None and not split_of
+    asked, least, most = _window(job, goal) if divided else _widths(job, goal, owner)
+    group, size, joint = _group(job, asked, divided)
+    priority = priorities.get(job.priority_class, PriorityClass())
+    return JobSpec(
+        key=(job.namespace, job.name),
+        uid=job.uid,
+        asked=asked,
+        least=least,
+        most=most,
+        request=replace(request, pod="") if request else PodRequest("", (), host=job.template.host),
+        cards=sum(asks.whole or share(asks) for _, asks in request.containers) if request else 0.0,
+        queue=queue,
+        user=job.namespace,
+        group=group,
+        group_size=size,
+        joint=joint,
+        role=_role(job, least < most),
+        split=order or (Split.ORDERED if split_of else None),
+        parts=(job.completions or 0) if divided else 0,
+        barrier=_barrier(job, order is not None or split_of != ""),
+        split_of=split_of,
+        part=_part(job, split_of),
+        goal=goal,
+        app_type=_app_type(job),
+        expected_seconds=_seconds(job, annotations.EXPECTED_DURATION),
+        checkpoint_seconds=float(_number(job, annotations.CHECKPOINT_SECONDS, MAX_CHECKPOINT) or 0),
+        priority=priority.value,
+        preempts=priority.preempts and job.template.preempts,
+        width_owner=owner,
+        kueue=annotations.KUEUE_QUEUE in job.labels,
+        created=datetime.fromisoformat(job.created).timestamp() if job.created else 0.0,
+    )
+
+
+def _check_keys(job: Job) -> None:
+    """Raise RequestError for a key of ours that nobody would look at where it stands."""
+    for kept, here, there, found, meant in (
+        (job.labels, LABELS, ANNOTATIONS, "label", "an annotation"),
+        (job.annotations, ANNOTATIONS + OURS, LABELS, "annotation", "a label"),
+    ):
+        for key in sorted(kept):
+            if not key.startswith(annotations.PREFIX) or key in here:
+                continue
+            if key in there:
+                raise RequestError(f"{found} {key}: write {meant} instead")
+            if key in POD_LABELS or key in POD_ANNOTATIONS:
+                raise RequestError(f"{found} {key}: write it on the pods, in spec.template.metadata")
+            raise RequestError(
+                f"{key[:127]} is no key of vgpu: remove it, or write one of the annotations {', '.join(ANNOTATIONS)}"
+                f" or of the labels {', '.join(LABELS)}"
+            )
+
+
+def _width_owner(job: Job) -> str:
+    """The controller that decides the width in place of the engine; empty if none does."""
+    if job.owner not in _MAKERS:
+        return job.owner
+    elastic = job.annotations.get(annotations.KUEUE_ELASTIC) == "true"
+    return "Kueue" if annotations.KUEUE_QUEUE in job.labels and not elastic else ""
+
+
+def _widths(job: Job, goal: Goal | None, owner: str) -> tuple[int, int, int]:
+    """The width that a Job has, and its bounds; of one that is to be sized only the bounds count."""
+    for name, written in (("parallelism", job.parallelism), ("completions", job.completions)):
+        if written is not None and written < 1:
+            raise RequestError(f"{name} is {written}: write at least 1")
+    # Kubernetes runs no more pods than there are successes to wait for.
+    asked = min(job.parallelism, job.completions or job.parallelism)
+    if asked > MAX_GANG:
+        raise RequestError(f"parallelism is {job.parallelism}: write at most {MAX_GANG}")
+    least = _number(job, annotations.MIN_REPLICAS, MAX_GANG)
+    most = _number(job, annotations.MAX_REPLICAS, MAX_GANG)
+    if least is not None and most is not None and least > most:
+        raise RequestError(
+            f"{annotations.MIN_REPLICAS} is {least} and {annotations.MAX_REPLICAS} {most}: write a minimum that is not"
+            " more than the maximum"
+        )
+    if owner or (least is None and most is None and goal is None):
+        return asked, asked, asked
+    _check_elastic(job)
+    if goal:
+        least, most = least or 1, most or MAX_GANG
+        return min(max(asked, least), most), least, most
+    least, most = least or asked, most or asked
+    if not least <= asked <= most:
+        raise RequestError(
+            f"completions and parallelism are {asked}: write a width that is not less than {annotations.MIN_REPLICAS}"
+            f" and not more than {annotations.MAX_REPLICAS}"
+        )
+    return asked, least, most
+
+
+def _check_elastic(job: Job) -> None:
+    """Raise RequestError for a Job whose width cannot be changed while it runs."""
+    _check_resizable(job, "a width that changes")
+    if job.completions != job.parallelism:
+        raise RequestError(
+            f"completions is {job.completions} and parallelism {job.parallelism}: write one number into both, the width"
+            f" of the Job, or {annotations.SPLIT}, with which completions is the number of sub-tasks"
+        )
+    if job.backoff_limit_per_index is not None:
+        raise RequestError(
+            "backoffLimitPerIndex counts the failures of an index, which may leave and come back: write backoffLimit"
+            " instead"
+        )
+
+
+def _window(job: Job, goal: Goal | None) -> tuple[int, int, int]:
+    """How many sub-tasks of a split run at a time when it starts, and from how many to how many later."""
+    for key in (annotations.MIN_REPLICAS, annotations.MAX_REPLICAS):
+        if key in job.annotations:
+            raise RequestError(
+                f"annotation {key}: leave it out, because a split runs as many sub-tasks at a time as there is room for"
+            )
+    if goal:
+        raise RequestError(
+            f"annotations {annotations.SPLIT} and {annotations.SAMPLES}: write one of them, because only a job without"
+            " sub-tasks is sized"
+        )
+    _check_resizable(job, "a split")
+    parts = job.completions or 0
+    if not 1 <= parts <= MAX_PARTS:
+        raise RequestError(
+            f"completions is {parts}: write the number of sub-tasks, 1 to {MAX_PARTS}, of which each finds its own in"
+            " $JOB_COMPLETION_INDEX"
+        )
+    return 1, 1, min(parts, MAX_GANG)
+
+
+def _check_resizable(job: Job, cause: str) -> None:
+    """Raise RequestError for a Job whose number of pods cannot be changed while it runs."""
+    if not job.indexed:
+        raise RequestError(f"completionMode is NonIndexed: {cause} needs completionMode: Indexed")
+    if job.replacement != "Failed":
+        raise RequestError(
+            f"podReplacementPolicy is {job.replacement or 'not written'}: {cause} needs podReplacementPolicy: Failed,"
+            " because otherwise a pod is replaced while it still holds its slice"
+        )
+    if job.restart_policy != "Never":
+        raise RequestError(
+            f"restartPolicy is {job.restart_policy or 'not written'}: {cause} needs restartPolicy: Never in"
+            " spec.template.spec"
+        )
+    if job.success_policy:
+        raise RequestError(
+            f"successPolicy ends the Job by some of its pods, and {cause} removes pods: leave it out"
+        )
+
+
+def _order(job: Job) -> Split | None:
+    """The order of sub-tasks; None if nothing is written."""
+    text = job.annotations.get(annotations.SPLIT)
+    if text is None:
+        return None
+    try:
+        return Split(text)
+    except ValueError:
+        raise _malformed(annotations.SPLIT, text, "ordered or any") from None
+
+
+def _split_of(job: Job) -> str:
+    """The name of the split to which the Job belongs as a sub-task; empty if it does not."""
+    name = job.labels.get(annotations.SPLIT_OF, "")
+    if annotations.SPLIT_OF in job.labels and not name:
+        raise RequestError(
+            f"label {annotations.SPLIT_OF} is empty: write a name, one for all sub-tasks of the split"
+        )
+    return name
+
+
+def _part(job: Job, split_of: str) -> int | None:
+    """The number of the Job among the sub-tasks of its split."""
+    text = job.labels.get(annotations.PART)
+    if (text is None) != (split_of == ""):
+        raise RequestError(
+            f"labels {annotations.SPLIT_OF} and {annotations.PART}: write both, the name of the split and the number of"
+            " the sub-task, or none"
+        )
+    if text is None:
+        return None
+    if not _PART.fullmatch(text):
+        raise _malformed(annotations.PART, text, f"a whole number from 0 to {MAX_PARTS - 1}", "label")
+    return int(text)
+
+
+def _barrier(job: Job, divided: bool) -> bool:
+    """True if all sub-tasks that run must end before further ones start."""
+    text = job.annotations.get(annotations.BARRIER)
+    if text is None:
+        return False
+    if text not in ("true", "false"):
+        raise _malformed(annotations.BARRIER, text, "true or false")
+    if not divided:
+        raise RequestError(
+            f"annotation {annotations.BARRIER} needs sub-tasks: write {annotations.SPLIT} too, or leave it out"
+        )
+    return text == "true"
+
+
+def _group(job: Job, asked: int, divided: bool) -> tuple[str, int, bool]:
+    """The group of a Job's pods, how many of them start together, and whether the group has more Jobs than this."""
+    of_job, of_pods = job.labels.get(annotations.GROUP), job.template.label(annotations.GROUP)
+    if of_job == "":
+        raise RequestError(f"label {annotations.GROUP} is empty: write the group's name")
+    if of_job and of_pods and of_job != of_pods:
+        raise RequestError(
+            f"label {annotations.GROUP} is {of_job} on the Job and {of_pods} on its pods: write one name in both places"
+        )
+    size = job.template.label(annotations.GROUP_SIZE)
+    if not size:
+        return of_job or of_pods, 0, bool(of_job)
+    # Its form was checked with the request of the pods, if these ask for a card.
+    number = int(size) if _NUMBER.fullmatch(size) else 0
+    if divided:
+        raise RequestError(
+            f"label {annotations.GROUP_SIZE} of the pods: leave it out, because each sub-task starts when there is room"
+            " for it"
+        )
+    least = _number(job, annotations.MIN_REPLICAS, MAX_GANG)
+    together = least or asked
+    if not of_job and (number > together or (least and number != least)):
+        raise RequestError(
+            f"label {annotations.GROUP_SIZE} of the pods is {size}, but "
+            + (f"{annotations.MIN_REPLICAS} is {least}" if least else f"the Job runs {asked}")
+            + f": write {together} in both"
+        )
+    return of_job or of_pods, number, bool(of_job)
+
+
+def _role(job: Job, elastic: bool) -> str:
+    """The role of the Job in its group, empty without one."""
+    role = job.labels.get(annotations.ROLE)
+    if role is None:
+        return ""
+    if role not in ROLES:
+        raise _malformed(annotations.ROLE, role, "master, ps or trainer", "label")
+    if not job.labels.get(annotations.GROUP):
+        raise RequestError(
+            f"label {annotations.ROLE} needs {annotations.GROUP}: write the group's name, one on all of its Jobs"
+        )
+    if elastic and role != TRAINER:
+        raise RequestError(
+            f"label {annotations.ROLE} is {role}, whose width stays: write {annotations.MIN_REPLICAS} and"
+            f" {annotations.MAX_REPLICAS} on the trainers' Job only"
+        )
+    return role
+
+
+def _goal(job: Job, request: PodRequest | None) -> Goal | None:
+    """What a Job that is sized has to reach; None if nothing of it is written."""
+    samples = _number(job, annotations.SAMPLES, MAX_SAMPLES)
+    epochs = _number(job, annotations.EPOCHS, MAX_EPOCHS)
+    seconds = _seconds(job, annotations.DURATION)
+    most = _seconds(job, annotations.DURATION_AT_MOST)
+    model = job.annotations.get(annotations.MODEL)
+    if model is not None and not _MODEL.fullmatch(model):
+        raise _malformed(annotations.MODEL, model, "a name such as resnet50, of letters, digits and . _ -")
+    _check_card_models(job)
+    if samples is None and epochs is None and seconds is None and most is None:
+        return None
+    if samples is None or seconds is None or model is None:
+        needed = {annotations.SAMPLES: samples, annotations.DURATION: seconds, annotations.MODEL: model}
+        missing = ", ".join(key for key, value in needed.items() if value is None)
+        raise RequestError(
+            f"a Job that is to be sized lacks {missing}: write {missing} too, or leave out the others"
+        )
+    if most is not None and most < seconds:
+        raise RequestError(
+            f"{annotations.DURATION_AT_MOST} is less than {annotations.DURATION}: write at least as long a time"
+        )
+    if _app_type(job) != DEFAULT_TYPE:
+        raise RequestError(
+            f"annotation {annotations.APP_TYPE} is {_app_type(job)}: only jobs of type {DEFAULT_TYPE} are sized; leave"
+            f" it out, or write parallelism in place of {annotations.SAMPLES}"
+        )
+    if request is None or any(not asks.whole for _, asks in request.containers):
+        raise RequestError(
+            "the pods of a Job that is to be sized must ask for whole cards, for which rates are known: write them in"
+            f" resources.limits, or parallelism in place of {annotations.SAMPLES}"
+        )
+    return Goal(samples, epochs or 1, seconds, most or seconds, model)
+
+
+def _check_card_models(job: Job) -> None:
+    """Raise RequestError if the Job names other models of cards than its pods, which are placed by theirs."""
+    models = job.annotations.get(annotations.CARD_MODEL)
+    if models is not None and models != job.template.annotation(annotations.CARD_MODEL):
+        raise RequestError(
+            f"annotation {annotations.CARD_MODEL} of the Job is not that of its pods, by which cards are chosen: write"
+            " it in spec.template.metadata.annotations too"
+        )
+
+
+def _app_type(job: Job) -> str:
+    """The kind of resource that the job needs most."""
+    text = job.annotations.get(annotations.APP_TYPE, DEFAULT_TYPE)
+    if text not in TYPES:
+        raise _malformed(annotations.APP_TYPE, text, "gpu, cpu or memory")
+    return text
+
+
+def _number(job: Job, key: str, most: int) -> int | None:
+    """The whole number in an annotation, 1 to `most`; None without one."""
+    text = job.annotations.get(key)
+    if text is None:
+        return None
+    if not _NUMBER.fullmatch(text) or int(text) > most:
+        raise _malformed(key, text, f"a whole number from 1 to {most}")
+    return int(text)
+
+
+def _seconds(job: Job, key: str) -> float | None:
+    """The duration in an annotation, in seconds; None without one."""
+    text = job.annotations.get(key)
+    if text is None:
+        return None
+    found = _DURATION.fullmatch(text)
+    seconds = sum(int(n) * unit for n, unit in zip(found.groups("0"), _UNITS, strict=True)) if found else 0
+    if not 0 < seconds <= MAX_SECONDS:
+        raise _malformed(key, text, "a time of at most 366 days, such as 8h, 90m or 1h30m")
+    return float(seconds)
+
+
+def _malformed(key: str, text: str, meant: str, place: str = "annotation") -> RequestError:
+    shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return RequestError(f"{place} {key} is {shown!r}: write {meant}")

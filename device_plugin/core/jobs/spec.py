@@ -1,0 +1,36 @@
+"""Parts of what a user asks for in a Job, as checked values."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+# The roles of a group's Jobs, in the order in which they start.
+ROLES = MASTER, PS, TRAINER = ("master", "ps", "trainer")
+
+
+class Split(Enum):
+    """The order in which the sub-tasks of a job start."""
+
+    ORDERED = "ordered"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a job that is to be sized has to do: `samples` times `epochs` in `seconds`, and in `most_seconds` at most.
+
+    `model` is the name of the machine-learning model, by which its rates are known.
+    """
+
+    samples: int
+    epochs: int
+    seconds: float
+    most_seconds: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """The value of a PriorityClass; `preempts` is false if its preemptionPolicy is Never."""
+
+    value: int = 0
+    preempts: bool = True
