@@ -1,0 +1,168 @@
+"""The record of a change of a Job's width, as the Job annotation `vgpu.io/resize` carries it.
+
+The job engine writes it before it changes the Job. Another engine reads there what to finish or drop, and the allocator
+what pods are about to leave, and for which job it keeps what they free. Times are on the writer's wall clock: a reader
+must expect that its own differs.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate, takewhile
+
+from device_plugin.core import annotations
+from device_plugin.core.annotations import MAX_COMPUTE_UNITS, Fields
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.jobs.job import JobKey
+
+# Most characters of a record: a watch keeps those of thousands of Jobs at a time. 110 pods of one card each fit, or
+# 28 pods of eight cards.
+MAX_RECORD = 16 * 1024
+# Most characters of the core groups of one slice: every second group of 1,024.
+_MOST_CORES = 2600
+# The name of the only container of a grant that was read from a record, where a pod's containers make no difference.
+CONTAINER = "pod"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_TIMES = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
+_RUN = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """The width of a Job changes from `before` to `after` replicas; 0 is suspended.
+
+    `gen` is greater than that of the Job's record before. `asked` is when the change was decided, and `until` when the
+    record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
+    new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, until
+    `replicas` pods of it are bound (0: as long as the record says).
+    """
+
+    gen: int
+    before: int
+    after: int
+    asked: float
+    until: float
+    beneficiary: JobKey | None = None
+    replicas: int = 0
+    applied: bool = False
+    grants: Sequence[Grant] = ()
+
+    @property
+    def shrinks(self) -> bool:
+        """True if replicas leave."""
+        return self.after < self.before
+
+    def encode(self) -> str:
+        """The text of the annotation. Grants beyond MAX_RECORD are left out: what they free is not kept for anybody."""
+        fields: dict[str, object] = {
+            "gen": self.gen, "from": self.before, "to": self.after, "asked": _written(self.asked),
+            "until": _written(self.until), "applied": self.applied,
+        }  # fmt: skip
+        if self.beneficiary is not None:
+            fields |= {"for": "/".join(self.beneficiary), "replicas": self.replicas}
+        if self.grants:
+            leaving = [_grant_object(grant) for grant in self.grants]
+            room = MAX_RECORD - len(annotations.write_object({**fields, "grants": []}))
+            # One character more for the comma.
+            ends = accumulate(annotations.json_length(grant) + 1 for grant in leaving)
+            fields["grants"] = leaving[: sum(1 for _ in takewhile(lambda end: end <= room, ends))]
+        return annotations.write_object(fields)
+
+    @classmethod
+    def decode(cls, text: str) -> "Resize":
+        """The record in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
+
+        The caller checks that the pods are the Job's, and that they hold the slices.
+        """
+        if len(text) > MAX_RECORD:
+            raise AnnotationError(f"resize: {len(text)} characters long, at most {MAX_RECORD} are read")
+        fields = annotations.read_object(text, "resize")
+        grants = [_grant(Fields(each, "resize: grant")) for each in _leaving(fields)]
+        if len({grant.pod for grant in grants}) != len(grants):
+            raise AnnotationError("resize: two grants of one pod")
+        beneficiary = fields.has("for")
+        return cls(
+            gen=fields.integer("gen", least=1),
+            before=fields.integer("from"),
+            after=fields.integer("to"),
+            asked=_read(fields, "asked"),
+            until=_read(fields, "until"),
+            beneficiary=_job(fields.text("for", max_length=317)) if beneficiary else None,
+            replicas=fields.integer("replicas") if beneficiary else 0,
+            applied=fields.flag("applied"),
+            grants=tuple(grants),
+        )
+
+
+def _leaving(fields: Fields) -> Sequence[object]:
+    # The text is bounded already, and each grant has at least 40 characters.
+    return fields.items("grants", most=MAX_RECORD) if fields.has("grants") else ()
+
+
+def _written(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime(_TIME)
+
+
+def _read(fields: Fields, key: str) -> float:
+    text = fields.text(key, max_length=20)
+    if not _TIMES.fullmatch(text):
+        raise AnnotationError(f"resize: {key} must be a time such as 2026-11-21T08:00:00Z")
+    try:
+        return datetime.strptime(text, _TIME).replace(tzinfo=UTC).timestamp()
+    except ValueError as error:
+        raise AnnotationError(f"resize: {key}: {error}") from None
+
+
+def _job(text: str) -> JobKey:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise AnnotationError("resize: for must be the namespace and the name of a Job, default/train")
+    return namespace, name
+
+
+def _grant_object(grant: Grant) -> dict[str, object]:
+    slices = [{"card": s.card, "memMiB": s.mem_mib, "cores": _runs(s.cores)} for s in grant.slices()]
+    return {"pod": grant.pod, "node": grant.node, "slices": slices}
+
+
+def _grant(fields: Fields) -> Grant:
+    entries = fields.items("slices", most=MAX_RECORD)
+    if not entries:
+        raise AnnotationError("resize: grant: slices must not be empty")
+    slices = tuple(_slice(Fields(entry, "resize: slice")) for entry in entries)
+    return Grant(fields.text("pod"), fields.text("node"), {CONTAINER: slices})
+
+
+def _slice(fields: Fields) -> Slice:
+    cores = _cores(fields.text("cores", max_length=_MOST_CORES))
+    return Slice(fields.text("card"), fields.integer("memMiB", least=1), cores)
+
+
+def _runs(cores: Iterable[int]) -> str:
+    """Ascending ids as a Job's completed indexes are written: `0,2-4`."""
+    runs: list[list[int]] = []
+    for core in cores:
+        if runs and runs[-1][1] == core - 1:
+            runs[-1][1] = core
+        else:
+            runs.append([core, core])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _cores(text: str) -> tuple[int, ...]:
+    return tuple(core for first, last in _read_runs(text) for core in range(first, last + 1))
+
+
+def _read_runs(text: str) -> Iterator[tuple[int, int]]:
+    least = 0
+    for run in text.split(","):
+        match = _RUN.fullmatch(run)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if not least <= first <= last < MAX_COMPUTE_UNITS:
+            raise AnnotationError(
+                f"resize: cores must be ascending ids below {MAX_COMPUTE_UNITS}, such as 0-3,8"
+            )
+        yield first, last
+        least = last + 1
