@@ -223,11 +223,7 @@ def _report(fields: Fields) -> ReportedSlice | None:
     container = fields.text("container")
     namespace, _, pod_name = fields.text("name", max_length=MAX_NAME).partition("/")
     slices = read_slices(fields.items("slices", most=MAX_CARDS), f"inventory: container {container[:63]}")
-    pod = fields.text("pod")
-    if "@" in pod:
-        # The ledger joins node and pod with it: the name of a holder on another node must not be a pod's here.
-        raise AnnotationError(f"inventory: container {container[:63]}: {pod[:63]!r} is no UID of a pod")
-    return ReportedSlice(pod, namespace, pod_name, container, SliceState(state), slices)
+    return ReportedSlice(fields.text("pod"), namespace, pod_name, container, SliceState(state), slices)
 
 
 def _card(fields: Fields) -> Card:

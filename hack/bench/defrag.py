@@ -81,7 +81,7 @@ def moved(policy: str, seed: int, workload: Workload, share: float) -> Moved:
     seconds = time.perf_counter() - started
 
     def measured(moves: int) -> Point:
-        allocated = sum(workload.cards(jobs[name]) for name in cluster.ledger.grants())
+        allocated = sum(workload.cards(jobs[grant.pod]) for grant in cluster.ledger.grants().values())
         return Point(moves, 100 * allocated / workload.capacity, cluster.useless())
 
     def take(moves: Iterable[Move], places: Iterable[Grant] = ()) -> None:

@@ -113,7 +113,7 @@ def test_clashing_grants_are_both_kept_and_named(second: Grant, clash: CardPart)
     ledger = ledger_of("n")
     ledger.hold(grant("a", 4092, 0, 1))
     (conflict,) = ledger.hold(second)
-    assert (conflict.pod, conflict.other, conflict.over) == ("b", "a", clash)
+    assert (conflict.holder, conflict.other, conflict.over) == ("b", "a", clash)
     assert set(ledger.grants()) == {"a", "b"}
     other_way = ledger_of("n")
     other_way.hold(second)

@@ -167,7 +167,7 @@ class Groups:
         """The ranks of several pods of one group, by uid, which get their nodes together."""
         group = self.group((pods[0].namespace, pods[0].label(annotations.GROUP)))
         # Only the group's unbound pods, of which there are few, are looked up among all holdings.
-        held = self._ledger.holdings().keys() & group.ranking.unbound
+        held = group.ranking.unbound & self._ledger.holdings().keys()
         return group.ranking.ranks(pods, {uid: self._held(group.members[uid]) for uid in held})
 
     def _held(self, pod: Pod) -> Held:

@@ -73,11 +73,11 @@ class Deletions(ReplicaService):
         """Delete the later pod of each conflict between the grants on a node. Raises ApiError."""
         for conflict in self._losers(node):
             # Our view may be out of date: read both pods before one is deleted.
-            for known in map(self._view.pods.get, (conflict.pod, conflict.other)):
+            for known in map(self._view.pods.get, (conflict.holder, conflict.other)):
                 if known is not None:
                     read_again(self._api, self._view, known)
         for conflict in self._losers(node):
-            pod, other = self._view.pods.get(conflict.pod), self._view.pods.get(conflict.other)
+            pod, other = self._view.pods.get(conflict.holder), self._view.pods.get(conflict.other)
             if pod is None or other is None or pod.deleting:
                 continue
             text = (

@@ -23,7 +23,7 @@ from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Reservation, Stage
+from device_plugin.core.ledger import Holder, Reservation, Stage
 from device_plugin.core.placement import Placer, Refusal, Refused
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.placement.policies import NODE_SCORE
@@ -171,13 +171,13 @@ class Reservations:
             if found is not None and not self.gangs.put_back(found):
                 self._view.free(uid)
 
-    def give_back(self, uid: str) -> None:
-        """Release the pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed anew."""
+    def give_back(self, holder: Holder) -> None:
+        """Release a pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed anew."""
         with self._view.lock:
-            found = self._ledger.reservation(uid)
+            found = self._ledger.reservation(holder)
             if found is not None and found.stage is Stage.WAITING:
                 log.info("reservation given back pod=%s/%s", found.pod.namespace, found.pod.name)
-                self.release(uid)
+                self.release(found.pod.uid)
 
     def expire(self) -> None:
         """Release the reservations that were not bound in time."""

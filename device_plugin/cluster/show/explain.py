@@ -11,7 +11,7 @@ from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import CardState, Holding, Reservation, Snapshot, Stage
+from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, Snapshot, Stage
 from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.policies import NODE_SCORE
@@ -157,9 +157,9 @@ class Explainer(ReplicaService):
             advice = "wait until these pods have ended; if one does not end, see kubectl describe pod"
         return UnplacedPod(pod.namespace, pod.name, text, advice, PREEMPTING)
 
-    def _name(self, uid: str) -> str:
-        pod = self._view.pods.get(uid)
-        return f"{pod.namespace}/{pod.name}" if pod else uid
+    def _name(self, holder: Holder) -> str:
+        whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
+        return f"{whose.namespace}/{whose.name}" if whose else str(holder)
 
     def _node(self, snapshot: Snapshot, name: str) -> dict[str, Any]:
         state = snapshot.node(name)
@@ -195,15 +195,15 @@ class Explainer(ReplicaService):
         }
 
     def _slices(self, snapshot: Snapshot, node: str, uuid: str) -> Iterator[dict[str, Any]]:
-        for uid in snapshot.holders(node, uuid):
-            reservation = snapshot.reservation(uid)
-            pod = reservation.pod if reservation else self._view.pods.get(uid)
-            grant = snapshot.grant(uid)
-            left = self._view.reports.outliving(uid) if pod is None or pod.ended else None
+        for holder in snapshot.holders(node, uuid):
+            reservation = snapshot.reservation(holder)
+            pod = reservation.pod if reservation else self._view.pods.get(holder)
+            grant = snapshot.grant(holder)
+            left = self._view.reports.outliving(holder) if pod is None or pod.ended else None
             whose = left or pod
             if whose is None or grant is None:
                 continue
-            covered = {each.container for each in self._view.reports.covered(node) if each.pod == uid}
+            covered = {each.container for each in self._view.reports.covered(node) if each.pod == holder}
             for container, slices in sorted(grant.containers.items()):
                 for s in slices:
                     if s.card == uuid:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from device_plugin.core import annotations
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Reservation
+from device_plugin.core.ledger import Holder, Reservation
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest, pod_request
 
@@ -102,13 +102,13 @@ class KnownPods:
 
     def __init__(self, prefixes: Collection[str]) -> None:
         self._prefixes = prefixes
-        self._known: dict[str, Known] = {}
+        self._known: dict[Holder, Known] = {}
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._gone: OrderedDict[str, None] = OrderedDict()
 
-    def get(self, uid: str) -> Pod | None:
-        """The pod of this uid. It needs no lock."""
-        known = self._known.get(uid)
+    def get(self, holder: Holder) -> Pod | None:
+        """The pod of this UID. It needs no lock."""
+        known = self._known.get(holder)
         return known.pod if known else None
 
     def all(self) -> list[Pod]:
@@ -139,7 +139,8 @@ class KnownPods:
 
     def vanished(self, listed: Collection[str]) -> list[str]:
         """The UIDs of the pods that the watch had shown and that are not `listed` now."""
-        return [uid for uid, known in self._known.items() if known.watched and uid not in listed]
+        watched = (known.pod.uid for known in self._known.values() if known.watched)
+        return [uid for uid in watched if uid not in listed]
 
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:
         """Take news of a pod; returns the pod as it is known now. Old news changes nothing."""

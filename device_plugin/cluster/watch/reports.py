@@ -17,6 +17,7 @@ from itertools import islice, takewhile
 
 from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.ledger import Holder, ReportHolder
 from device_plugin.core.pods import Node, Pod
 
 # Seconds until an unreported slice is released: REPORT_SECONDS less the second between two looks.
@@ -84,14 +85,14 @@ def _shape(inventory: Inventory | None) -> tuple[Card, ...]:
 class Outliving:
     """Slices of one node that are held after the pod of this `uid` ended or was deleted.
 
-    Their holder in the ledger is the pod until an agent reports them; then it is `holder` of node and pod, because
-    agents of other nodes may name that pod too.
+    Their `holder` in the ledger is the pod until an agent reports them.
     """
 
     namespace: str
     name: str
     uid: str
     grant: Grant
+    holder: Holder
 
 
 class Reports:
@@ -103,10 +104,9 @@ class Reports:
         self._covered: dict[str, Sequence[ReportedSlice]] = {}
         self._vanished: dict[str, tuple[Outliving, float]] = {}
 
-    def outliving(self, holder: str) -> Outliving | None:
+    def outliving(self, holder: Holder) -> Outliving | None:
         """The slices of this holder in the ledger, if their pod has ended; else None."""
-        uid, _, node = holder.partition("@")
-        return self.reported(node, uid) if node else self.vanished(uid)
+        return self.reported(*holder) if isinstance(holder, ReportHolder) else self.vanished(holder)
 
     def reported(self, node: str, uid: str) -> Outliving | None:
         """The slices of the pod that the agent of `node` reports; None if it reports none."""
@@ -128,7 +128,7 @@ class Reports:
     def vanish(self, pod: Pod, grant: Grant, now: float) -> None:
         """Record that a bound pod is gone without a terminal phase."""
         if self.reported(grant.node, pod.uid) is None:
-            found = Outliving(pod.namespace, pod.name, pod.uid, grant)
+            found = Outliving(pod.namespace, pod.name, pod.uid, grant, pod.uid)
             self._vanished[pod.uid] = found, now + VANISHED_SECONDS
 
     def expired(self, now: float) -> list[str]:
@@ -187,11 +187,6 @@ def _outliving(node: str, reports: Iterable[ReportedSlice]) -> dict[str, Outlivi
             containers[report.pod][report.container] = report.slices
             names[report.pod] = report.namespace, report.pod_name
     return {
-        uid: Outliving(*names[uid], uid, Grant(holder(node, uid), node, held))
+        uid: Outliving(*names[uid], uid, Grant(uid, node, held), ReportHolder(node, uid))
         for uid, held in containers.items()
     }
-
-
-def holder(node: str, uid: str) -> str:
-    """The holder in the ledger of the slices that a node's agent reports of a pod."""
-    return f"{uid}@{node}"

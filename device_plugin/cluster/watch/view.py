@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from device_plugin.cluster.watch import reports
 from device_plugin.cluster.watch.faults import Fault, Faults
 from device_plugin.cluster.watch.loads import Measured
 from device_plugin.cluster.watch.pods import KnownPods, alike, concerns_us, sound_grant
-from device_plugin.cluster.watch.reports import CardChanges, Reports
+from device_plugin.cluster.watch.reports import CardChanges, Outliving, Reports
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
-from device_plugin.core.ledger import Holding, Ledger, Snapshot, Stage
+from device_plugin.core.ledger import Holder, Holding, Ledger, ReportHolder, Snapshot, Stage
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Api
@@ -40,8 +39,8 @@ class Follower(Protocol):
     def forget(self, uid: str) -> None:
         """The pod is gone."""
 
-    def give_back(self, uid: str) -> None:
-        """Release the pod's reservation if it is WAITING: it overlaps with slices that others hold."""
+    def give_back(self, holder: Holder) -> None:
+        """Release the holder's reservation if it is WAITING: it overlaps with slices that others hold."""
 
 
 class ClusterView:
@@ -147,9 +146,10 @@ class ClusterView:
                 self.see_pod(pod, watched=True)
             for uid in self.pods.vanished(listed):
                 self.forget_pod(uid)
-            for uid in self.ledger.holdings().keys() - listed:
-                if self.pods.get(uid) is None and self.ledger.holdings()[uid].grant is None:
-                    self.free(uid)
+            hosts = [holder for holder, held in self.ledger.holdings().items() if held.grant is None]
+            for holder in hosts:
+                if isinstance(holder, str) and holder not in listed and self.pods.get(holder) is None:
+                    self.free(holder)
             self.pods_listed = True
 
     def free(self, uid: str) -> None:
@@ -157,7 +157,7 @@ class ClusterView:
         with self.lock:
             before, vanished = self.ledger.holding(uid), self.reports.vanished(uid)
             if vanished is not None:
-                self._keep(vanished.grant)
+                self._keep(vanished)
             else:
                 self.ledger.release(uid)
             if before is not None:
@@ -282,26 +282,26 @@ class ClusterView:
         """Hold the slices that the agent of a node reports of a pod, unless the pod itself holds slices there."""
         own, left = self.ledger.holding(uid), self.reports.reported(node, uid)
         if left is not None and (own is None or own.node != node):
-            self._keep(left.grant)
+            self._keep(left)
         else:
-            self.ledger.release(reports.holder(node, uid))
+            self.ledger.release(ReportHolder(node, uid))
 
-    def _keep(self, left: Grant) -> None:
+    def _keep(self, left: Outliving) -> None:
         """Hold the slices that outlive a pod; reservations that overlap with them are released."""
-        holding = Holding.of(left)
-        if self.ledger.holding(holding.holder) == holding:
+        holding = Holding(holder=left.holder, node=left.grant.node, grant=left.grant)
+        if self.ledger.holding(left.holder) == holding:
             return
         self.ledger.put(holding)
-        for conflict in self.ledger.in_the_way(left):
+        for conflict in self.ledger.in_the_way(left.grant, left.holder):
             self._give_back(conflict.other)
 
-    def _give_back(self, uid: str) -> None:
+    def _give_back(self, holder: Holder) -> None:
         for follower in self._followers:
-            follower.give_back(uid)
+            follower.give_back(holder)
 
-    def _lives(self, uid: str) -> bool:
-        """True if the pod exists and has not ended, as far as we know."""
-        pod = self.pods.get(uid)
+    def _lives(self, holder: Holder) -> bool:
+        """True if the holder is a pod that exists and has not ended, as far as we know."""
+        pod = self.pods.get(holder)
         return pod is not None and not pod.ended
 
 

@@ -1,6 +1,6 @@
 """The ledger: which holder has which slices of every card, and amounts of hosts, with transactions and snapshots."""
 
-from device_plugin.core.ledger.holdings import Holding, Reservation, Stage
+from device_plugin.core.ledger.holdings import Holder, Holding, ReportHolder, Reservation, Stage
 from device_plugin.core.ledger.ledger import Ledger, Transaction
 from device_plugin.core.ledger.states import CardState, NodeState
 from device_plugin.core.ledger.view import CardPart, Conflict, Followed, Snapshot
@@ -10,9 +10,11 @@ __all__ = [
     "CardState",
     "Conflict",
     "Followed",
+    "Holder",
     "Holding",
     "Ledger",
     "NodeState",
+    "ReportHolder",
     "Reservation",
     "Snapshot",
     "Stage",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+from typing import NamedTuple
 
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
@@ -10,15 +11,25 @@ from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 
 
+class ReportHolder(NamedTuple):
+    """The holder of slices of `node` that its agent reports of the pod `uid`, which may hold others elsewhere."""
+
+    node: str
+    uid: str
+
+
+Holder = str | ReportHolder
+"""A pod's UID, or another unique name where the pod does not exist yet; or the holder of reported slices."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """The share of one node that `holder` has: a `grant` of cards, or none, and `host` amounts.
 
-    The holder is a pod's UID, or another unique name where the pod does not exist yet. The holding ends at `expires`,
-    in seconds of its owner's clock.
+    It ends at `expires`, in seconds of its owner's clock.
     """
 
-    holder: str
+    holder: Holder
     node: str
     grant: Grant | None = None
     host: HostAmounts = NOTHING

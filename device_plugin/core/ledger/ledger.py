@@ -11,7 +11,7 @@ from types import TracebackType
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.hosts import NOTHING, HostAmounts
-from device_plugin.core.ledger.holdings import Holding, Reservation
+from device_plugin.core.ledger.holdings import Holder, Holding, Reservation
 from device_plugin.core.ledger.states import CardState, Held, NodeState
 from device_plugin.core.ledger.view import Conflict, Followed, LedgerView, Snapshot
 
@@ -53,8 +53,8 @@ class Ledger(Followed, LedgerView):
     def __init__(self) -> None:
         super().__init__()
         self._nodes: dict[str, NodeState] = {}
-        self._holdings: dict[str, Holding] = {}
-        self._unbound: dict[str, Holding] = {}
+        self._holdings: dict[Holder, Holding] = {}
+        self._unbound: dict[Holder, Holding] = {}
         # No holding expires before this.
         self._first_expiry = _NEVER
         self._open: list[Transaction] = []
@@ -109,9 +109,11 @@ class Ledger(Followed, LedgerView):
         if before != holding:
             self._write(holding.holder, before, holding)
         grant = holding.grant
-        return self.conflicts(grant) if grant is not None and self._may_conflict(grant) else ()
+        return (
+            self.conflicts(grant, holding.holder) if grant is not None and self._may_conflict(grant) else ()
+        )
 
-    def release(self, holder: str) -> Holding | None:
+    def release(self, holder: Holder) -> Holding | None:
         """End the holder's holding; returns it, or None if there was none."""
         before = self._holdings.get(holder)
         if before is not None:
@@ -119,12 +121,16 @@ class Ledger(Followed, LedgerView):
         return before
 
     def expired(self, now: float) -> list[str]:
-        """The holders of the holdings that expired at or before `now`."""
+        """The holders of the holdings that expired at or before `now`; reported slices do not expire."""
         # Every decision calls this, and nearly always nothing has expired.
         if now < self._first_expiry:
             return []
         self._first_expiry = min((found.expires for found in self._unbound.values()), default=_NEVER)
-        return [holder for holder, found in self._unbound.items() if found.expires <= now]
+        return [
+            holder
+            for holder, found in self._unbound.items()
+            if found.expires <= now and isinstance(holder, str)
+        ]
 
     def transaction(self) -> Transaction:
         """A context manager that rolls back all changes made inside it, unless it was committed."""
@@ -164,7 +170,7 @@ class Ledger(Followed, LedgerView):
 
     def _put_back(self, nodes: Mapping[str, NodeState | None]) -> None:
         """Replace the records of these nodes by earlier ones, with all holdings on them."""
-        returning: dict[str, Holding] = {}
+        returning: dict[Holder, Holding] = {}
         for name, node in nodes.items():
             now, then = _holdings(self._nodes.get(name)), _holdings(node)
             for holder in [holder for holder, held in now.items() if then.get(holder) is not held]:
@@ -175,7 +181,7 @@ class Ledger(Followed, LedgerView):
         for holder, held in returning.items():
             self._set_holding(holder, held)
 
-    def _write(self, holder: str, before: Holding | None, after: Holding | None) -> None:
+    def _write(self, holder: Holder, before: Holding | None, after: Holding | None) -> None:
         """Replace one holding, and the records of its old and new node."""
         self._set_holding(holder, after)
         other_slices = not _same(_grant(before), _grant(after))
@@ -187,7 +193,7 @@ class Ledger(Followed, LedgerView):
         if after is not None:
             self._update(after.node, holder, before, after)
 
-    def _update(self, name: str, holder: str, before: Holding | None, after: Holding | None) -> None:
+    def _update(self, name: str, holder: Holder, before: Holding | None, after: Holding | None) -> None:
         """Replace a node's record after the grant or the host amounts of a holder changed there."""
         node = self._nodes.get(name) or NodeState(name)
         less = before.host if before is not None else NOTHING
@@ -230,7 +236,7 @@ class Ledger(Followed, LedgerView):
         if changed and (shown or (node is not None and node.inventory is not None)):
             self._touch(name)
 
-    def _set_holding(self, holder: str, holding: Holding | None) -> None:
+    def _set_holding(self, holder: Holder, holding: Holding | None) -> None:
         self._snapshot = None
         if holding is None:
             self._holdings.pop(holder, None)
@@ -249,7 +255,7 @@ class Ledger(Followed, LedgerView):
             return CardState.of(card, [s for slices in held.values() for s in slices], shrank=True)
         return state
 
-    def _shrank(self, card: Card, holders: Iterable[str]) -> bool:
+    def _shrank(self, card: Card, holders: Iterable[Holder]) -> bool:
         """True if the card has less memory or fewer slices than when one of the holders was granted its slices."""
         grants = (self.grant(holder) for holder in holders)
         sizes = (grant.cards.get(card.uuid) for grant in grants if grant is not None)
@@ -270,7 +276,7 @@ class Ledger(Followed, LedgerView):
 _NEVER = float("inf")
 
 
-def _holdings(node: NodeState | None) -> Mapping[str, Holding]:
+def _holdings(node: NodeState | None) -> Mapping[Holder, Holding]:
     return node.holdings if node is not None else {}
 
 
@@ -284,7 +290,7 @@ def _same(one: Grant | None, other: Grant | None) -> bool:
 
 
 def _exchanged(
-    held: Mapping[str, Held], holder: str, off: Grant | None, on: Grant | None
+    held: Mapping[str, Held], holder: Holder, off: Grant | None, on: Grant | None
 ) -> Mapping[str, Held]:
     """The slices held of a node's cards after the holder's grant `off` is replaced by `on`."""
     slices: dict[str, tuple[Slice, ...]] = {}

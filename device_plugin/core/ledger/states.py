@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Slice
 from device_plugin.core.hosts import NOTHING, HostAmounts
-from device_plugin.core.ledger.holdings import Holding
+from device_plugin.core.ledger.holdings import Holder, Holding
 from device_plugin.core.masks import core_mask
 
-Held = Mapping[str, tuple[Slice, ...]]
+Held = Mapping[Holder, tuple[Slice, ...]]
 """Slices of one card by holder."""
 
 
@@ -75,7 +75,7 @@ class NodeState:
     name: str
     inventory: Inventory | None = None
     cards: tuple[CardState, ...] = ()
-    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    holdings: Mapping[Holder, Holding] = field(default_factory=dict)
     held: Mapping[str, Held] = field(default_factory=dict)
     whole: HostAmounts = NOTHING
     taken: HostAmounts = NOTHING

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import CardSize, Grant, Slice, largest
-from device_plugin.core.ledger.holdings import Holding, Reservation
+from device_plugin.core.ledger.holdings import Holder, Holding, Reservation
 from device_plugin.core.ledger.states import Held, NodeState
 
 
@@ -22,12 +22,12 @@ class CardPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The grants of two pods that cannot both hold on one card."""
+    """Two grants that cannot both hold on one card, by their holders."""
 
     node: str
     card: str
-    pod: str
-    other: str
+    holder: Holder
+    other: Holder
     over: CardPart
 
 
@@ -61,8 +61,8 @@ class LedgerView:
     """Reads the records of nodes and the holdings. `_unbound` are the holdings that are reservations or expire."""
 
     _nodes: Mapping[str, NodeState]
-    _holdings: Mapping[str, Holding]
-    _unbound: Mapping[str, Holding]
+    _holdings: Mapping[Holder, Holding]
+    _unbound: Mapping[Holder, Holding]
 
     def nodes(self) -> tuple[str, ...]:
         """Names of the nodes with an inventory, in order."""
@@ -81,34 +81,36 @@ class LedgerView:
         """The held slices of a card, by holder."""
         return self._nodes.get(node, _UNKNOWN).held.get(card, {})
 
-    def holding(self, holder: str) -> Holding | None:
+    def holding(self, holder: Holder) -> Holding | None:
         """The holding of `holder`; None without one."""
         return self._holdings.get(holder)
 
-    def holdings(self) -> Mapping[str, Holding]:
+    def holdings(self) -> Mapping[Holder, Holding]:
         """All holdings by holder."""
         return MappingProxyType(self._holdings)
 
-    def reservation(self, pod: str) -> Reservation | None:
+    def reservation(self, holder: Holder) -> Reservation | None:
         """The reservation of the pod with this UID."""
-        found = self._unbound.get(pod)
+        found = self._unbound.get(holder)
         return found if isinstance(found, Reservation) else None
 
     def reservations(self) -> list[Reservation]:
         """A list of all reservations."""
         return [found for found in list(self._unbound.values()) if isinstance(found, Reservation)]
 
-    def grant(self, holder: str) -> Grant | None:
+    def grant(self, holder: Holder) -> Grant | None:
         """The grant of `holder`; None without one."""
         found = self._holdings.get(holder)
         return found.grant if found is not None else None
 
-    def grants(self) -> dict[str, Grant]:
+    def grants(self) -> dict[Holder, Grant]:
         """All grants by holder."""
         return {holder: found.grant for holder, found in self._holdings.items() if found.grant is not None}
 
-    def conflicts(self, grant: Grant) -> tuple[Conflict, ...]:
-        """The grants of other pods that conflict with `grant`: at no time did the card have room for both.
+    def conflicts(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
+        """The grants of others that conflict with `grant`: at no time did the card have room for both.
+
+        Its own `holder` is the pod that it names if none is given.
 
         Two grants of one core group always conflict. Grants of more memory or slices than a card has conflict only if
         the card never had as much: the last of its grants was decided with all others in the ledger, so together they
@@ -118,15 +120,15 @@ class LedgerView:
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
-            for conflict in self._conflicts_on(grant, uuid, self._largest(grant, uuid))
+            for conflict in self._conflicts_on(grant, holder, uuid, self._largest(grant, uuid))
         )
 
-    def in_the_way(self, grant: Grant) -> tuple[Conflict, ...]:
-        """The grants of other pods that conflict with `grant` on its cards at their present size."""
+    def in_the_way(self, grant: Grant, holder: Holder = "") -> tuple[Conflict, ...]:
+        """The grants of others that conflict with `grant` on its cards at their present size; see `conflicts`."""
         return tuple(
             conflict
             for uuid in {s.card for s in grant.slices()}
-            for conflict in self._conflicts_on(grant, uuid, self._size(grant, uuid))
+            for conflict in self._conflicts_on(grant, holder, uuid, self._size(grant, uuid))
         )
 
     def fits_still(self, grant: Grant) -> bool:
@@ -148,10 +150,12 @@ class LedgerView:
         sizes = [each.cards.get(uuid) for each in (grant, *others) if each is not None]
         return None if None in sizes else largest((*sizes, self._size(grant, uuid)))
 
-    def _conflicts_on(self, grant: Grant, uuid: str, size: CardSize | None) -> Iterator[Conflict]:
+    def _conflicts_on(
+        self, grant: Grant, holder: Holder, uuid: str, size: CardSize | None
+    ) -> Iterator[Conflict]:
         """The conflicts on one card; in memory and slices only if its `size` is known."""
-        held = self.holders(grant.node, uuid)
-        others = sorted((pod, slices) for pod, slices in held.items() if pod != grant.pod)
+        held, holder = self.holders(grant.node, uuid), holder or grant.pod
+        others = [(other, held[other]) for other in sorted(held, key=str) if other != holder]
         if not others:
             return
         own = [s for s in grant.slices() if s.card == uuid]
@@ -159,13 +163,13 @@ class LedgerView:
         together: list[Slice] = own + [s for _, slices in others for s in slices]
         full = size is not None and sum(s.mem_mib for s in together) > size.mem_mib
         many = size is not None and len(together) > size.max_slices
-        for pod, slices in others:
+        for other, slices in others:
             if not all(mine.isdisjoint(s.cores) for s in slices):
-                yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.CORES)
+                yield Conflict(grant.node, uuid, holder, other, CardPart.CORES)
             elif full:
-                yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.MEMORY)
+                yield Conflict(grant.node, uuid, holder, other, CardPart.MEMORY)
             elif many:
-                yield Conflict(grant.node, uuid, grant.pod, pod, CardPart.SLICES)
+                yield Conflict(grant.node, uuid, holder, other, CardPart.SLICES)
 
 
 class Snapshot(LedgerView):
@@ -174,13 +178,13 @@ class Snapshot(LedgerView):
     It holds the ledger's records of that moment, which the ledger replaces and never changes.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeState], unbound: Mapping[str, Holding]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeState], unbound: Mapping[Holder, Holding]) -> None:
         self._nodes = dict(nodes)
         self._unbound = dict(unbound)
 
     # Built when first read, because copying 40,000 entries takes too long with the lock held.
     @cached_property
-    def _holdings(self) -> Mapping[str, Holding]:  # type: ignore[override]
+    def _holdings(self) -> Mapping[Holder, Holding]:  # type: ignore[override]
         return {holder: held for node in self._nodes.values() for holder, held in node.holdings.items()}
 
     def records(self) -> Mapping[str, NodeState]:

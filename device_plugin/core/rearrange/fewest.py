@@ -4,12 +4,12 @@ A pod that holds more of a card than the request needs helps no more than one th
 equally few pods the set with the lowest ranks is chosen, however much its pods hold.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, islice
 
-from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
+from device_plugin.core.ledger.states import Held
 from device_plugin.core.placement.fit import SearchBudget, fit_pod, has_room, size_on
 from device_plugin.core.requests import PodRequest, Request
 
@@ -36,17 +36,21 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A card, and the slices held of it by the UIDs of their pods."""
+    """A card, and the slices held of it."""
 
     state: CardState
-    held: Mapping[str, tuple[Slice, ...]]
+    held: Held
 
     def without(self, pods: Collection[str]) -> CardState:
         """The state of the card after `pods` have left."""
         if self.held.keys().isdisjoint(pods):
             return self.state
-        left = (s for pod, held in self.held.items() if pod not in pods for s in held)
+        left = (s for holder, held in self.held.items() if holder not in pods for s in held)
         return CardState.of(self.state.card, left)
+
+    def of(self, ranks: Ranks) -> Set[str]:
+        """The pods of `ranks` that hold a slice of the card."""
+        return ranks.keys() & self.held.keys()
 
 
 def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
@@ -84,11 +88,11 @@ def _for_card(shared: Shared, asked: Request, ranks: Ranks, budget: Budget) -> V
     if size is None:
         return None
     if asked.whole:
-        return tuple(sorted(shared.held)) if all(pod in ranks for pod in shared.held) else None
+        return tuple(sorted(shared.of(ranks))) if shared.held.keys() <= ranks.keys() else None
     if has_room(shared.state, size):
         return ()
     movable = sorted(
-        (pod for pod in shared.held if pod in ranks),
+        shared.of(ranks),
         key=lambda pod: (-sum(s.mem_mib for s in shared.held[pod]), pod),
     )
     if not has_room(shared.without(movable), size):
@@ -126,7 +130,7 @@ def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> 
 
     if fits(()):
         return ()
-    movable = sorted({pod for shared in cards for pod in shared.held if pod in ranks})
+    movable = sorted(set[str]().union(*(shared.of(ranks) for shared in cards)))
     return _least(movable, fits, ranks, budget) if fits(movable) else None
 
 

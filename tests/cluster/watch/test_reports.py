@@ -1,5 +1,6 @@
 """Slices outlive their pod: whoever was force-deleted keeps what its processes hold, and nobody is placed there."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from device_plugin.cluster.watch.reports import CHANGE_SECONDS, CHANGES
 from device_plugin.core.cards import REPORT_SECONDS, Inventory, ReportedSlice, SliceState
 from device_plugin.core.grants import Slice
 from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.ledger import ReportHolder
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from tests.builders.cards import inventory
@@ -151,7 +153,7 @@ def test_slices_that_are_reported_again_are_held_again_and_nobody_is_deleted(
     says(world, [report(old)])
     one.wait(10)
     one.turn()
-    assert set(one.view.ledger.grants()) == {f"{old.uid}@n1", new.uid}
+    assert set(one.view.ledger.grants()) == {ReportHolder("n1", old.uid), new.uid}
     assert [write for write in world.api.written if write[0] != "bind"] == []
 
 
@@ -215,14 +217,44 @@ def test_an_agent_is_believed_of_its_own_node_only(world: World, one: Replica) -
 
 
 def test_an_agent_cannot_name_what_another_node_holds(world: World, one: Replica) -> None:
-    """Slices that outlive a pod are held under the names of pod and node, joined: that name is no pod's."""
+    """Whatever text it writes as the UID of a pod, it is a pod's of its own node, and its inventory counts."""
     old = world.placed("old")
     says(world, [report(old)])
     world.api.remove(old)
     assert one.free("n1") == [ALL - HALF, ALL]
     n2_says(world, replace(of_n2(old), pod=f"{old.uid}@n1"))
-    assert one.free("n1") == [ALL - HALF, ALL]
-    assert "n2" in one.view.faults.keys("inventory")
+    assert (one.free("n1"), one.free("n2")) == ([ALL - HALF, ALL], [ALL - 1000, ALL])
+    assert one.view.faults.keys("inventory") == set()
+    n2_says(world)
+    assert (one.free("n1"), one.free("n2")) == ([ALL - HALF, ALL], [ALL, ALL])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_node_holds_depends_on_its_own_reports_whatever_uids_they_name(seed: int) -> None:
+    rng, world = random.Random(seed), World()
+    one = world.one
+    gone, ended, lives = (world.placed(name) for name in ("gone", "ended", "lives"))
+    world.api.remove(gone)
+    world.api.end(ended)
+    one.wait(REPORT_SECONDS)
+    one.turn()
+    uids = [gone.uid, ended.uid, lives.uid, "stranger"]
+    uids += [f"{uid}{mark}{node}" for uid in uids[:2] for node in ("n1", "n2") for mark in "@/"]
+    uids += [f"n2{mark}{uid}" for uid in uids for mark in "@/"] + [str(ReportHolder("n1", gone.uid))]
+    for _ in range(60):
+        before = one.free("n1")
+        named = rng.sample(uids, rng.randint(0, 4))
+        n2_says(world, *(
+            replace(of_n2(gone), pod=uid, slices=(Slice("n2-0", 1000, (core,)),)) for core, uid in enumerate(named)
+        ))  # fmt: skip
+        assert one.free("n2") == [ALL - 1000 * len(named), ALL], named
+        assert one.free("n1") == before
+        if rng.random() < 0.5:
+            says(world, rng.sample([report(gone), report(ended)], rng.randint(0, 2)))
+        fresh = Replica(world.api, world.clock, "vgpu-1")
+        fresh.follow()
+        world.api.watchers.remove(fresh)
+        assert fresh.view.ledger == one.view.ledger
 
 
 def test_an_agent_takes_no_cpu_from_what_runs_on_other_nodes(world: World, one: Replica) -> None:

@@ -44,7 +44,7 @@ def test_the_last_replicas_leave() -> None:
     job = job_spec("j", most=4)
     room = LedgerRoom(held, Placer(held), {})
     assert room.take(job, 4)
-    again = LedgerRoom(held, Placer(held), {job.key: sorted(held.holdings())})
+    again = LedgerRoom(held, Placer(held), {job.key: sorted(map(str, held.holdings()))})
     again.give(job, 3)
     assert list(held.holdings()) == ["default/j/0"]
     assert again.take(job, 1)

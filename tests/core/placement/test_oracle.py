@@ -9,7 +9,7 @@ import pytest
 
 from device_plugin.core.cards import Card, Inventory
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Ledger
+from device_plugin.core.ledger import Holder, Ledger
 from device_plugin.core.placement import POLICIES, Placer, Refusal
 from device_plugin.core.placement.workload import Target
 from device_plugin.core.requests import PodRequest, Request, Selector, Shape
@@ -51,7 +51,7 @@ def mixed_request(rng: random.Random, pod: str) -> PodRequest:
 class Rest:
     """What brute force knows of one card: MiB, core groups, slices, and whether nobody was there before."""
 
-    def __init__(self, node: str, card: Card, grants: Mapping[str, Grant]) -> None:
+    def __init__(self, node: str, card: Card, grants: Mapping[Holder, Grant]) -> None:
         slices = [s for g in grants.values() if g.node == node for s in g.slices() if s.card == card.uuid]
         self.card = card
         self.mib = card.mem_mib - sum(s.mem_mib for s in slices)
@@ -101,7 +101,7 @@ def possible(rests: list[Rest], requests: list[Request]) -> bool:
     return False
 
 
-def possible_on(node: str, known: Inventory, grants: Mapping[str, Grant], request: PodRequest) -> bool:
+def possible_on(node: str, known: Inventory, grants: Mapping[Holder, Grant], request: PodRequest) -> bool:
     rests = [
         Rest(node, card, grants)
         for card in known.cards

@@ -29,7 +29,9 @@ def test_one_large_victim_is_taken_rather_than_two_small_ones_and_nobody_of_anot
     cluster.node("n", 2)
     for pod, mem in (("small-1", 4), ("small-2", 4), ("large", 8), ("next-door", 15)):
         cluster.place(slice_request(pod, mem))
-    assert cluster.victims(slice_request("p", 8), dict.fromkeys(cluster.ledger.grants(), 0)) == {"large"}
+    assert cluster.victims(
+        slice_request("p", 8), {grant.pod: 0 for grant in cluster.ledger.grants().values()}
+    ) == {"large"}
 
 
 def test_of_equally_few_victims_the_lowest_priority_goes() -> None:
@@ -125,7 +127,7 @@ def test_victims_are_never_more_than_brute_force_finds_on_any_node(seed: int) ->
             if isinstance(grant, Grant):
                 cluster.ledger.hold(grant)
         before = dict(cluster.ledger.grants())
-        ranks = {pod: rng.randint(0, 2) for pod in before if rng.random() < 0.8}
+        ranks = {grant.pod: rng.randint(0, 2) for grant in before.values() if rng.random() < 0.8}
         request = replace(mixed_request(rng, "p"), policy="")
         plan = cluster.cheapest(request, ranks)
         best = min(
