@@ -4,10 +4,9 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import EndpointError, from_kubeconfig
+from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS
 from device_plugin.kube.errors import GoneError, RefusedError
@@ -26,12 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
     """A client for the cluster that the kubeconfig names. Raises EndpointError."""
-    file = args.kubeconfig or os.environ.get("KUBECONFIG")
-    if not file:
-        # os.path.expanduser never fails; a container's user may have no home.
-        file = os.path.expanduser("~/.kube/config")  # noqa: PTH111
-        if not Path(file).exists():
-            raise EndpointError(f"no kubeconfig {file}: write --kubeconfig FILE, or set KUBECONFIG")
+    # os.path.expanduser never fails; a container's user may have no home.
+    file = args.kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
     client = KubeClient(from_kubeconfig(file), COMPONENT, timeout=TIMEOUT_SECONDS)
     try:
         yield client

@@ -64,12 +64,14 @@ def from_kubeconfig(path: str) -> Endpoint:
         from kubernetes import config
         from kubernetes.client import Configuration
     except ImportError:
-        raise EndpointError(f"kubeconfig {path}: to read it, install vgpu[cli]") from None
+        raise EndpointError(
+            f"kubeconfig {path}: to read it, run pip install '.[cli]' in a checkout of vgpu"
+        ) from None
     from yaml import YAMLError
 
     # $KUBECONFIG may list several files; missing ones are skipped.
     if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
-        raise EndpointError(f"kubeconfig {path}: no such file")
+        raise EndpointError(f"kubeconfig {path}: no such file: `--help` says how to name yours")
     loaded = Configuration()
     try:
         config.load_kube_config(path, client_configuration=loaded, persist_config=False)  # type: ignore[no-untyped-call]

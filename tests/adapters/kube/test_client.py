@@ -137,7 +137,7 @@ def test_without_the_package_that_reads_kubeconfigs_the_error_says_what_to_insta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(EndpointError, match=r"kubeconfig config: to read it, install vgpu\[cli\]"):
+    with pytest.raises(EndpointError, match=r"kubeconfig config: to read it, run pip install '\.\[cli\]'"):
         from_settings("", "", "", "config")
 
 
