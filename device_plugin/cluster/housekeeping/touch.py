@@ -19,7 +19,7 @@ from functools import partial
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.refused.refusal_budget import LaterError
-from device_plugin.cluster.refused.refusals import UNDECIDED, Waiting
+from device_plugin.cluster.refused.refusals import Waiting, WaitsFor
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -237,7 +237,7 @@ class Touch(ReplicaService):
         reserved = self._view.ledger.reservation(uid)
         if reserved is not None and reserved.stage is not Stage.NOMINATED:
             return reserved.stage is Stage.WAITING
-        if waiting.gained == UNDECIDED:
+        if waiting.waits_for is WaitsFor.DECISION:
             return True
         try:
             request = self._view.pods.request_of(known)
@@ -307,7 +307,7 @@ class Touch(ReplicaService):
         with self._view.lock:
             for pod in pods:
                 if self._view.ledger.reservation(pod.uid) is None:
-                    self._reservations.waiting.inherit(pod)
+                    self._reservations.waiting.inherit(pod, WaitsFor.ANYTHING)
         self._seen = None
 
     def _take_postponed(self, now: float) -> None:
@@ -317,7 +317,7 @@ class Touch(ReplicaService):
         """
         for pod in self._reservations.postponed.take():
             with self._view.lock:
-                self._reservations.waiting.undecided(self._view.known(pod))
+                self._reservations.waiting.inherit(self._view.known(pod), WaitsFor.DECISION)
             self._due = now
 
 

@@ -16,7 +16,7 @@ from device_plugin.cluster.place.learning import Learning
 from device_plugin.cluster.refused.node_lists import NodeLists
 from device_plugin.cluster.refused.preemption_queue import Pending, PreemptionQueue
 from device_plugin.cluster.refused.refusal_budget import RefusalBudget
-from device_plugin.cluster.refused.refusals import PostponedPods, Refusals, WaitingPods
+from device_plugin.cluster.refused.refusals import PostponedPods, Refusals, WaitingPods, WaitsFor
 from device_plugin.cluster.watch.pods import taken_back
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP
@@ -93,7 +93,9 @@ class Reservations:
             if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
                 refused = Refused(partial(Refusal, {}, {Reason.MALFORMED: 1}, said=wrong))
                 gang = request.gang is not None
-                self.waiting.note(self._view.known(pod), nodes, refused, gang=gang, by_cards=False)
+                self.waiting.note(
+                    self._view.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
+                )
                 return refused
             if request.gang is not None:
                 return self._reserve_gang(pod, request, nodes, named=named)
@@ -238,7 +240,7 @@ class Reservations:
             pod = self._view.known(pod)
             self._queue_preemption(Pending(pod, request, nodes), before)
             if not named:
-                self.waiting.note(pod, nodes, answer, gang=False)
+                self.waiting.note(pod, nodes, answer, gang=False, waits_for=WaitsFor.CARDS)
             return answer
         made = Reservation.for_pod(pod, request, answer, self._clock() + self._seconds)
         self._ledger.put(made)
@@ -256,7 +258,7 @@ class Reservations:
             return found
         refused = Refused(lambda: found)
         if not named:
-            self.waiting.note(known, nodes, refused, gang=True, by_cards=False)
+            self.waiting.note(known, nodes, refused, gang=True, waits_for=WaitsFor.ANYTHING)
         return refused
 
     def _decided(

@@ -6,6 +6,7 @@ A request that fits no cards fits none until a slice ends or an inventory change
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from device_plugin.cluster.refused.bounded import Bounded
 from device_plugin.cluster.refused.node_lists import NodeLists
@@ -22,11 +23,6 @@ MOST, MOST_OF_NAMESPACE = 1024, 128
 
 # Most refused pods in all, and of one namespace: each takes about 500 bytes, and 1 bit for every node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
-
-# The value of `gained` for a pod that may fit without any change of the ledger.
-UNKNOWN = -1
-# Of a pod that was refused without a decision: it is touched whether it fits or not.
-UNDECIDED = -2
 
 Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
@@ -94,18 +90,27 @@ class Refusals:
         return offered & ~marked(table.position, avoid) if avoid else offered
 
 
+class WaitsFor(Enum):
+    """What a refused pod waits for."""
+
+    CARDS = "cards"
+    """Only cards were missing: it may fit once the ledger's counter `gained` has grown."""
+    ANYTHING = "anything"
+    """It may fit without any change of the ledger."""
+    DECISION = "a decision"
+    """It was refused without one: it is touched whether it fits or not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` at that time.
-
-    `gained` may also be UNKNOWN, or UNDECIDED.
-    """
+    """A pod that was refused on `nodes` (None: unknown), with the ledger's `gained` at that time."""
 
     pod: Pod
     nodes: Sequence[str] | None
     refused: Refused | None
     gained: int
     gang: bool
+    waits_for: WaitsFor
 
     @property
     def alike(self) -> object:
@@ -125,29 +130,25 @@ class WaitingPods(Bounded[str, Waiting]):
         self._node_lists = node_lists
 
     def note(
-        self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, by_cards: bool = True
+        self, pod: Pod, nodes: Sequence[str], refused: Refused, *, gang: bool, waits_for: WaitsFor
     ) -> None:
-        """Record a pod that was just refused, alone or with its gang; `by_cards` if only cards were missing."""
-        gained = self._ledger.gained if by_cards else UNKNOWN
-        self.keep(Waiting(pod, self._node_lists.of(nodes), refused, gained, gang))
+        """Record a pod that was just refused, alone or with its gang."""
+        self.keep(Waiting(pod, self._node_lists.of(nodes), refused, self._ledger.gained, gang, waits_for))
 
-    def inherit(self, pod: Pod) -> None:
-        """Record a pod that another process of ours, or kube-scheduler, refused; its nodes are unknown."""
+    def inherit(self, pod: Pod, waits_for: WaitsFor) -> None:
+        """Record a pod that was refused before this replica's term, unless it was refused since; nodes are unknown."""
         if self.get(pod.uid) is None:
-            self.keep(Waiting(pod, None, None, UNKNOWN, bool(pod.label(GROUP_SIZE))))
-
-    def undecided(self, pod: Pod) -> None:
-        """Record a pod that was postponed, unless it was refused since."""
-        if self.get(pod.uid) is None:
-            self.keep(Waiting(pod, None, None, UNDECIDED, bool(pod.label(GROUP_SIZE))))
+            gang = bool(pod.label(GROUP_SIZE))
+            self.keep(Waiting(pod, None, None, self._ledger.gained, gang, waits_for))
 
     def keep(self, waiting: Waiting) -> None:
         """Record a refused pod, perhaps again after it was dropped."""
         self.put(waiting.pod.namespace, waiting.pod.uid, waiting)
 
     def outdated(self, waiting: Waiting) -> bool:
-        """True if this is the pod's last refusal, and the pod may fit now: `gained` has grown, or was UNKNOWN."""
-        return self.get(waiting.pod.uid) is waiting and waiting.gained != self._ledger.gained
+        """True if this is the pod's last refusal, and the pod may fit now."""
+        may_fit = waiting.waits_for is not WaitsFor.CARDS or waiting.gained != self._ledger.gained
+        return may_fit and self.get(waiting.pod.uid) is waiting
 
 
 class PostponedPods(Bounded[str, Pod]):

@@ -18,6 +18,7 @@ from device_plugin.cluster.housekeeping.touch import (
 )
 from device_plugin.cluster.place.filter import NOT_YET
 from device_plugin.cluster.refused.refusal_budget import BURST, SHARE
+from device_plugin.cluster.refused.refusals import WaitsFor
 from device_plugin.core import annotations
 from device_plugin.core.placement import Placer
 from device_plugin.core.pods import Pod
@@ -265,7 +266,7 @@ def test_writes_are_bounded_in_time(world: World, one: Replica) -> None:
     one.reservations.waiting.clear()
     for name in names:
         made = world.api.by_name["default", name]
-        one.reservations.waiting.inherit(made)
+        one.reservations.waiting.inherit(made, WaitsFor.ANYTHING)
     world.api.end(held[0])
     assert touched(world, one) == names[:TOUCHES]
     one.touch.step()

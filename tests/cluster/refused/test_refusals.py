@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pytest_mock import MockerFixture
 
-from device_plugin.cluster.refused.refusals import MOST_OF_NAMESPACE
+from device_plugin.cluster.refused.refusals import MOST_OF_NAMESPACE, WaitsFor
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import Grant
 from device_plugin.core.placement import Placer
@@ -153,3 +153,18 @@ def test_of_many_pods_that_fit_nowhere_nobody_sleeps(mocker: MockerFixture) -> N
     ]
     assert [one.ask(world.pod(f"p{number}", mem=17)) for number in range(50)] == [""] * 50
     assert not any(sleep.called for sleep in slept)
+
+
+@pytest.mark.parametrize("waits_for", WaitsFor)
+def test_a_pod_that_waits_for_cards_may_fit_once_some_became_free_and_others_at_any_time(
+    world: World, one: Replica, waits_for: WaitsFor
+) -> None:
+    held, made, waiting = world.placed("held"), world.pod("p", mem=17), one.reservations.waiting
+    waiting.inherit(made, waits_for)
+    (entry,) = waiting.values()
+    world.placed("another")
+    assert waiting.outdated(entry) is (waits_for is not WaitsFor.CARDS)
+    world.api.end(held)
+    assert waiting.outdated(entry)
+    assert one.ask(made) == ""
+    assert not waiting.outdated(entry), "it was refused since"
