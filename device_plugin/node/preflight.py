@@ -16,6 +16,8 @@ from device_plugin.node.api import NodeApi
 log = logging.getLogger(__name__)
 
 LEAST_KUBELET, LEAST_CONTAINERD, LEAST_CRIO = (1, 31), (1, 7), (1, 28)
+# From this version on containerd has CDI on if its configuration does not say otherwise.
+CDI_CONTAINERD = (2, 0)
 
 
 class Preflight:
@@ -30,6 +32,7 @@ class Preflight:
         self._problems = problems
         self._said: set[str] = set()
         self._posted: set[str] = set()
+        self._hinted = False
         self.problems: tuple[str, ...] = ()
 
     def check(self) -> bool:
@@ -37,6 +40,9 @@ class Preflight:
         node = self._api.node()
         found = [*self._local(), *(_versions(node) if node else ())]
         self.problems = tuple(found)
+        if node is not None and not self._hinted:
+            self._hinted = True
+            _hint(node)
         if node is not None:  # a problem that was gone is reported again
             self._said &= set(found)
             self._posted &= set(found)
@@ -66,6 +72,21 @@ def _versions(node: Node) -> Iterator[str]:
     if name in least and (runtime := _version(version)) and runtime < least[name]:
         wanted = ".".join(map(str, least[name]))
         yield f"{name} {version} has no CDI: at least {wanted} is needed"
+
+
+def _hint(node: Node) -> None:
+    """Log what may be off in the runtime's configuration, which the agent cannot read: so it is no problem of ours."""
+    name, _, version = node.runtime.partition("://")
+    if (
+        name == "containerd"
+        and (runtime := _version(version))
+        and LEAST_CONTAINERD <= runtime < CDI_CONTAINERD
+    ):
+        log.warning(
+            "containerd %s has CDI off by default, and containers then start without their cards: see that its"
+            " configuration has enable_cdi = true",
+            version,
+        )
 
 
 def _version(text: str) -> tuple[int, int] | None:

@@ -267,6 +267,20 @@ def test_preflight_names_what_is_too_old_once(tmp_path: Path, kubelet: str, runt
     assert [says in message for _, message in api.events] == ([True] if says else [])
 
 
+@pytest.mark.parametrize(
+    ("runtime", "hints"), [("containerd://1.7.27", 1), ("containerd://2.0.1", 0), ("cri-o://1.28.0", 0)]
+)
+def test_preflight_logs_once_that_containerd_may_have_cdi_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, runtime: str, hints: int
+) -> None:
+    (tmp_path / "pod-resources").mkdir()
+    api = Peer(kubelet="v1.31.0", runtime=runtime)
+    preflight = Preflight(api, tmp_path, tmp_path, tmp_path, lambda: ())
+    assert [preflight.check() for _ in range(3)] == [True] * 3
+    assert api.events == []
+    assert caplog.text.count("enable_cdi = true") == hints
+
+
 def test_preflight_says_again_what_had_gone(tmp_path: Path) -> None:
     (tmp_path / "pod-resources").mkdir()
     api, others = Peer(), ["another plugin"]
