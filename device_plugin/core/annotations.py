@@ -35,6 +35,8 @@ MODEL = "vgpu.io/model"
 EXPECTED_DURATION = "vgpu.io/expected-duration"
 CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
 RESIZE = "vgpu.io/resize"
+# An annotation of pods of Jobs.
+CHECKPOINT = "vgpu.io/checkpoint"
 
 # Labels.
 GROUP = "vgpu.io/group"
@@ -121,6 +123,8 @@ KEYS = (
         "How long a checkpoint may take before pods are ended, 1 to 3600 s, where their grace period is not enough."),
     Key(RESIZE, "Job", "annotation", _JOBS,
         "What is under way with the Job's width, as JSON. Anybody may remove it, which ends that."),
+    Key(CHECKPOINT, "Pod", "annotation", _JOBS,
+        "A request to the program of a Job's pod of index 0 to save now, and until when, as JSON."),
     Key(QUEUE_REQUIRED, "Namespace", "label", _OPERATOR,
         "`true` where Jobs that ask for cards must have vgpu.io/queue, and pods must belong to a Job or another"
         " controller."),

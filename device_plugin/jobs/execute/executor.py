@@ -1,0 +1,224 @@
+"""Carries plans out, without a memory of its own: from Jobs, their records and a plan to the writes that are due now.
+
+A shrink is three writes: the record, both numbers with the record, and the `suspend: false` of the job that it makes
+room for; a growth is two. Whatever was written last when the engine was killed, the next one goes on from the record:
+it finishes the change, or drops the record if the change would help nobody any more.
+
+Nothing starts or grows unless a trial on what is really free now, with all that is promised to others held, has room
+for it: a plan only says what is worth trying.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol
+
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import Grant
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.pods import Pod
+from device_plugin.jobs.execute.stages import Managed, Stage, stage
+from device_plugin.jobs.execute.writes import Action, Write
+
+# Seconds in which the pods of a job that was started or widened are expected to be bound.
+JOIN_SECONDS = 60.0
+# A record has whole seconds: one that must count as later than another is made a second later at least, whatever the
+# clocks of two replicas say.
+LATER = 1.0
+
+
+class Trial(Protocol):
+    """What is free now: what pods hold that have not ended, and what is promised, is held."""
+
+    def take(self, job: JobKey, count: int) -> bool:
+        """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit.
+
+        What is promised to the job is free for it, and for it alone.
+        """
+
+
+class Executor:
+    """The writes that are due at one time. Made anew for each look at the Jobs."""
+
+    def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
+        self._now = now
+        self._jobs = jobs
+        self._trial = trial
+        self._stages = {key: stage(managed, now) for key, managed in jobs.items()}
+        self._givers = self._promised()
+
+    def due(self, plan: Plan) -> Sequence[Write]:
+        """The writes of changes that are under way, and the first ones of the plan's steps; one for each Job at most.
+
+        A plan is given once: what it began goes on from the records, with an empty one.
+        """
+        found = {write.key: write for write in self._continued()}
+        for write in self._begun(plan, found):
+            found.setdefault(write.key, write)
+        return tuple(found.values())
+
+    # Changes that are under way
+
+    def _promised(self) -> Mapping[JobKey, Sequence[Managed]]:
+        """The Jobs that give way, by the waiting job that they do it for."""
+        found: dict[JobKey, list[Managed]] = {}
+        for key, managed in self._jobs.items():
+            record = managed.record
+            if record is None or self._stages[key] not in (Stage.ASKED, Stage.LEAVING, Stage.FREED):
+                continue
+            if record.shrinks and record.beneficiary is not None and self._wanted(record):
+                found.setdefault(record.beneficiary, []).append(managed)
+        return found
+
+    def _wanted(self, record: Resize) -> bool:
+        """True while a shrink still helps: its beneficiary waits, and was not started after the record was made."""
+        if record.beneficiary is None:
+            return True
+        helped = self._jobs.get(record.beneficiary)
+        if helped is None or not helped.waits:
+            return False
+        return helped.record is None or helped.record.asked < record.asked
+
+    def _continued(self) -> Iterator[Write]:
+        for key, managed in self._jobs.items():
+            if managed.record is None:
+                continue
+            if self._stages[key] is Stage.OVERRULED:
+                yield _dropped(managed, managed.record)
+            elif self._stages[key] is Stage.ASKED:
+                yield from self._asked(managed, managed.record)
+        for key, givers in self._givers.items():
+            if all(self._stages[giver.key] is Stage.FREED for giver in givers):
+                width = max(giver.record.replicas for giver in givers if giver.record is not None)
+                yield from self._started(self._jobs[key], width, givers)
+
+    def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
+        """The next write of a Job with a record of which nothing was carried out yet."""
+        if not record.shrinks:
+            fits = self._trial.take(managed.key, record.after - record.before)
+            yield self._applied(managed, record) if fits else _dropped(managed, record)
+        elif not self._wanted(record) or (record.after and not _narrows(managed)):
+            yield _dropped(managed, record)
+        elif self._saved(managed, record):
+            yield self._applied(managed, record)
+        elif managed.checkpoint is None or managed.checkpoint.gen != record.gen:
+            yield Write(Action.ASK, managed, record)
+
+    def _saved(self, managed: Managed, record: Resize) -> bool:
+        """True once the program has saved, or has had the time for it, or never said that it needs any."""
+        asked = managed.checkpoint
+        if not managed.spec.checkpoint_seconds or not any(pod.index == 0 for pod in managed.pods):
+            return True
+        return (
+            asked is not None
+            and asked.gen == record.gen
+            and (managed.saved > asked.saved or self._now >= asked.until)
+        )
+
+    def _applied(self, managed: Managed, record: Resize) -> Write:
+        seconds = JOIN_SECONDS + (managed.job.grace_seconds if record.shrinks else 0)
+        done = replace(record, until=self._now + seconds, applied=True)
+        if record.after == 0:
+            return Write(Action.STOP, managed, done)
+        return Write(Action.WIDTH, managed, done, record.after)
+
+    # Steps of a plan
+
+    def _begun(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
+        widths = {step.job: step.width for step in plan.steps if isinstance(step, Admit)}
+        for step in plan.steps:
+            managed = self._jobs.get(step.job)
+            if managed is None or step.job in busy or step.job in self._givers or not self._free(step.job):
+                continue
+            if isinstance(step, Admit):
+                # Where others give way to it first, it starts when they have.
+                if managed.waits and not any(plan.given(step.job)):
+                    yield from self._started(managed, step.width)
+            elif not managed.lives or managed.job.suspend:
+                continue
+            elif isinstance(step, Scale) and step.after > step.before:
+                yield from self._widened(managed, step)
+            elif isinstance(step, Scale | Suspend):
+                yield from self._narrowed(managed, step, widths)
+            elif isinstance(step, Window):
+                yield from _windowed(managed, step)
+
+    def _free(self, job: JobKey) -> bool:
+        """True if no change of the Job is under way."""
+        return self._stages[job] in (Stage.NONE, Stage.OVER)
+
+    def _widened(self, managed: Managed, step: Scale) -> Iterator[Write]:
+        """The record of a growth for which a trial found room."""
+        if managed.spec.parts or not managed.has(step.before):
+            return
+        if self._trial.take(managed.key, step.after - step.before):
+            yield Write(Action.RECORD, managed, Resize(
+                gen=_next(managed), before=step.before, after=step.after, asked=self._later(managed),
+                until=self._now + JOIN_SECONDS,
+            ))  # fmt: skip
+
+    def _narrowed(
+        self, managed: Managed, step: Scale | Suspend, widths: Mapping[JobKey, int]
+    ) -> Iterator[Write]:
+        """The record of a shrink or a stop, which promises all that the leaving pods hold."""
+        before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.parallelism, 0)
+        helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
+        if step.beneficiary is not None and (helped is None or not helped.waits or helped.key not in widths):
+            return
+        if not managed.has(before) or (after and (managed.spec.parts or not _narrows(managed))):
+            return
+        seconds = JOIN_SECONDS + managed.spec.checkpoint_seconds + managed.job.grace_seconds
+        yield Write(Action.RECORD, managed, Resize(
+            gen=_next(managed), before=before, after=after,
+            asked=self._later(*([managed, helped] if helped is not None else [managed])),
+            until=self._now + seconds, beneficiary=step.beneficiary,
+            replicas=widths[helped.key] if helped is not None else 0,
+            grants=tuple(_grants(managed.leaving(after))),
+        ))  # fmt: skip
+
+    def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
+        if not self._trial.take(managed.key, width):
+            return
+        record = Resize(
+            gen=_next(managed), before=0, after=width, asked=self._later(managed, *givers),
+            until=self._now + JOIN_SECONDS, applied=True,
+        )  # fmt: skip
+        # The width is written only where it is another one.
+        yield Write(Action.START, managed, record, None if managed.written(width) else width)
+
+    def _later(self, *jobs: Managed) -> float:
+        """The time of a new record, later than those of these Jobs' records, which it replaces or ends."""
+        before = (managed.record.asked + LATER for managed in jobs if managed.record is not None)
+        return max((float(int(self._now)), *before))
+
+
+def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
+    """The grants of bound pods; one that cannot be read is left out, so what it names is not promised."""
+    for pod in pods:
+        with suppress(AnnotationError):
+            if (found := pod.grant()) is not None:
+                yield found
+
+
+def _dropped(managed: Managed, record: Resize) -> Write:
+    return Write(Action.DROP, managed, replace(record, until=0.0, grants=()))
+
+
+def _windowed(managed: Managed, step: Window) -> Iterator[Write]:
+    """A window is never made smaller than what runs in it: the Job controller would end sub-tasks in their middle."""
+    job = managed.job
+    if managed.spec.parts and step.parallelism != job.parallelism and step.parallelism >= job.active:
+        yield Write(Action.WINDOW, managed, width=step.parallelism)
+
+
+def _narrows(managed: Managed) -> bool:
+    """False once an index has succeeded: if it left and came back, it would run again."""
+    return not managed.job.succeeded and not managed.job.completed_indexes
+
+
+def _next(managed: Managed) -> int:
+    """The number of the Job's next record, greater than that of any record and any request for a checkpoint before."""
+    asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
+    return 1 + max(asked, managed.record.gen if managed.record is not None else 0)

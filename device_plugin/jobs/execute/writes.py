@@ -1,0 +1,98 @@
+"""Writes: one patch of one object each. What they say is fixed here; whether they are sent is decided elsewhere.
+
+Every patch of a Job carries the version of the Job that it was decided on, so the API server refuses it if anybody has
+written since. Completions and parallelism always change in one patch: with parallelism alone the Job controller would
+delete the lowest indexes, and index 0 holds the rendezvous of elastic programs.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from device_plugin.core.annotations import CHECKPOINT, RESIZE
+from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.jobs.execute.stages import Managed
+from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
+
+
+class Action(Enum):
+    """What a write does."""
+
+    RECORD = "record"
+    """Announces a change, before anything of it is done."""
+    ASK = "ask"
+    """Asks the pod of index 0 for a checkpoint."""
+    WIDTH = "width"
+    """Carries a change of the width out, with its record."""
+    STOP = "stop"
+    """Suspends a Job, with its record."""
+    START = "start"
+    """Lets a suspended Job run, with the record that keeps its cards until its pods are bound."""
+    WINDOW = "window"
+    """Sets the number of sub-tasks that run at a time."""
+    DROP = "drop"
+    """Ends a record that is void or would help nobody; it stays without a promise, for its `gen`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One patch about a Job. `record` is the record that it leaves on the Job; None where it leaves the old one.
+
+    `width` is the parallelism that it sets, None where it leaves the width as it is.
+    """
+
+    action: Action
+    managed: Managed
+    record: Resize | None = None
+    width: int | None = None
+
+    @property
+    def key(self) -> JobKey:
+        """Namespace and name of the Job."""
+        return self.managed.key
+
+    @property
+    def kind(self) -> Kind[Any]:
+        """The kind of the object that is patched."""
+        return PODS if self.action is Action.ASK else JOBS
+
+    @property
+    def subresource(self) -> str:
+        """The subresource that is patched: by its status only annotations of a pod can be changed, and no image."""
+        return "status" if self.action is Action.ASK else ""
+
+    @property
+    def of(self) -> Named:
+        """The object that is patched."""
+        if self.action is not Action.ASK:
+            return self.managed.job
+        return next(pod for pod in self.managed.pods if pod.index == 0)
+
+    @property
+    def body(self) -> Object:
+        """The merge patch."""
+        metadata: dict[str, object] = {}
+        if self.action is not Action.ASK:
+            metadata["resourceVersion"] = self.managed.job.version
+        if self.record is not None:
+            asks = self.action is Action.ASK
+            key, text = (CHECKPOINT, self._request(self.record)) if asks else (RESIZE, self.record.encode())
+            metadata["annotations"] = {key: text}
+        spec = self._spec()
+        return {"metadata": metadata, **({"spec": spec} if spec else {})}
+
+    def _spec(self) -> dict[str, object]:
+        spec: dict[str, object] = {}
+        if self.action in (Action.START, Action.STOP):
+            spec["suspend"] = self.action is Action.STOP
+        if self.width is not None:
+            spec["parallelism"] = self.width
+            if not self.managed.spec.parts:
+                spec["completions"] = self.width
+        return spec
+
+    def _request(self, record: Resize) -> str:
+        seconds = self.managed.spec.checkpoint_seconds
+        return Checkpoint(record.gen, int(record.asked + seconds), self.managed.saved).encode()

@@ -1,0 +1,243 @@
+"""The writes that are due: which, how many, and what each one says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from device_plugin.core.annotations import CHECKPOINT, GRANT, RESIZE
+from device_plugin.core.batch import Job
+from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.pods import Pod
+from device_plugin.jobs.execute.executor import JOIN_SECONDS, Executor
+from device_plugin.jobs.execute.stages import Managed
+from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.kube.api import JOBS, PODS
+from tests.builders.batch_jobs import GRACE, ended, job, managed, replica, resize, spec, waiting
+from tests.builders.pods import main
+from tests.jobs.execute.world import grant
+
+NOW = 1010.0
+A, B = ("default", "a"), ("default", "b")
+
+
+class Free:
+    """A trial with so many free replicas."""
+
+    def __init__(self, replicas: int) -> None:
+        self.replicas = replicas
+
+    def take(self, job: JobKey, count: int) -> bool:
+        assert job
+        if count > self.replicas:
+            return False
+        self.replicas -= count
+        return True
+
+
+def due(*jobs: Managed, steps: Sequence[Step] = (), free: int = 0, now: float = NOW) -> dict[str, Write]:
+    """The writes that are due, by the names of their Jobs."""
+    known: Mapping[JobKey, Managed] = {each.key: each for each in jobs}
+    return {write.key[1]: write for write in Executor(now, known, Free(free)).due(Plan(tuple(steps)))}
+
+
+def carried_out(seen: Managed, write: Write) -> Managed:
+    """The Job after a write, its pods as they were."""
+    made = seen.job
+    if write.action in (Action.START, Action.STOP):
+        made = replace(made, suspend=write.action is Action.STOP)
+    if write.width is not None:
+        made = replace(made, parallelism=write.width, completions=write.width)
+    return replace(seen, job=made, record=write.record or seen.record)
+
+
+def body(write: Write) -> Any:
+    return json.loads(json.dumps(write.body))
+
+
+# What each change costs
+
+
+def test_a_shrink_is_three_writes() -> None:
+    a, b = managed(job("a", 4)), managed(waiting("b", 2))
+    a = replace(a, pods=tuple(_granted(a.job, index) for index in range(4)))
+    plan: list[Step] = [Scale(A, 4, 2, B), Admit(B, 2)]
+
+    (record,) = due(a, b, steps=plan).values()
+    assert record.action is Action.RECORD
+    assert record.record == resize(
+        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS + GRACE, beneficiary=B, replicas=2,
+        grants=(grant("uid-a-2", "n1-2"), grant("uid-a-3", "n1-3")),
+    )  # fmt: skip
+    assert "spec" not in body(record)
+    a = carried_out(a, record)
+
+    (width,) = due(a, b).values()
+    assert body(width)["spec"] == {"parallelism": 2, "completions": 2}
+    assert body(width)["metadata"]["resourceVersion"] == a.job.version
+    assert Resize.decode(body(width)["metadata"]["annotations"][RESIZE]).applied
+    a = carried_out(a, width)
+    assert not due(a, b, free=9), "the pods have not left yet"
+
+    a = replace(a, job=replace(a.job, active=2), pods=a.pods[:2])
+    (start,) = due(a, b, free=2).values()
+    assert body(start)["spec"] == {"suspend": False}, "its width is what its user wrote"
+    assert not due(a, carried_out(b, start), free=9), "at rest nothing is written"
+
+
+def test_a_growth_is_two_writes() -> None:
+    a = managed(job("a", 2))
+    (record,) = due(a, steps=[Scale(A, 2, 4)], free=2).values()
+    assert "spec" not in body(record)
+    (width,) = due(carried_out(a, record), free=2).values()
+    assert body(width)["spec"] == {"parallelism": 4, "completions": 4}
+    assert not due(carried_out(carried_out(a, record), width), free=9)
+
+
+def test_an_admission_is_one_write_and_sets_the_width_where_it_is_another_one() -> None:
+    (start,) = due(managed(waiting("b", 4)), steps=[Admit(B, 3)], free=3).values()
+    assert body(start)["spec"] == {"suspend": False, "parallelism": 3, "completions": 3}
+
+
+def test_a_stop_leaves_the_numbers_as_they_are() -> None:
+    a, b = managed(job("a", 4)), managed(waiting("b", 4))
+    (record,) = due(a, b, steps=[Suspend(A, B), Admit(B, 4)]).values()
+    assert record.record is not None
+    assert (record.record.before, record.record.after) == (4, 0)
+    (stop,) = due(carried_out(a, record), b).values()
+    assert body(stop)["spec"] == {"suspend": True}
+
+
+def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
+    slow = spec(job("a", 4), checkpoint_seconds=120.0)
+    a, b = replace(managed(job("a", 4)), spec=slow, saved=3), managed(waiting("b", 2))
+    (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)]).values()
+    assert record.record is not None
+    assert record.record.until == NOW + 120 + JOIN_SECONDS + GRACE
+    a = carried_out(a, record)
+
+    (ask,) = due(a, b).values()
+    assert (ask.kind, ask.of.name, ask.subresource) == (PODS, "a-0-x", "status")
+    asked = json.loads(body(ask)["metadata"]["annotations"][CHECKPOINT])
+    assert asked == {"v": 1, "gen": 1, "until": NOW + 120, "saved": 3}
+    assert "spec" not in body(ask)
+
+    a = replace(a, checkpoint=Checkpoint.decode(json.dumps(asked)))
+    assert not due(a, b, now=NOW + 119), "it is waited for"
+    (width,) = due(replace(a, saved=4), b).values()
+    assert width.kind is JOBS
+    assert due(a, b, now=NOW + 120)["a"].action is Action.WIDTH, "or until its time is over"
+    assert due(replace(a, pods=()), b)["a"].action is Action.WIDTH, "there is nobody to ask"
+    stale = replace(a, checkpoint=Checkpoint(gen=9, until=0, saved=3), saved=4)
+    assert due(stale, b)["a"].action is Action.ASK, "an answer to another question is none"
+
+
+# What is not done
+
+
+def test_nothing_starts_or_grows_without_room() -> None:
+    assert not due(managed(waiting("b", 2)), steps=[Admit(B, 2)], free=1)
+    assert not due(managed(job("a", 2)), steps=[Scale(A, 2, 4)], free=1)
+    two = [managed(waiting("a", 2)), managed(waiting("b", 2))]
+    assert list(due(*two, steps=[Admit(A, 2), Admit(B, 2)], free=3)) == ["a"], (
+        "what one takes the other has not"
+    )
+
+
+def test_room_that_went_since_a_growth_was_recorded_ends_it() -> None:
+    (drop,) = due(managed(job("a", 2), record=resize(2, 4)), free=1).values()
+    assert drop.action is Action.DROP
+    assert Resize.decode(body(drop)["metadata"]["annotations"][RESIZE]).until == 0
+
+
+def test_a_job_that_others_give_way_to_starts_after_them() -> None:
+    a, b = managed(job("a", 4)), managed(waiting("b", 2))
+    assert list(due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)], free=9)) == ["a"]
+    record = resize(4, 2, beneficiary=B, replicas=2)
+    assert [
+        write.action for write in due(replace(a, record=record), b, steps=[Admit(B, 2)], free=9).values()
+    ] == [Action.WIDTH]
+
+
+def test_all_that_give_way_are_waited_for() -> None:
+    shrunk = resize(4, 2, beneficiary=B, replicas=3, applied=True)
+    a, c = managed(job("a", 2), record=shrunk), managed(job("c", 2), pods=3, record=shrunk)
+    b = managed(waiting("b", 3))
+    assert not due(a, b, c, free=9)
+    assert due(a, b, replace(c, pods=c.pods[:2]), free=9)["b"].action is Action.START
+
+
+def test_a_shrink_that_would_help_nobody_is_dropped() -> None:
+    record = resize(4, 2, beneficiary=B, replicas=2)
+    a = managed(job("a", 4), record=record)
+    assert due(a)["a"].action is Action.DROP, "it is gone"
+    assert due(a, managed(ended(job("b", 2))))["a"].action is Action.DROP
+    assert due(a, managed(job("b", 2)))["a"].action is Action.DROP, "it runs"
+    later = resize(0, 2, asked=record.asked + 1, applied=True)
+    assert due(a, managed(waiting("b", 2), record=later))["a"].action is Action.DROP, "it ran since"
+
+
+def test_a_job_that_was_stopped_again_is_not_started_by_what_was_freed_before() -> None:
+    a = managed(job("a", 2), record=resize(4, 2, beneficiary=B, replicas=2, applied=True))
+    b = managed(waiting("b", 2), record=resize(2, 0, asked=1005.0, applied=True))
+    assert not due(a, b, free=9)
+
+
+def test_a_job_with_an_index_that_succeeded_is_not_shrunk() -> None:
+    b = managed(waiting("b", 2))
+    done = managed(job("a", 4, completed_indexes="3", succeeded=1, active=3))
+    plan: list[Step] = [Scale(A, 4, 2, B), Admit(B, 2)]
+    assert not due(done, b, steps=plan)
+    recorded = replace(done, record=resize(4, 2, beneficiary=B, replicas=2))
+    assert due(recorded, b)["a"].action is Action.DROP
+    assert due(done, b, steps=[Suspend(A, B), Admit(B, 2)])["a"].action is Action.RECORD, (
+        "what succeeded stays"
+    )
+
+
+def test_a_plan_of_before_changes_nothing_that_is_other_now() -> None:
+    b = managed(waiting("b", 2))
+    plan: list[Step] = [Scale(A, 4, 2, B), Admit(B, 2)]
+    for now in (managed(job("a", 3)), managed(waiting("a", 4)), managed(ended(job("a", 4)))):
+        assert not due(now, b, steps=plan)
+    assert not due(managed(job("a", 4)), managed(job("b", 2)), steps=plan)
+    assert not due(steps=plan)
+    assert not due(managed(job("a", 4)), b, steps=[Scale(A, 4, 2, B)]), "nobody is admitted"
+
+
+def test_the_user_wins() -> None:
+    b = managed(waiting("b", 2))
+    record = resize(4, 2, beneficiary=B, replicas=2)
+    for edited in (job("a", 3), waiting("a", 4)):
+        assert due(managed(edited, record=record), b)["a"].action is Action.DROP
+    grown_again = managed(job("a", 4), record=replace(record, applied=True))
+    assert due(grown_again, b)["a"].action is Action.DROP
+    assert not due(replace(grown_again, record=replace(record, until=0.0)), b), "once"
+
+
+def test_each_record_has_a_greater_number_and_a_later_time() -> None:
+    old = resize(0, 4, gen=7, asked=NOW + 50, until=NOW, applied=True)
+    a = replace(managed(job("a", 4), record=old), checkpoint=Checkpoint(gen=9, until=0))
+    (write,) = due(a, managed(waiting("b", 1)), steps=[Scale(A, 4, 2, B), Admit(B, 1)]).values()
+    assert write.record is not None
+    assert (write.record.gen, write.record.asked) == (10, NOW + 51)
+
+
+def test_a_window_is_never_smaller_than_what_runs_in_it() -> None:
+    split = job("a", 4, completions=16, active=3)
+    a = replace(managed(split), spec=spec(split, parts=16))
+    assert not due(a, steps=[Window(A, 2)])
+    assert body(due(a, steps=[Window(A, 3)])["a"])["spec"] == {"parallelism": 3}
+    assert not due(a, steps=[Window(A, 4)]), "it is so already"
+    stopped = replace(a, job=replace(split, suspend=True, active=0))
+    (start,) = due(stopped, steps=[Admit(A, 2)], free=2).values()
+    assert body(start)["spec"] == {"suspend": False, "parallelism": 2}
+
+
+def _granted(of: Job, index: int) -> Pod:
+    """A running pod that holds a card of its own."""
+    text = grant(f"uid-{of.name}-{index}", f"n1-{index}").encode()
+    return replica(of, index, annotations={GRANT: text}, containers=(main({}),))
