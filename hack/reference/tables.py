@@ -35,8 +35,9 @@ def settings() -> str:
         f"`device_plugin/wiring/settings.py` and `{PARAMETERS}`",
         "A flag beats an environment variable, which beats the file (`--config FILE` or `VGPU_CONFIG`, with"
         " `version: v1` and the keys below), which beats the default. Lists and mappings are written as JSON in flags"
-        " and variables. Unknown keys, and keys written twice, are refused. `VGPU_LOG_LEVEL` is the level of the log:"
-        " DEBUG, INFO (the default), WARNING or ERROR.",
+        " and variables. Unknown keys, and keys written twice, are refused; variables that are not below are ignored,"
+        " because Kubernetes itself sets some that begin with `VGPU_`. `VGPU_LOG_LEVEL` is the level of the log: DEBUG,"
+        " INFO (the default), WARNING or ERROR.",
         "## Node agent (`vgpu node`)",
         _of(NodeSettings),
         "## Cluster service (`vgpu cluster`)",

@@ -2,6 +2,7 @@
 
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
+from hack.testbed.images.oci import ARCHITECTURE
 from hack.testbed.images.ours import NAME, SIMULATED, TAG
 from tests.manifests.conftest import Installation, rendered, written
 
@@ -66,6 +67,11 @@ def test_every_image_of_ours_is_the_one_that_is_built(each: Installation) -> Non
     ours = {image for image in images if not image.startswith("registry.k8s.io/kube-scheduler:")}
     simulated = any(volume["name"] == "simulated" for volume in each.pods()["vgpu-node"]["volumes"])
     assert ours == {f"{NAME}:{TAG}"} | ({f"{SIMULATED}:{TAG}"} if simulated else set())
+
+
+def test_the_cluster_service_runs_where_there_is_an_image_for_it(each: Installation) -> None:
+    selector = each.pods()["vgpu-cluster"]["nodeSelector"]
+    assert selector == {"kubernetes.io/os": "linux", "kubernetes.io/arch": ARCHITECTURE}
 
 
 def test_two_agents_never_share_a_node(each: Installation) -> None:
