@@ -103,7 +103,7 @@ class ClusterView:
             for follower in self._followers:
                 follower.see(now, before)
             changed = before is None or not alike(before, now)
-            if changed or (now.node and self.ledger.reservation(now.uid) is not None):
+            if changed:
                 self._account(now)
             for follower in self._followers:
                 follower.account(now, before, changed=changed)

@@ -1,13 +1,16 @@
 """What ends a reservation before it is bound, in virtual time."""
 
+import random
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from device_plugin.core.pods import Pod
+from device_plugin.kube.errors import UnknownError
 from tests.builders.pods import HALF, pod
 from tests.cluster.gang_pods import gang, member, placed
-from tests.cluster.world import RESERVATION_SECONDS, Replica, World
+from tests.cluster.world import RESERVATION_SECONDS, Replica, World, refuse
 
 ALL = [16368, 16368]
 
@@ -167,3 +170,110 @@ def test_the_cards_of_a_preempted_pod_are_free_for_the_one_that_preempts_it(
     assert one.ask(low) == "", "what it had is nominated for the other"
     assert one.bind(vip, one.ask(vip)) == ""
     assert set(one.view.ledger.grants()) == {other.uid, vip.uid}
+
+
+class Storm:
+    """Two replicas lead in turn; Bindings are sent twice, are lost, and land late; news come in any order."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.world, self.shown, self.born = rng, World(), list[Pod](), 0
+        self.api = self.world.api
+        self.api.watchers.clear()
+        self.one = self.world.one
+        self.other = Replica(self.api, self.world.clock, "vgpu-1")
+        self.other.view.sync_nodes(self.api.nodes())
+        self.other.view.sync_pods(self.api.pods())
+        self.sent: list[tuple[Pod, str, Mapping[str, str]]] = []
+        self.read, self.reading = self.api.pod, False
+        self.api.pod = self.slowly  # type: ignore[method-assign]
+
+    def slowly(self, namespace: str, name: str) -> Pod:
+        """A read of a pod, during which another /bind may bind it."""
+        found = self.read(namespace, name)
+        if not self.reading and self.rng.random() < 0.3:
+            self.reading, self.api.on_bind = True, None
+            self.one.bind(found, "n1")
+            self.reading = False
+        return found
+
+    def flies(self, *call: object) -> None:
+        """A Binding lands, perhaps later or never, perhaps after news or another /bind; nobody hears of it."""
+        pod, node, grant = call
+        assert isinstance(pod, Pod)
+        assert isinstance(node, str)
+        if self.rng.random() < 0.5:
+            self.api.land(pod, node, grant)  # type: ignore[arg-type]  # as the fake calls it
+            if self.rng.random() < 0.5:
+                self.one.hear(self.api.by_name[pod.namespace, pod.name])
+        else:
+            self.sent.append((pod, node, grant))  # type: ignore[arg-type]
+        if self.rng.random() < 0.3:
+            self.api.on_bind = None
+            self.one.bind(pod, node)
+        raise UnknownError("no answer")
+
+    def event(self) -> None:
+        pods = list(self.api.by_name.values()) or [self.created()]
+        some = self.rng.choice(pods)
+        self.shown.append(some)
+        happens = self.rng.choices(
+            [self.created, lambda: self.asked(some), lambda: self.bound(some, "n1"), self.news,
+             lambda: self.ended(some), self.one.turn, self.later, self.handed_over],
+            [15, 25, 10, 20, 10, 10, 8, 2],
+        )  # fmt: skip
+        happens[0]()
+        if self.sent and self.rng.random() < 0.3:
+            self.land(*self.sent.pop())
+
+    def created(self) -> Pod:
+        self.born += 1
+        name, mem, priority = f"p{self.born}", self.rng.choice([4, 8, 16]), self.rng.choice([0, 0, 9])
+        if self.born % 4 > 1:
+            return self.api.put(member(name, 2, f"g{self.born // 4}", mem=mem, priority=priority))
+        return self.api.put(pod(name, mem, priority=priority))
+
+    def asked(self, some: Pod) -> None:
+        node = self.one.ask(some)
+        if node and self.rng.random() < 0.7:
+            self.bound(some, node)
+
+    def bound(self, some: Pod, node: str) -> None:
+        self.api.on_bind = self.rng.choice([None, refuse, self.flies, self.flies])
+        self.one.bind(some, node)
+
+    def news(self) -> None:
+        self.one.view.see_pod(self.rng.choice(self.shown), watched=self.rng.random() < 0.5)
+
+    def ended(self, some: Pod) -> None:
+        self.api.end(some)
+        if self.rng.random() < 0.5:
+            self.one.lose(some)
+
+    def later(self) -> None:
+        self.one.wait(self.rng.choice([0.5, 4.0, RESERVATION_SECONDS]))
+
+    def handed_over(self) -> None:
+        self.one, self.other = self.other, self.one
+        self.other.leadership.step()
+        self.one.lead()
+
+    def land(self, made: Pod, node: str, grant: Mapping[str, str]) -> None:
+        found = self.api.by_name.get((made.namespace, made.name))
+        if found is not None and not found.node:
+            self.api.land(made, node, grant)
+
+    def check(self) -> int:
+        """No pod that is known to be bound has a reservation; returns how many such pods there are."""
+        for replica in (self.one, self.other):
+            for reservation in replica.view.ledger.reservations():
+                known = replica.view.pods.get(reservation.pod.uid)
+                assert known is None or not known.node, reservation
+        return sum(bool(known.node) for known in self.one.view.pods.all())
+
+
+def test_what_is_known_to_be_bound_has_no_reservation(rng: random.Random) -> None:
+    storm, bound = Storm(rng), 0
+    for _ in range(2000):
+        storm.event()
+        bound += storm.check()
+    assert bound > 500
