@@ -70,7 +70,8 @@ def annotations() -> str:
     return page(
         "Annotations and labels",
         "`device_plugin/core/annotations.py`",
-        "Keys below `vgpu.io/` that are not in this list are refused when a pod that asks for a slice is created.",
+        "Keys below `vgpu.io/` that are not in this list are refused when a pod that asks for a slice is created, and"
+        " with the job engine's policies on a Job that waits in a queue.",
         table(
             ("key", "on", "written by", "means"),
             ((f"`{key.name}`", f"{key.object}, {key.kind}", key.writer, key.meaning) for key in KEYS),

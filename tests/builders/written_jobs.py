@@ -9,6 +9,7 @@ from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.spec import PriorityClass
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from tests.builders import objects
 from tests.builders.cards import FAMILY
 
 ELASTIC: Mapping[str, str] = {"min-replicas": "2", "max-replicas": "8"}
@@ -51,6 +52,38 @@ def read(written: Job) -> JobSpec:
     found = job_spec(written, DEFAULT_PREFIXES, CLASSES, lambda _: 0.25)
     assert found is not None
     return found
+
+
+def as_object(written: Job) -> dict[str, Any]:
+    """The Job as its author would write it, for the API server."""
+    asked = written.template
+    pods: dict[str, Any] = {
+        "restartPolicy": written.restart_policy,
+        "containers": [objects.container(each.name, each.limits) for each in asked.containers],
+    }
+    spec: dict[str, Any] = {
+        "parallelism": written.parallelism,
+        "completions": written.completions,
+        "completionMode": "Indexed" if written.indexed else "NonIndexed",
+        "podReplacementPolicy": written.replacement,
+        "suspend": True,
+        "template": {
+            "metadata": {"labels": dict(asked.labels or {}), "annotations": dict(asked.annotations or {})},
+            "spec": pods,
+        },
+    }
+    if written.success_policy:
+        spec["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
+    if written.backoff_limit_per_index is not None:
+        spec["backoffLimitPerIndex"] = written.backoff_limit_per_index
+    if written.managed_by:
+        spec["managedBy"] = written.managed_by
+    metadata = {
+        "name": written.name,
+        "labels": dict(written.labels),
+        "annotations": dict(written.annotations),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 def _ours(keys: Mapping[str, str]) -> dict[str, str]:

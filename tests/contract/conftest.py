@@ -13,11 +13,13 @@ import pytest
 import yaml
 
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.server import job_policy_files, policy_files
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order
+from tests.builders import written_jobs
 from tests.builders.objects import pod
-from tests.contract.cluster import PODS, Cluster, unique
+from tests.contract.cluster import JOBS, PODS, Cluster, unique
 from tests.deadline import eventually
 from tests.requirement import require
 
@@ -25,6 +27,8 @@ USERS = {
     "admin": "system:admin",
     "allocator": "system:serviceaccount:vgpu-system:vgpu-cluster",
     "agent": "system:serviceaccount:vgpu-system:vgpu-node@node-of-the-agent",
+    "engine": "system:serviceaccount:vgpu-system:vgpu-jobs",
+    "kueue": "system:serviceaccount:kueue-system:kueue-controller-manager",
     "kubelet": "system:node:n1",
     "tenant": "jane",
     "editor": "carol",
@@ -42,7 +46,8 @@ def cluster() -> Iterator[Cluster]:
         made.close()
         return
     tokens = {f"token-of-{role}": user for role, user in USERS.items()}
-    server = EmbeddedApiServer(tokens=tokens, bookmark_seconds=0.2)
+    policies = [*policy_files(), *job_policy_files()]
+    server = EmbeddedApiServer(policies, tokens=tokens, bookmark_seconds=0.2)
     server.start()
 
     def forget(version: str) -> str:
@@ -78,6 +83,29 @@ def _real(file: Path) -> Cluster:
     made = Cluster(address, {"admin": {}, **identities}, forget, tls)
     _let_edit(made)
     return made
+
+
+@pytest.fixture(scope="session")
+def job_policies(cluster: Cluster) -> Iterator[None]:
+    """The admission policies of the job engine; a real cluster without the engine gets them for these tests."""
+    made = []
+    if os.environ.get("VGPU_CONTRACT_KUBECONFIG"):
+        documents = [item for file in job_policy_files() for item in yaml.safe_load_all(file.read_text())]
+        made = [path for item in documents if (path := _create_policy(cluster, item))]
+        body = written_jobs.as_object(written_jobs.job({"queue": ""}, name=unique()))
+        assert eventually(lambda: cluster.post(JOBS, body).code == 422, 60, every=0.5)
+    yield
+    for path in reversed(made):
+        cluster.delete(path)
+
+
+def _create_policy(cluster: Cluster, item: dict[str, Any]) -> str:
+    """The path of a policy or binding that was created; empty if it was there, or this Kubernetes is too old for it."""
+    plural = item["kind"].lower().removesuffix("y") + ("ies" if item["kind"].endswith("y") else "s")
+    path = f"/apis/admissionregistration.k8s.io/v1/{plural}"
+    code = cluster.post(path, item).code
+    assert code in (201, 404, 409), (path, code)
+    return f"{path}/{item['metadata']['name']}" if code == 201 else ""
 
 
 def _let_edit(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from device_plugin.node.inject import CARD_VARIABLES
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
-from hack.embedded.apiserver.server import policy_files
+from hack.embedded.apiserver.server import job_policy_files, policy_files
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
 
 POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
@@ -42,7 +42,9 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     known = {name: set(_prefixes(spec)) for name, spec in policies.items() if _prefixes(spec)}
     for name in ("vgpu-scheduler-name", "vgpu-confinement-defaults"):  # which Kubernetes 1.31 does not have
         assert known.pop(name, {",".join(prefixes)}) == {",".join(prefixes)}
-    asked = ("cdi-annotations", "confinement", "deletions", "grace", "isolation", "names", "requests")
+    asked = ["cdi-annotations", "confinement", "deletions", "grace", "isolation", "names", "requests"]
+    if "vgpu-jobs" in policies:
+        asked += ["jobs", "queue-required-jobs", "queue-required-pods"]
     assert known == {f"vgpu-{name}": {",".join(prefixes)} for name in asked}
     names = [
         v for spec in policies.values() for v in spec.get("variables", ()) if v["name"] == "schedulerName"
@@ -66,6 +68,15 @@ def test_the_files_as_they_stand_are_what_kustomize_makes_of_them() -> None:
     assert _unfolded(specs(raw)) == _unfolded(specs(kustomize(MANIFESTS / "admission").objects))
 
 
+def test_those_of_the_job_engine_too_which_no_overlay_has_without_it(
+    manifests: Path, each: Installation
+) -> None:
+    raw = specs([item for path in job_policy_files() for item in yaml.safe_load_all(path.read_text())])
+    made = specs(overlay(manifests, "default", "jobs").objects)
+    assert _unfolded(raw) == _unfolded({name: spec for name, spec in made.items() if name in raw})
+    assert not raw.keys() & specs(each.objects).keys()
+
+
 def test_only_hygons_cards_are_ours_by_default(each: Installation) -> None:
     agree(each, HYGON, {"1d94": "hygon.com/dcu"}, "vgpu-scheduler")
     assert not re.search("amd[.]com|nvidia[.]com", json.dumps(each.objects))
@@ -87,7 +98,7 @@ def test_families_are_added_by_a_component_each(manifests: Path, base: str) -> N
     family = another / "family/kustomization.yaml"
     text = family.read_text().replace("amd.com/gpu", "vendor.com/card").replace("family-amd", "family-vendor")
     family.write_text(text.replace("1002", "beef"))
-    made = overlay(manifests, base, "amd", "monitoring", "vendor")
+    made = overlay(manifests, base, "amd", "monitoring", "jobs", "vendor")
     vendors = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu", "beef": "vendor.com/card"}
     agree(made, [*HYGON, "amd.com/gpu", "vendor.com/card"], vendors, "vgpu-scheduler")
 

@@ -36,7 +36,7 @@ _MAKERS = ("", "CronJob")
 
 # Most sub-tasks of a split: Kubernetes' own bound for an Indexed Job that runs more than 10,000 pods at once.
 MAX_PARTS = 100_000
-MAX_SAMPLES, MAX_EPOCHS = annotations.MAX_INT, 1_000_000
+MAX_SAMPLES, MAX_EPOCHS = 10**12, 1_000_000
 MAX_SECONDS = 366 * 86_400
 # Other jobs wait for a checkpoint as long as for a pod's grace period, which is an hour at most unless an operator says
 # more (parameter mostGraceSeconds).
@@ -172,8 +172,9 @@ def _check_elastic(job: Job) -> None:
     _check_resizable(job, "a width that changes")
     if job.completions != job.parallelism:
         raise RequestError(
-            f"completions is {job.completions} and parallelism {job.parallelism}: write one number into both, the width"
-            f" of the Job, or {annotations.SPLIT}, with which completions is the number of sub-tasks"
+            f"completions is {job.completions or 'not written'} and parallelism {job.parallelism}: write one number"
+            f" into both, the width of the Job, or {annotations.SPLIT}, with which completions is the number of"
+            " sub-tasks"
         )
     if job.backoff_limit_per_index is not None:
         raise RequestError(

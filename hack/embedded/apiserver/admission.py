@@ -3,7 +3,7 @@
 Order and wording follow k8s.io/apiserver pkg/admission/plugin/policy.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,9 +33,12 @@ class Write:
 
 
 class PolicyAdmission:
-    """Applies admission policies to writes, as the API server does."""
+    """Applies admission policies to writes, as the API server does; `labels_of` knows the labels of namespaces."""
 
-    def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
+    def __init__(
+        self, policies: Sequence[AdmissionPolicy], labels_of: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._labels_of = labels_of
         self._mutating = [policy for policy in policies if policy.patches]
         self._validating = [policy for policy in policies if policy.validations]
 
@@ -43,14 +46,14 @@ class PolicyAdmission:
         """Apply to `write.new` the patches of the policies that match; each sees what those before it made."""
         for policy in self._mutating:
             with _failure(policy, write):
-                names = _Scope(write).names_for(policy)
+                names = _Scope(write, self._labels_of).names_for(policy)
                 for expression in policy.patches if names else ():
                     for operation in expression.evaluate(names):
                         _patch(write.new, operation)
 
     def validate(self, write: Write) -> None:
         """Raises StatusError with the message of the first validation that does not hold."""
-        scope = _Scope(write)
+        scope = _Scope(write, self._labels_of)
         for policy in self._validating:
             with _failure(policy, write):
                 names = scope.names_for(policy)
@@ -62,19 +65,26 @@ class PolicyAdmission:
 class _Scope:
     """The names that expressions about one write see. The values of conditions are kept: policies share theirs."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, labels_of: Callable[[str], Mapping[str, str]]) -> None:
         self._write = write
+        self._labels_of = labels_of
         self._conditions: dict[str, bool] = {}
 
     def names_for(self, policy: AdmissionPolicy) -> dict[str, Any]:
         """The names and the policy's variables; empty if the policy does not apply to the write."""
         if not any(rule.matches(self._write.operation, self._write.target) for rule in policy.rules):
             return {}
+        if policy.namespace_labels and not self._in_namespace_with(policy.namespace_labels):
+            return {}
         if not all(self._holds(condition) for condition in policy.conditions):
             return {}
         names = self._names.copy()
         names["variables"] = cel.LazyMap(dict(policy.variables), names)  # a variable may name others
         return names
+
+    def _in_namespace_with(self, labels: Mapping[str, str]) -> bool:
+        found = self._labels_of(self._write.target.namespace)
+        return all(found.get(key) == value for key, value in labels.items())
 
     @cached_property
     def _names(self) -> dict[str, Any]:

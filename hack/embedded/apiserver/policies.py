@@ -45,7 +45,10 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """A policy joined with its binding. It has `validations` or `patches`, according to its kind."""
+    """A policy joined with its binding. It has `validations` or `patches`, according to its kind.
+
+    It applies in namespaces that have all of `namespace_labels`.
+    """
 
     name: str
     binding: str
@@ -55,6 +58,7 @@ class AdmissionPolicy:
     validations: tuple[Validation, ...] = ()
     patches: tuple[Expression, ...] = ()
     ignore_errors: bool = False
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -96,15 +100,20 @@ def _documents(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
 def _policy(name: str, spec: Document, binding: Document) -> AdmissionPolicy:
     if "paramKind" in spec:
         raise ValueError(f"{name} has parameters, which are not served here")
+    constraints = spec["matchConstraints"]
+    selector = constraints.get("namespaceSelector", {})
+    if selector.keys() - {"matchLabels"}:
+        raise ValueError(f"{name} has a namespaceSelector that is not served here: write matchLabels")
     return AdmissionPolicy(
         name,
         binding["metadata"]["name"],
-        tuple(_rule(rule) for rule in spec["matchConstraints"]["resourceRules"]),
+        tuple(_rule(rule) for rule in constraints["resourceRules"]),
         tuple(Expression(item["expression"]) for item in spec.get("matchConditions", ())),
         tuple((item["name"], Expression(item["expression"])) for item in spec.get("variables", ())),
         tuple(_validation(item) for item in spec.get("validations", ())),
         tuple(_patches(spec.get("mutations", ()))),
         spec.get("failurePolicy", "Fail") == "Ignore",
+        selector.get("matchLabels", {}),
     )
 
 

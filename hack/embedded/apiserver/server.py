@@ -14,11 +14,11 @@ from hack.embedded.apiserver.admission import ADMIN, PolicyAdmission
 from hack.embedded.apiserver.handler import ApiHandler
 from hack.embedded.apiserver.policies import load
 from hack.embedded.apiserver.registry import Registry
-from hack.embedded.apiserver.resources import RESOURCES, RequestTarget
+from hack.embedded.apiserver.resources import NAMESPACES, RESOURCES, RequestTarget
 from hack.embedded.apiserver.store import DEFAULT_HISTORY, ObjectStore
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "vgpu-system")
-_MANIFESTS = Path(__file__).parents[3] / "manifests" / "admission"
+_MANIFESTS = Path(__file__).parents[3] / "manifests"
 _RECORDED = 20_000
 
 
@@ -42,7 +42,7 @@ class EmbeddedApiServer:
     ) -> None:
         self.store = ObjectStore(history)
         manifests = load(policy_files() if policies is None else policies)
-        self.registry = Registry(self.store, PolicyAdmission(manifests.policies))
+        self.registry = Registry(self.store, PolicyAdmission(manifests.policies, self._labels_of))
         self.bookmark_seconds = bookmark_seconds
         self._tokens = tokens
         self._port = 0
@@ -59,6 +59,14 @@ class EmbeddedApiServer:
             # The manifests' own namespace exists.
             with contextlib.suppress(errors.StatusError):
                 self.registry.create(ADMIN, target, document)
+
+    def _labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The labels of a namespace; none if it does not exist, which is found out later."""
+        try:
+            metadata = self.store.get(NAMESPACES, "", namespace).value["metadata"]
+        except errors.StatusError:
+            return {}
+        return metadata.get("labels") or {}
 
     @property
     def url(self) -> str:
@@ -98,7 +106,14 @@ class EmbeddedApiServer:
 
 def policy_files() -> list[Path]:
     """The admission policies that a real cluster gets, from the source tree."""
-    return sorted(path for path in _MANIFESTS.glob("*.yaml") if path.name != "kustomization.yaml")
+    return sorted(
+        path for path in (_MANIFESTS / "admission").glob("*.yaml") if path.name != "kustomization.yaml"
+    )
+
+
+def job_policy_files() -> list[Path]:
+    """The admission policies that a real cluster gets with the job engine beside those of `policy_files`."""
+    return [_MANIFESTS / "components" / "jobs" / "admission.yaml"]
 
 
 class Listener(ThreadingHTTPServer):

@@ -14,18 +14,10 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.reading import ANNOTATIONS, LABELS, OURS, job_spec
 from device_plugin.core.jobs.spec import Goal, Split
 from device_plugin.core.requests import DEFAULT_PREFIXES, Request
+from tests.builders.bad_jobs import BAD, BAD_LABELS, QUEUED, SIZED, UNREADABLE
 from tests.builders.cards import CORES, FAMILY, MEM
 from tests.builders.written_jobs import CLASSES, ELASTIC, job, read, spec, template
 
-QUEUED = {"queue": "default"}
-SIZED = {
-    "samples": "1281167",
-    "epochs": "90",
-    "duration": "8h",
-    "duration-at-most": "16h",
-    "model": "resnet50",
-}
-SPLIT = {"split": "ordered"}
 PLAIN = {"indexed": False, "replacement": "TerminatingOrFailed", "restart_policy": "OnFailure"}
 
 
@@ -153,95 +145,15 @@ def test_the_width_of_a_job_below_a_controller_is_left_alone(owner: str, expecte
     assert (found.width_owner, found.elastic) == (expected, not expected)
 
 
-# Bad input: what is written, and what is said.
-@pytest.mark.parametrize(
-    ("annotations", "fields", "words"),
-    [
-        ({"min-replicas": "5", "max-replicas": "3"}, {}, "min-replicas is 5 and vgpu.io/max-replicas 3: write"),
-        ({"min-replicas": "0"}, {}, "annotation vgpu.io/min-replicas is '0': write a whole number from 1 to 1024"),
-        ({"max-replicas": "eight"}, {}, "annotation vgpu.io/max-replicas is 'eight': write a whole number from 1"),
-        ({"max-replicas": ""}, {}, "annotation vgpu.io/max-replicas is '': write"),
-        ({"max-replicas": "08"}, {}, "is '08': write"),
-        ({"max-replicas": "٣"}, {}, "is '٣': write"),
-        ({"max-replicas": "1025"}, {}, "is '1025': write a whole number from 1 to 1024"),
-        ({"max-replicas": "9" * 60}, {}, "write a whole number from 1 to 1024"),
-        ({}, {"parallelism": 1025, "completions": 1025}, "parallelism is 1025: write at most 1024"),
-        ({}, {"parallelism": 0}, "parallelism is 0: write at least 1"),
-        ({}, {"completions": 0}, "completions is 0: write at least 1"),
-        (ELASTIC, {"indexed": False}, "completionMode is NonIndexed: a width that changes needs"),
-        (ELASTIC, {"completions": 8}, "completions is 8 and parallelism 4: write one number into both"),
-        (ELASTIC, {"completions": None}, "completions is None and parallelism 4: write one number into both"),
-        (ELASTIC, {"parallelism": 1, "completions": 1}, "completions and parallelism are 1: write a width"),
-        (ELASTIC, {"parallelism": 9, "completions": 9}, "completions and parallelism are 9: write a width"),
-        (ELASTIC, {"template": template(labels={"group": "g", "group-size": "4"})},
-         "label vgpu.io/group-size of the pods is 4, but vgpu.io/min-replicas is 2: write 2 in both"),
-        ({}, {"template": template(labels={"group": "g", "group-size": "5"})}, "is 5, but the Job runs 4: write 4"),
-        (ELASTIC, {"restart_policy": "OnFailure"}, "restartPolicy is OnFailure: a width that changes needs"),
-        (ELASTIC, {"success_policy": True}, "successPolicy ends the Job by some of its pods"),
-        (ELASTIC, {"backoff_limit_per_index": 1}, "backoffLimitPerIndex counts the failures of an index"),
-        (ELASTIC, {"replacement": "TerminatingOrFailed"}, "needs podReplacementPolicy: Failed, because"),
-        ({}, {"managed_by": "kueue.x-k8s.io/multikueue"}, "managedBy is kueue.x-k8s.io/multikueue, a controller"),
-        (SPLIT, {"completions": None}, "completions is 0: write the number of sub-tasks, 1 to 100000"),
-        (SPLIT, {"completions": 0}, "completions is 0: write the number of sub-tasks"),
-        (SPLIT, {"completions": 100_001}, "completions is 100001: write the number of sub-tasks"),
-        (SPLIT, {"indexed": False}, "completionMode is NonIndexed: a split needs completionMode: Indexed"),
-        (SPLIT, {"restart_policy": "OnFailure"}, "restartPolicy is OnFailure: a split needs restartPolicy: Never"),
-        ({**SPLIT, **ELASTIC}, {}, "annotation vgpu.io/min-replicas: leave it out, because a split runs"),
-        (SPLIT | SIZED, {}, "annotations vgpu.io/split and vgpu.io/samples: write one of them"),
-        (SPLIT, {"template": template(labels={"group": "g", "group-size": "2"})}, "leave it out, because each"),
-        ({"split": "sorted"}, {}, "annotation vgpu.io/split is 'sorted': write ordered or any"),
-        ({"split": ""}, {}, "annotation vgpu.io/split is '': write ordered or any"),
-        ({"barrier": "true"}, {}, "annotation vgpu.io/barrier needs sub-tasks: write vgpu.io/split too"),
-        (SPLIT | {"barrier": "yes"}, {}, "annotation vgpu.io/barrier is 'yes': write true or false"),
-        ({"expected-duration": "8 hours"}, {}, "is '8 hours': write a time of at most 366 days, such as 8h"),
-        ({"expected-duration": "8"}, {}, "is '8': write a time"),
-        ({"expected-duration": "0h"}, {}, "is '0h': write a time"),
-        ({"expected-duration": "30m1h"}, {}, "is '30m1h': write a time"),
-        ({"expected-duration": "367d"}, {}, "is '367d': write a time of at most 366 days"),
-        ({"checkpoint-seconds": "2m"}, {}, "checkpoint-seconds is '2m': write a whole number from 1 to 3600"),
-        ({"checkpoint-seconds": "3601"}, {}, "is '3601': write a whole number from 1 to 3600"),
-        ({"app-type": "tpu"}, {}, "annotation vgpu.io/app-type is 'tpu': write gpu, cpu or memory"),
-        (SIZED | {"app-type": "cpu"}, {}, "app-type is cpu: only jobs of type gpu are sized"),
-        (SIZED | {"duration": "8 hours"}, {}, "annotation vgpu.io/duration is '8 hours': write a time"),
-        (SIZED | {"duration-at-most": "7h"}, {}, "vgpu.io/duration-at-most is less than vgpu.io/duration"),
-        (SIZED | {"model": "ResNet 50"}, {}, "annotation vgpu.io/model is 'ResNet 50': write a name such as resnet50"),
-        (SIZED | {"samples": "1.2M"}, {}, "annotation vgpu.io/samples is '1.2M': write a whole number from 1 to"),
-        ({"samples": "5"}, {}, "lacks vgpu.io/duration, vgpu.io/model: write vgpu.io/duration, vgpu.io/model too"),
-        ({"duration": "8h"}, {}, "a Job that is to be sized lacks vgpu.io/samples, vgpu.io/model"),
-        (SIZED, {"template": template({MEM: "4"})}, "must ask for whole cards, for which rates are known"),
-        (SIZED, {"template": template({})}, "must ask for whole cards"),
-        (SIZED | {"card-model": "Z100"}, {}, "annotation vgpu.io/card-model of the Job is not that of its pods"),
-        (SIZED, {"indexed": False}, "completionMode is NonIndexed: a width that changes needs"),
-        ({"vgpu.io/colour": "red"}, {}, "vgpu.io/colour is no key of vgpu: remove it, or write one of the annotations"),
-        ({"queue": "a"}, {}, "annotation vgpu.io/queue: write a label instead"),
-        ({"policy": "pack"}, {}, "annotation vgpu.io/policy: write it on the pods, in spec.template.metadata"),
-        ({}, {"template": template({FAMILY: "1", MEM: "1"})}, "container main asks for whole cards and a slice"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("annotations", "fields", "words"), BAD + UNREADABLE)
 def test_bad_input_says_what_to_write(
-    annotations: Mapping[str, str], fields: dict[str, Any], words: str
+    annotations: Mapping[str, str], fields: Mapping[str, Any], words: str
 ) -> None:
     with pytest.raises(RequestError, match=re.escape(words)):
         spec(QUEUED, annotations, **fields)
 
 
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ({"queue": ""}, "label vgpu.io/queue is empty: write the name of a queue, such as default"),
-        ({**QUEUED, "group": "g", "role": "worker"}, "label vgpu.io/role is 'worker': write master, ps or trainer"),
-        ({**QUEUED, "role": "ps"}, "label vgpu.io/role needs vgpu.io/group: write the group's name"),
-        ({**QUEUED, "group": "g", "role": "ps"}, "label vgpu.io/role is ps, whose width stays: write"),
-        ({**QUEUED, "group": ""}, "label vgpu.io/group is empty"),
-        ({**QUEUED, "split-of": "n"}, "labels vgpu.io/split-of and vgpu.io/part: write both"),
-        ({**QUEUED, "part": "3"}, "labels vgpu.io/split-of and vgpu.io/part: write both"),
-        ({**QUEUED, "split-of": "", "part": "3"}, "label vgpu.io/split-of is empty"),
-        ({**QUEUED, "split-of": "n", "part": "three"}, "vgpu.io/part is 'three': write a whole number from 0 to 99999"),
-        ({**QUEUED, "min-replicas": "2"}, "label vgpu.io/min-replicas: write an annotation instead"),
-        ({**QUEUED, "group-size": "2"}, "label vgpu.io/group-size: write it on the pods, in spec.template.metadata"),
-        ({**QUEUED, "colour": "red"}, "vgpu.io/colour is no key of vgpu"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("labels", "words"), BAD_LABELS)
 def test_bad_labels_say_what_to_write(labels: Mapping[str, str], words: str) -> None:
     with pytest.raises(RequestError, match=re.escape(words)):
         spec(labels)

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from device_plugin.core import annotations
-from device_plugin.core.annotations import MAX_CARDS, MAX_COMPUTE_UNITS
+from device_plugin.core.annotations import KEYS, MAX_CARDS, MAX_COMPUTE_UNITS, PREFIX
+from device_plugin.core.jobs import reading
 from device_plugin.core.requests import ANNOTATIONS, DEFAULT_PREFIXES, LABELS
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.apiserver.errors import StatusError
 from hack.embedded.apiserver.policies import load
-from hack.embedded.apiserver.resources import PODS, ApiResource, RequestTarget
-from hack.embedded.apiserver.server import policy_files
+from hack.embedded.apiserver.resources import NAMESPACES, PODS, ApiResource, RequestTarget
+from hack.embedded.apiserver.server import job_policy_files, policy_files
 
 
 def policy(tmp_path: Path, expression: str, *, resources: str = "[pods]", extra: str = "") -> list[Path]:
@@ -71,6 +72,19 @@ def test_other_resources_are_not_meant(tmp_path: Path) -> None:
     assert create(server) == "ok"
 
 
+def test_a_policy_may_be_for_namespaces_with_a_label(tmp_path: Path) -> None:
+    (file,) = policy(tmp_path, "false")
+    selector = 'matchConstraints:\n    namespaceSelector: {matchLabels: {strict: "true"}}'
+    file.write_text(file.read_text().replace("matchConstraints:", selector))
+    server = EmbeddedApiServer([file])
+    assert create(server) == "ok"
+    server.registry.update(
+        ADMIN, RequestTarget(NAMESPACES, "", "default"),
+        lambda old: old | {"metadata": old["metadata"] | {"labels": {"strict": "true"}}}, patch=True,
+    )  # fmt: skip
+    assert create(server, "y").endswith("no")
+
+
 def test_an_expression_that_fails_refuses(tmp_path: Path) -> None:
     server = EmbeddedApiServer(policy(tmp_path, "object.spec.absent == 1"))
     assert create(server).startswith(DENIED + "expression failed")
@@ -91,7 +105,8 @@ FAIL_OPEN = {"vgpu-deletions", "vgpu-evictions"}
 
 
 def test_every_policy_has_a_binding_and_fails_closed_unless_it_meets_deletions() -> None:
-    documents = [item for path in policy_files() for item in yaml.safe_load_all(path.read_text())]
+    files = [*policy_files(), *job_policy_files()]
+    documents = [item for path in files for item in yaml.safe_load_all(path.read_text())]
     policies = [item for item in documents if item["kind"].endswith("AdmissionPolicy")]
     bound = {item["spec"]["policyName"] for item in documents if item["kind"].endswith("Binding")}
     assert {item["metadata"]["name"] for item in policies} == bound
@@ -103,11 +118,28 @@ def test_a_pod_may_have_the_keys_that_the_code_knows() -> None:
     (requests,) = (policy for policy in load(policy_files()).policies if policy.name == "vgpu-requests")
     variables = dict(requests.variables)
     known = [key for name in ("labels", "annotations", "ours") for key in variables[name].evaluate({})]
-    of_nodes = {annotations.CARDS, annotations.CORDONED}
-    ours = {text for text in vars(annotations).values() if str(text).startswith("vgpu.io/")}
-    assert sorted(map(str, known)) == sorted(ours - of_nodes)
+    assert sorted(map(str, known)) == _keys_of("Pod")
     for name, keys in (("labels", LABELS), ("annotations", ANNOTATIONS)):
         assert tuple(map(str, variables[name].evaluate({}))) == tuple(sorted(keys))
+
+
+def test_a_job_may_have_the_keys_that_the_code_knows() -> None:
+    (jobs,) = (policy for policy in load(job_policy_files()).policies if policy.name == "vgpu-jobs")
+    variables = dict(jobs.variables)
+    known = {
+        name: [str(key) for key in variables[f"{name}Keys"].evaluate({})] for name in ("label", "annotation")
+    }
+    assert known == {"label": list(reading.LABELS), "annotation": list(reading.ANNOTATIONS)}
+    ours = list(map(str, variables["ours"].evaluate({})))
+    assert ours == list(reading.OURS)
+    assert sorted(known["label"] + known["annotation"] + ours) == _keys_of("Job")
+    of_pods = {*LABELS, *ANNOTATIONS} - {*reading.LABELS, *reading.ANNOTATIONS}
+    assert set(map(str, variables["podKeys"].evaluate({}))) == of_pods
+
+
+def _keys_of(kind: str) -> list[str]:
+    """Our keys on objects of this kind, as the reference page has them."""
+    return sorted(key.name for key in KEYS if key.object == kind and key.name.startswith(PREFIX))
 
 
 def test_what_is_refused_beyond_is_what_an_inventory_cannot_have() -> None:
@@ -132,6 +164,12 @@ def test_what_is_refused_beyond_is_what_an_inventory_cannot_have() -> None:
             "spec: {matchConstraints: {resourceRules: []}, paramKind: {apiVersion: v1, kind: ConfigMap}}\n"
             "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
             "has parameters",
+        ),
+        (
+            "kind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"
+            "spec: {matchConstraints: {resourceRules: [], namespaceSelector: {matchExpressions: []}}}\n"
+            "---\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p}\n",
+            "has a namespaceSelector that is not served here: write matchLabels",
         ),
         (
             "kind: MutatingAdmissionPolicy\nmetadata: {name: p}\n"

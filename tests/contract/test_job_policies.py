@@ -1,0 +1,278 @@
+"""The admission policies of the job engine: what is refused of Jobs in a queue, and what the message says to do."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.builders.bad_jobs import BAD, BAD_LABELS, QUEUED, SIZED, SPLIT
+from tests.builders.cards import FAMILY
+from tests.builders.objects import annotated, pod
+from tests.builders.written_jobs import ELASTIC, as_object, job, template
+from tests.contract.asking import asking, refused
+from tests.contract.cluster import JOBS, Answer, Cluster, unique
+from tests.contract.test_grace import denied
+from tests.release import since
+
+pytestmark = pytest.mark.usefixtures("job_policies")
+RESIZE = "vgpu.io/resize"
+RECORD = '{"v":1,"gen":1,"from":8,"to":4}'
+KUEUE = "kueue.x-k8s.io/queue-name"
+
+
+@pytest.fixture
+def path(cluster: Cluster, name: str) -> Iterator[str]:
+    """Where the Job `name` is."""
+    yield f"{JOBS}/{name}"
+    cluster.delete(f"{JOBS}/{name}?propagationPolicy=Background")
+
+
+@pytest.fixture
+def created(cluster: Cluster, name: str, path: str) -> Callable[..., str]:
+    """A function that creates a suspended Job of one pod, and returns its path."""
+
+    def create(
+        labels: Mapping[str, str] = QUEUED, annotations: Mapping[str, str] | None = None, **fields: Any
+    ) -> str:
+        answer = cluster.post(JOBS, body(name, labels, annotations or {}, **fields), "editor")
+        assert answer.code == 201, answer.body
+        return path
+
+    return create
+
+
+def body(
+    name: str, labels: Mapping[str, str] = QUEUED, annotations: Mapping[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """A suspended Job of one pod."""
+    width = {"parallelism": 1, "completions": 1}
+    return as_object(job(labels, annotations or {}, name=name, **(width | fields)))
+
+
+def start(cluster: Cluster, path: str, role: str) -> Answer:
+    return cluster.patch(path, {"spec": {"suspend": False}}, role)
+
+
+@since("1.36", "MutatingAdmissionPolicy")
+@pytest.mark.parametrize("written", [None, False, True])
+def test_a_job_in_a_queue_is_created_suspended(
+    cluster: Cluster, name: str, path: str, written: bool | None
+) -> None:
+    wanted = body(name)
+    wanted["spec"]["suspend"] = written
+    for role in ("editor", "admin"):
+        assert cluster.post(JOBS, wanted, role).body["spec"]["suspend"] is True
+        cluster.delete(f"{path}?propagationPolicy=Background")
+
+
+@pytest.mark.usefixtures("path")
+def test_a_job_without_the_label_starts_as_it_says(cluster: Cluster, name: str) -> None:
+    wanted = body(name, {}, {"min-replicas": "none"}, managed_by="example.com/none")
+    wanted["spec"]["suspend"] = False
+    assert cluster.post(JOBS, wanted, "editor").body["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize("role", ["engine", "admin"])
+def test_the_engine_starts_a_job_and_people_who_may_admit(cluster: Cluster, created: Any, role: str) -> None:
+    assert start(cluster, created(), role).body["spec"]["suspend"] is False
+
+
+def test_its_author_does_not(cluster: Cluster, created: Any) -> None:
+    path = created()
+    denied(
+        start(cluster, path, "editor"),
+        "'vgpu-job-starts'",
+        "is started by the queue",
+        "has the verb admit on jobs.vgpu.io",
+    )
+    both = {"metadata": {"labels": {"vgpu.io/queue": None}}, "spec": {"suspend": False}}
+    denied(cluster.patch(path, both, "editor"), "is started by the queue")
+
+
+def test_anybody_may_stop_it_and_change_what_does_not_start_it(cluster: Cluster, created: Any) -> None:
+    path = created()
+    assert start(cluster, path, "engine").code == 200
+    assert cluster.patch(path, annotated(note="mine"), "editor").code == 200
+    assert cluster.patch(path, {"spec": {"suspend": True}}, "editor").code == 200
+    denied(start(cluster, path, "editor"), "is started by the queue")
+
+
+def test_without_its_label_it_is_its_authors_own(cluster: Cluster, created: Any) -> None:
+    path = created()
+    assert cluster.patch(path, {"metadata": {"labels": {"vgpu.io/queue": None}}}, "editor").code == 200
+    assert start(cluster, path, "editor").code == 200
+
+
+def test_with_kueues_label_kueue_starts_it(cluster: Cluster, created: Any) -> None:
+    path = created({**QUEUED, KUEUE: "theirs"})
+    denied(start(cluster, path, "editor"), "is started by the queue")
+    assert start(cluster, path, "kueue").code == 200
+
+
+@pytest.mark.parametrize("sub", ["", "/status"])
+def test_only_the_engine_records_a_resize_and_anybody_removes_it(
+    cluster: Cluster, created: Any, sub: str
+) -> None:
+    path = created()
+    denied(
+        cluster.patch(path + sub, annotated(**{RESIZE: RECORD}), "editor"), "only the job engine writes it"
+    )
+    denied(
+        cluster.patch(path + sub, annotated(**{RESIZE: RECORD}), "tenant"), "only the job engine writes it"
+    )
+    assert cluster.patch(path + sub, annotated(**{RESIZE: RECORD}), "engine").code == 200
+    denied(cluster.patch(path + sub, annotated(**{RESIZE: "{}"}), "tenant"), "only the job engine writes it")
+    assert cluster.patch(path, annotated(note="mine"), "editor").code == 200
+    assert cluster.patch(path, annotated(**{RESIZE: None}), "editor").code == 200
+    assert RESIZE not in cluster.get(path).body["metadata"].get("annotations", {})
+
+
+def test_a_resize_is_not_copied_into_a_new_job(cluster: Cluster, name: str) -> None:
+    denied(
+        cluster.post(JOBS, body(name, QUEUED, {"resize": RECORD}), "editor"),
+        "'vgpu-job-resizes'",
+        "leave it out",
+    )
+    denied(cluster.post(JOBS, body(name, {}, {"resize": RECORD}), "editor"), "leave it out")
+
+
+@pytest.fixture
+def strict(cluster: Cluster) -> Iterator[str]:
+    """The path of a namespace in which Jobs wait in queues."""
+    name = unique()
+    namespace = {
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "labels": {"vgpu.io/queue-required": "true"}},
+    }
+    assert cluster.post("/api/v1/namespaces", namespace).code == 201
+    yield name
+    cluster.delete(f"/api/v1/namespaces/{name}")
+
+
+def test_where_queues_are_required_a_job_that_asks_has_one(cluster: Cluster, strict: str, name: str) -> None:
+    jobs = f"/apis/batch/v1/namespaces/{strict}/jobs"
+    refused(
+        cluster.post(jobs, body(name, {})),
+        "vgpu-queue-required-jobs",
+        "write the label vgpu.io/queue with the queue's name",
+    )
+    assert cluster.post(jobs, body(name)).code == 201
+    without = {"metadata": {"labels": {"vgpu.io/queue": None}}}
+    refused(
+        cluster.patch(f"{jobs}/{name}", without), "vgpu-queue-required-jobs", "write the label vgpu.io/queue"
+    )
+    assert cluster.post(jobs, body(unique(), {}, template=template({}))).code == 201
+    cluster.delete(f"{jobs}/{name}?propagationPolicy=Background")
+
+
+def test_where_queues_are_required_a_job_of_before_stays_without(cluster: Cluster, name: str) -> None:
+    namespace = unique()
+    cluster.post(
+        "/api/v1/namespaces", {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}}
+    )
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    assert cluster.post(jobs, body(name, {})).code == 201
+    required = {"metadata": {"labels": {"vgpu.io/queue-required": "true"}}}
+    assert cluster.patch(f"/api/v1/namespaces/{namespace}", required).code == 200
+    assert cluster.patch(f"{jobs}/{name}", annotated(note="mine")).code == 200
+    cluster.delete(f"/api/v1/namespaces/{namespace}")
+
+
+def test_where_queues_are_required_a_pod_that_asks_has_a_controller(
+    cluster: Cluster, strict: str, name: str
+) -> None:
+    pods = f"/api/v1/namespaces/{strict}/pods"
+    refused(
+        cluster.post(pods, asking(name)),
+        "vgpu-queue-required-pods",
+        "write a Job with this pod as its template",
+    )
+    owned = asking(name)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0", "controller": True}
+    owned["metadata"]["ownerReferences"] = [owner]
+    answers = [cluster.post(pods, owned), cluster.post(pods, pod(unique()))]
+    # A real API server wants the service account of the namespace first, which a controller makes.
+    assert all(answer.code == 201 or "serviceaccount" in answer.message for answer in answers), answers
+
+
+@pytest.mark.usefixtures("path")
+def test_elsewhere_they_need_none(cluster: Cluster, name: str) -> None:
+    assert cluster.post(JOBS, body(name, {})).code == 201
+
+
+@pytest.mark.parametrize(("annotations", "fields", "words"), BAD)
+def test_bad_input_says_what_to_write(
+    cluster: Cluster, name: str, annotations: Mapping[str, str], fields: Mapping[str, Any], words: str
+) -> None:
+    wanted = as_object(job(QUEUED, annotations, name=name, **fields))
+    refused(cluster.post(JOBS, wanted, "editor"), "vgpu-jobs", words)
+
+
+@pytest.mark.parametrize(("labels", "words"), BAD_LABELS)
+def test_bad_labels_say_what_to_write(
+    cluster: Cluster, name: str, labels: Mapping[str, str], words: str
+) -> None:
+    refused(cluster.post(JOBS, as_object(job(labels, name=name)), "editor"), "vgpu-jobs", words)
+
+
+def test_the_groups_of_a_job_and_of_its_pods_are_one(cluster: Cluster, name: str) -> None:
+    wanted = job({**QUEUED, "group": "g"}, name=name, template=template(labels={"group": "other"}))
+    words = "label vgpu.io/group is g on the Job and other on its pods: write one name in both places"
+    refused(cluster.post(JOBS, as_object(wanted), "editor"), "vgpu-jobs", words)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "fields"),
+    [
+        (QUEUED, {}, {"indexed": False, "replacement": "TerminatingOrFailed", "restart_policy": "OnFailure"}),
+        (QUEUED, ELASTIC, {}),
+        (QUEUED, ELASTIC, {"template": template(labels={"group": "g", "group-size": "2"})}),
+        (QUEUED, {"min-replicas": "1", "max-replicas": "1024"}, {}),
+        (QUEUED, SPLIT | {"barrier": "true"}, {"completions": 3000, "parallelism": 1}),
+        ({**QUEUED, "split-of": "n", "part": "0"}, {}, {}),
+        ({**QUEUED, "split-of": "n", "part": "3"}, {"split": "any"}, {}),
+        (QUEUED, SIZED, {}),
+        (QUEUED, {**SIZED, **ELASTIC, "app-type": "gpu", "card-model": "Z100"},
+         {"template": template({FAMILY: "2"}, annotations={"card-model": "Z100"})}),
+        ({**QUEUED, "group": "g", "role": "trainer"}, ELASTIC, {}),
+        ({**QUEUED, "group": "g", "role": "ps"}, {"min-replicas": "4"}, {}),
+        ({**QUEUED, "group": "g", "role": "master"}, {}, {"template": template({}, labels={"group": "g"})}),
+        (QUEUED, {"expected-duration": "1d2h3m4s", "checkpoint-seconds": "3600"}, {}),
+        ({**QUEUED, KUEUE: "theirs"}, ELASTIC, {"indexed": False, "completions": 8}),
+    ],
+)  # fmt: skip
+def test_what_people_write(
+    cluster: Cluster, name: str, path: str, labels: Mapping[str, str], annotations: Mapping[str, str],
+    fields: Mapping[str, Any],
+) -> None:  # fmt: skip
+    answer = cluster.post(JOBS, as_object(job(labels, annotations, name=name, **fields)), "editor")
+    assert answer.code == 201, answer.body
+    assert cluster.get(path).code == 200
+
+
+def test_what_is_written_later_is_read_too(cluster: Cluster, created: Any) -> None:
+    path = created(QUEUED, ELASTIC, parallelism=4, completions=4)
+    refused(
+        cluster.patch(path, annotated(**{"vgpu.io/min-replicas": "9"}), "editor"),
+        "vgpu-jobs",
+        "write a minimum that is",
+    )
+    refused(
+        cluster.patch(path, {"spec": {"completions": 9, "parallelism": 9}}, "editor"),
+        "vgpu-jobs",
+        "write a width",
+    )
+    assert cluster.patch(path, {"spec": {"completions": 8, "parallelism": 8}}, "engine").code == 200
+
+
+def test_a_job_that_is_older_than_the_policy_can_be_written_and_deleted(
+    cluster: Cluster, name: str, path: str
+) -> None:
+    """It gets its label by a write, as no policy looks at Jobs without one."""
+    wanted = body(name, {}, {"min-replicas": "none"})
+    wanted["metadata"]["finalizers"] = ["vgpu.io/contract"]
+    assert cluster.post(JOBS, wanted).code == 201
+    labelled = cluster.patch(path, {"metadata": {"labels": {"vgpu.io/queue": "default"}}})
+    refused(labelled, "vgpu-jobs", "annotation vgpu.io/min-replicas is 'none'")
+    assert cluster.patch(path, {"metadata": {"finalizers": []}}).code == 200
