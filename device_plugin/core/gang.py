@@ -33,11 +33,11 @@ LOOKS, CARDS_IN_A_LOOK = 200_000, 200
 # at most 10 s of backoff. The rest of a gang has BINDING_SECONDS after each Binding.
 BINDING_SECONDS = 600.0
 # Most distinct requests in one gang: each is compared with all cards with the lock held.
-MOST_SHAPES = 32
+MOST_CLASSES = 32
 
 Nodes = Sequence[str] | None
-Shape = tuple[PodRequest, int]
-"""A request without its pod, and constraints: pods of equal shape may go to equal nodes."""
+EquivalenceClass = tuple[PodRequest, int]
+"""A request without its pod, and constraints: pods of one class may go to equal nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _apart(request: PodRequest, grants: Sequence[Grant]) -> PodRequest:
 
 def _short(fitting: int, count: int, *, cut: bool = False) -> Refusal:
     why = ": the search for a place for all containers was too long" if cut else ""
-    return refusal(
+    return Refusal.saying(
         Reason.GANG_ROOM,
         f"room for {fitting} of {count} pods{why}",
         f"no room for all {count} pods at once{why}",
@@ -122,16 +122,16 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GangPod:
-    """A pod of a gang, with its request and its shape."""
+    """A pod of a gang, with its request and its equivalence class."""
 
     pod: Pod
     request: PodRequest
     gang: Gang
-    shape: Shape
+    equivalence: EquivalenceClass
 
     @classmethod
     def of(cls, pod: Pod, request: PodRequest, gang: Gang) -> "GangPod":
-        """The gang pod with the shape of its request."""
+        """The gang pod with the class of its request."""
         return cls(pod, request, gang, (replace(request, pod=""), pod.constraints))
 
     @property
@@ -161,7 +161,7 @@ class GangView:
 
     A pod that failed or is being deleted does not count: another takes its place. A pod that succeeded counts as long
     as its owner has other pods in the gang, so that a second run of that name does not count pods of the first. If
-    there are several `sizes`, the pods contradict each other. `shapes` is the number of distinct requests of unbound
+    there are several `sizes`, the pods contradict each other. `classes` is the number of distinct requests of unbound
     pods.
     """
 
@@ -172,7 +172,7 @@ class GangView:
     bound: int = 0
     finished: int = 0
     sizes: frozenset[int] = frozenset()
-    shapes: int = 0
+    classes: int = 0
 
     @property
     def size(self) -> int:
@@ -195,15 +195,15 @@ class GangView:
         if len(self.sizes) > 1:
             found = ", ".join(map(str, sorted(self.sizes)))
             said = f"group {self.group}: write one {GROUP_SIZE} on all of its pods (found {found})"
-            return refusal(Reason.MALFORMED, said)
-        if self.shapes > MOST_SHAPES:
-            said = f"group {self.group}: its pods have more than {MOST_SHAPES} different requests"
-            return refusal(Reason.MALFORMED, f"{said}: make their requests alike, or split the group")
+            return Refusal.saying(Reason.MALFORMED, said)
+        if self.classes > MOST_CLASSES:
+            said = f"group {self.group}: its pods have more than {MOST_CLASSES} different requests"
+            return Refusal.saying(Reason.MALFORMED, f"{said}: make their requests alike, or split the group")
         exist, size = len(self.pods), self.size
         if exist >= size:
             return None
         more = "1 more pod" if size - exist == 1 else f"{size - exist} more pods"
-        return refusal(
+        return Refusal.saying(
             Reason.GANG,
             f"group {self.group} waits for {more} ({exist} of {size} exist)",
             f"group {self.group} waits until all of its {size} pods exist",
@@ -212,21 +212,25 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that was decided for a gang: the UIDs of its pods, and the nodes that each shape was offered.
+    """A question that was decided for a gang: the UIDs of its pods, and the nodes that each class was offered.
 
     `freed` is the ledger's counter at that time: an equal question would be refused again until it grows.
     """
 
     pods: frozenset[str]
-    offered: Mapping[Shape, Nodes]
+    offered: Mapping[EquivalenceClass, Nodes]
     freed: int
 
     @classmethod
     def of(
-        cls, pods: Collection[GangPod], offered: Mapping[Shape, Nodes], elsewhere: Nodes, freed: int
+        cls,
+        pods: Collection[GangPod],
+        offered: Mapping[EquivalenceClass, Nodes],
+        elsewhere: Nodes,
+        freed: int,
     ) -> "Asked":
-        """The question for `pods`; shapes for which no nodes were offered get the nodes `elsewhere`."""
-        nodes = {each.shape: offered.get(each.shape, elsewhere) for each in pods}
+        """The question for `pods`; classes for which no nodes were offered get the nodes `elsewhere`."""
+        nodes = {each.equivalence: offered.get(each.equivalence, elsewhere) for each in pods}
         return cls(frozenset(each.pod.uid for each in pods), nodes, freed)
 
 
@@ -297,8 +301,3 @@ class GangState:
             return ()
         self.deadline = None
         return tuple(reservation.pod.uid for reservation in view.reserved if not reservation.under_way)
-
-
-def refusal(reason: Reason, said: str, steady: str = "") -> Refusal:
-    """The refusal of a whole gang, with the text `said` in place of counts of cards."""
-    return Refusal({}, {reason: 1}, said=said, steady=steady)

@@ -4,14 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from device_plugin.core.gang import BINDING_SECONDS, Asked, GangPod, GangState, GangView, Phase, refusal
+from device_plugin.core.gang import BINDING_SECONDS, Asked, GangPod, GangState, GangView, Phase
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, Stage
+from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import Gang, PodRequest
 
-NO_ROOM = refusal(Reason.GANG_ROOM, "no room")
+NO_ROOM = Refusal.saying(Reason.GANG_ROOM, "no room")
 
 
 def member(name: str, size: int = 3) -> GangPod:
@@ -29,7 +30,7 @@ def view(waiting: str = "", held: str = "", sent: str = "", bound: int = 0, fini
     reservations = (*map(reserved, held), *(reserved(name, Stage.BINDING) for name in sent))
     names = (*waiting, *held, *sent, *(f"there-{number}" for number in range(bound + finished)))
     sizes = frozenset({3}) if names else frozenset[int]()
-    return GangView("g", names, tuple(map(member, waiting)), reservations, bound, finished, sizes, shapes=1)
+    return GangView("g", names, tuple(map(member, waiting)), reservations, bound, finished, sizes, classes=1)
 
 
 def refused() -> GangState:
@@ -117,7 +118,7 @@ def test_as_many_are_placed_with_the_first_as_the_gang_lacks() -> None:
 def test_a_refusal_holds_for_the_same_pods_and_nodes_until_something_becomes_free() -> None:
     state, pods = GangState(), [member("a"), member("b")]
     asked = Asked.of(pods, {}, ("n1",), 7)
-    assert asked == Asked(frozenset({"a", "b"}), {pods[0].shape: ("n1",)}, 7)
+    assert asked == Asked(frozenset({"a", "b"}), {pods[0].equivalence: ("n1",)}, 7)
     assert state.known(asked) is None
     state.refuse(asked, NO_ROOM)
     assert state.known(Asked.of(pods[::-1], {}, ("n1",), 7)) is NO_ROOM
@@ -138,8 +139,8 @@ def test_a_refusal_holds_for_the_same_pods_and_nodes_until_something_becomes_fre
 
 def test_pods_for_which_no_nodes_were_offered_get_those_of_the_others() -> None:
     first, other = member("a"), member("b", size=4)
-    asked = Asked.of([first, other], {other.shape: ("n2",)}, ("n1",), 0)
-    assert asked.offered == {first.shape: ("n1",), other.shape: ("n2",)}
+    asked = Asked.of([first, other], {other.equivalence: ("n2",)}, ("n1",), 0)
+    assert asked.offered == {first.equivalence: ("n1",), other.equivalence: ("n2",)}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_pods_for_which_no_nodes_were_offered_get_those_of_the_others() -> None:
             "write one vgpu.io/group-size on all of its pods",
         ),
         (
-            GangView("g", ("a",), sizes=frozenset({1}), shapes=33),
+            GangView("g", ("a",), sizes=frozenset({1}), classes=33),
             "more than 32 different requests: make their requests alike, or split the group",
         ),
         (GangView("g", ("a",), sizes=frozenset({2})), "waits for 1 more pod (1 of 2 exist)"),

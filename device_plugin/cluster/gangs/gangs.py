@@ -24,7 +24,6 @@ from device_plugin.core.gang import (
     Member,
     Nodes,
     place_all,
-    refusal,
 )
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger, Reservation, Stage
@@ -115,9 +114,9 @@ class Gangs:
         """
         member = self._groups.gang_pod(pod.uid)
         if member is None or member.gang != request.gang:
-            return refusal(Reason.GANG, "the labels of the pod were changed just now")
+            return Refusal.saying(Reason.GANG, "the labels of the pod were changed just now")
         if not member.live:
-            return refusal(Reason.GANG, "the pod is being deleted, or has ended")
+            return Refusal.saying(Reason.GANG, "the pod is being deleted, or has ended")
         group = self._groups.group(member.name)
         held = self._ledger.reservation(pod.uid)
         if held is not None and held.grant.node in nodes:
@@ -133,7 +132,7 @@ class Gangs:
             view = self._groups.gang_view(member.name)
         offered = self._node_lists.of(nodes)
         if not named:
-            self.offered.put(member.name, member.shape, offered, group.shapes.keys())
+            self.offered.put(member.name, member.equivalence, offered, group.classes.keys())
         return self._decided(view, member, offered, named=named)
 
     def complete(self) -> None:
@@ -265,7 +264,7 @@ class Gangs:
         members = {
             each.pod.uid: Member(
                 replace(each.request, rank=ranks.get(each.pod.uid, ALONE)),
-                nodes if each is pods[0] else asked.offered[each.shape],
+                nodes if each is pods[0] else asked.offered[each.equivalence],
             )
             for each in pods
         }
@@ -273,7 +272,7 @@ class Gangs:
         if isinstance(answer, Refusal):
             # What is known of every node is not kept for every gang.
             group = f"group {pods[0].gang.group}: "
-            return refusal(answer.main, group + answer.text, group + answer.summary)
+            return Refusal.saying(answer.main, group + answer.text, group + answer.summary)
         # The reservations of a gang end together, by the deadline in its state.
         return [
             Reservation.for_pod(by_uid[grant.pod], members[grant.pod].request, grant, inf) for grant in answer
@@ -290,4 +289,4 @@ class Gangs:
                 change.commit()
                 return moved
         said = f"its slice is on node {held.grant.node}, which kube-scheduler does not offer: "
-        return refusal(answer.main, said + answer.text, said + answer.summary)
+        return Refusal.saying(answer.main, said + answer.text, said + answer.summary)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from device_plugin.core import annotations
-from device_plugin.core.gang import GangPod, GangState, GangView, Shape
+from device_plugin.core.gang import EquivalenceClass, GangPod, GangState, GangView
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
@@ -34,9 +34,9 @@ class Group:
     orders: Counter[str] = field(default_factory=Counter)
     # The members with `node-score`.
     ranking: Ranking = field(default_factory=Ranking)
-    # The members of the gang, and the number of those that want a node by shape, because comparing requests takes time.
+    # The members of the gang, and the number of those that want a node by class, because comparing requests takes time.
     gang: dict[str, GangPod] = field(default_factory=dict)
-    shapes: Counter[Shape] = field(default_factory=Counter)
+    classes: Counter[EquivalenceClass] = field(default_factory=Counter)
     state: GangState = field(default_factory=GangState)
 
     def put(self, pod: Pod, gang_pod: GangPod | None) -> None:
@@ -50,7 +50,7 @@ class Group:
         if gang_pod is not None:
             self.gang[pod.uid] = gang_pod
             if gang_pod.unbound:
-                self.shapes[gang_pod.shape] += 1
+                self.classes[gang_pod.equivalence] += 1
 
     def remove(self, uid: str) -> None:
         """Remove a pod that is gone, or no longer in the group."""
@@ -59,7 +59,7 @@ class Group:
             _subtract(self.orders, _order(pod))
         self.ranking.forget(uid)
         if gang_pod is not None and gang_pod.unbound:
-            _subtract(self.shapes, gang_pod.shape)
+            _subtract(self.classes, gang_pod.equivalence)
 
     def crowded(self) -> str:
         """An error text if the group has too many members, else empty."""
@@ -156,7 +156,7 @@ class Groups:
             bound=len(live) - len(unbound),
             finished=len(finished),
             sizes=frozenset({member.gang.size for member in (*live, *finished)}),
-            shapes=len(group.shapes),
+            classes=len(group.classes),
         )
 
     def rank(self, pod: Pod) -> Rank:

@@ -4,21 +4,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from device_plugin.cluster.gangs.groups import GroupName
-from device_plugin.core.gang import Nodes, Shape
+from device_plugin.core.gang import EquivalenceClass, Nodes
 
 # Most lists in all, and of the gangs of one namespace: each takes 1 bit for every node.
 MOST, MOST_OF_NAMESPACE = 16_384, 4096
 
 
 class OfferedNodes:
-    """A list of nodes for each gang and shape. Callers hold the view's lock.
+    """A list of nodes for each gang and equivalence class. Callers hold the view's lock.
 
-    Beyond the bounds a new list is left out. Then pods of that shape are tried on the nodes of the pod that is asked
+    Beyond the bounds a new list is left out. Then pods of that class are tried on the nodes of the pod that is asked
     for, and are moved, if they must be, when they are asked for themselves.
     """
 
     def __init__(self) -> None:
-        self._by_gang: dict[GroupName, Mapping[Shape, Nodes]] = {}
+        self._by_gang: dict[GroupName, Mapping[EquivalenceClass, Nodes]] = {}
         # By namespace: the number of lists.
         self._counts: Counter[str] = Counter()
         self.left_out = 0
@@ -28,19 +28,21 @@ class OfferedNodes:
         """Number of lists."""
         return self._counts.total()
 
-    def of(self, gang: GroupName) -> Mapping[Shape, Nodes]:
-        """The lists of a gang, by shape."""
+    def of(self, gang: GroupName) -> Mapping[EquivalenceClass, Nodes]:
+        """The lists of a gang, by class."""
         return self._by_gang.get(gang, {})
 
-    def put(self, gang: GroupName, shape: Shape, nodes: Nodes, wanted: Collection[Shape]) -> None:
-        """Keep the list for pods of `shape`, and drop the lists of shapes that are no longer `wanted`."""
+    def put(
+        self, gang: GroupName, pods: EquivalenceClass, nodes: Nodes, wanted: Collection[EquivalenceClass]
+    ) -> None:
+        """Keep the list for `pods`, and drop the lists of classes that are no longer `wanted`."""
         known = self.of(gang)
-        if shape not in known and (self._counts[gang[0]] >= MOST_OF_NAMESPACE or len(self) >= MOST):
+        if pods not in known and (self._counts[gang[0]] >= MOST_OF_NAMESPACE or len(self) >= MOST):
             self.left_out += 1
             return
-        lists = {**known, shape: nodes}
+        lists = {**known, pods: nodes}
         if len(lists) > len(wanted):
-            lists = {shape: nodes for shape, nodes in lists.items() if shape in wanted}
+            lists = {pods: nodes for pods, nodes in lists.items() if pods in wanted}
         self.drop(gang)
         self._by_gang[gang] = lists
         self._counts[gang[0]] += len(lists)

@@ -91,7 +91,7 @@ class Reservations:
         with self._view.lock:
             self.expire()
             if not named and (wrong := self.groups.problem((pod.namespace, pod.label(GROUP)))):
-                refused = Refused(partial(Refusal, {}, {Reason.MALFORMED: 1}, said=wrong))
+                refused = Refused(lambda: Refusal.saying(Reason.MALFORMED, wrong))
                 gang = request.gang is not None
                 self.waiting.note(
                     self._view.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING

@@ -24,10 +24,10 @@ MOST, MOST_OF_NAMESPACE = 1024, 128
 # Most refused pods in all, and of one namespace: each takes about 500 bytes, and 1 bit for every node.
 MOST_WAITING, MOST_WAITING_OF_NAMESPACE = 16_384, 4096
 
-Shape = tuple[tuple[Request, ...], Selector, Selector, str, str]
+RequestParts = tuple[tuple[Request, ...], Selector, Selector, str, str]
 """The parts of a request that decide a refusal: containers, card models, uuids, policy, application type."""
-Key = tuple[Shape, tuple[str, str] | None]
-"""A shape, with the group (namespace and name) if the decision depends on the nodes of the group's other pods."""
+Key = tuple[RequestParts, tuple[str, str] | None]
+"""The parts, with the group (namespace and name) if the decision depends on the nodes of the group's other pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Entry:
 
 
 class Refusals:
-    """Refusals by request shape; beyond the bounds a namespace loses the one that it used least recently.
+    """Refusals by request; beyond the bounds a namespace loses the one that it used least recently.
 
     Callers hold the view's lock.
     """
@@ -54,7 +54,7 @@ class Refusals:
 
     def knows(self, request: PodRequest) -> bool:
         """True if an equal request was refused on all nodes, and that still holds. It needs no lock."""
-        entry = self.kept.get((_shape(request), None))
+        entry = self.kept.get((_parts(request), None))
         return entry is not None and entry.rows is None and entry.gained == self._ledger.gained
 
     def get(self, pod: Pod, request: PodRequest, nodes: Collection[str]) -> Refused | None:
@@ -79,7 +79,7 @@ class Refusals:
             self.kept.clear()
             self._position = table.position
         everywhere = refused.everywhere
-        key = (_shape(request), None) if everywhere else _key(pod, request)
+        key = (_parts(request), None) if everywhere else _key(pod, request)
         rows = None if everywhere else self._rows(request, nodes)
         self.kept.put(pod.namespace, key, _Entry(pod.namespace, refused, self._ledger.gained, rows))
 
@@ -181,10 +181,10 @@ class PostponedPods(Bounded[str, Pod]):
 
 
 def _key(pod: Pod, request: PodRequest) -> Key:
-    return _shape(request), None if request.rank is ALONE else (pod.namespace, pod.label(GROUP))
+    return _parts(request), None if request.rank is ALONE else (pod.namespace, pod.label(GROUP))
 
 
-def _shape(request: PodRequest) -> Shape:
+def _parts(request: PodRequest) -> RequestParts:
     return (
         tuple(asked for _, asked in request.containers), request.models, request.uuids, request.policy,
         request.app_type,

@@ -135,7 +135,7 @@ class Placer:
     ) -> Refused:
         if problem := self._problem(request):
             reason, said = problem
-            return Refused(lambda: Refusal({}, {reason: 1}, said=said), everywhere=True)
+            return Refused(lambda: Refusal.saying(reason, said), everywhere=True)
         looked = replace(request, host=NOTHING) if vetted else request
         return Refused(Causes(self.table, looked, nodes).refusal, everywhere=everywhere)
 

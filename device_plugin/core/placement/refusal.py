@@ -58,6 +58,11 @@ class Refusal:
     said: str = ""
     steady: str = ""
 
+    @classmethod
+    def saying(cls, reason: Reason, said: str, steady: str = "") -> "Refusal":
+        """The refusal of a request that is refused whatever the cards, for `reason` and with the text `said`."""
+        return cls({}, {reason: 1}, said=said, steady=steady)
+
     @property
     def main(self) -> Reason:
         """The first reason in ORDER, which metrics and advice use."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.gang import BINDING_SECONDS, MOST_SHAPES
+from device_plugin.core.gang import BINDING_SECONDS, MOST_CLASSES
 from device_plugin.core.pods import Pod
 from tests.builders.pods import HALF, pod
 from tests.cluster.gang_pods import gang, member, placed, said
@@ -60,9 +60,9 @@ def test_a_gang_whose_pods_ask_for_too_many_different_things_is_told_so_at_once(
     world: World, one: Replica
 ) -> None:
     """Each kind of pod is looked at over all cards while everybody else waits."""
-    for i in range(MOST_SHAPES + 1):
+    for i in range(MOST_CLASSES + 1):
         wanted = {"vgpu.io/card-model": f"!other-{i}"}
-        last = world.api.put(member(f"p{i}", MOST_SHAPES + 1, mem=1, cores=None, annotations=wanted))
+        last = world.api.put(member(f"p{i}", MOST_CLASSES + 1, mem=1, cores=None, annotations=wanted))
     assert (
         said(one, last)
         == "group train: its pods have more than 32 different requests: make their requests alike, or split the group"

@@ -266,7 +266,7 @@ def test_of_pods_that_came_and_went_in_a_gang_nothing_is_remembered(world: World
         world.api.end(passing)
     assert placed(one, [stays]) == [""]
     assert len(one.reservations.gangs.offered) == 1
-    assert len(one.reservations.groups.group(("default", "train")).shapes) == 1
+    assert len(one.reservations.groups.group(("default", "train")).classes) == 1
 
 
 def test_a_pod_that_is_deleted_before_it_is_bound_holds_nothing_though_a_finalizer_keeps_it(
