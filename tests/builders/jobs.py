@@ -18,9 +18,14 @@ def waiting(name: str, **spec: Any) -> JobState:
 
 
 def running(name: str, width: int, *, attained: float = 0.0, since: float = 0.0, **spec: Any) -> JobState:
-    """A job all of whose `width` replicas have run since `since`."""
-    spec = {"most": width} | spec
+    """A job all of whose `width` replicas have run since `since`; rigid unless its least or most is given."""
+    spec = {"least": width if "most" not in spec else 1, "most": width} | spec
     return JobState(
         spec=job_spec(name, **spec), phase=JobPhase.RUNNING, width=width, since=since, resized=since,
         attained=attained,
     )  # fmt: skip
+
+
+def stopped(name: str, *, since: float = 0.0, attained: float = 0.0, **spec: Any) -> JobState:
+    """A job that was suspended at `since`."""
+    return JobState(spec=job_spec(name, **spec), phase=JobPhase.STOPPED, since=since, attained=attained)

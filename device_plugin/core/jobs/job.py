@@ -82,7 +82,7 @@ class JobPhase(Enum):
     STOPPED = "stopped"
     """It ran before, and waits to go on."""
     REFUSED = "refused"
-    """It cannot run as it is written, whatever becomes free."""
+    """It could not run even if nothing else did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,8 @@ class JobState:
 
     @property
     def queued(self) -> bool:
-        """True if the job waits to be admitted."""
-        return self.phase in (JobPhase.WAITING, JobPhase.STOPPED)
+        """True if the job waits to be admitted; a refused one does, because nodes may come."""
+        return self.phase in (JobPhase.WAITING, JobPhase.STOPPED, JobPhase.REFUSED)
 
     @property
     def running(self) -> bool:

@@ -75,15 +75,21 @@ class Draft:
     """The widths that a plan would have, and the room that they leave.
 
     `room` has all replicas that hold cards now. Changes are made both here and in the room; inside `trial` they are
-    undone unless they are kept.
+    undone unless they are kept. At most the share `use` of the room's cards may be in use.
     """
 
-    def __init__(self, now: float, jobs: Iterable[JobState], room: Room) -> None:
+    def __init__(self, now: float, jobs: Iterable[JobState], room: Room, use: float = 1.0) -> None:
         self.now = now
         self.jobs: Mapping[JobKey, JobState] = {job.spec.key: job for job in jobs}
         self.room = room
         self.widths = {key: job.width for key, job in self.jobs.items()}
         self.refused: dict[JobKey, str] = {}
+        self.cards_of: dict[str, float] = {}
+        """The cards that the jobs of each queue have."""
+        for job in self.jobs.values():
+            self._count(job.spec, job.width)
+        self.budget = room.idle() - (1 - use) * room.cards() if use < 1 else inf
+        """The cards that may be taken; below 0 if more are in use than may be."""
         self._beneficiaries: dict[JobKey, JobKey] = {}
         # Widths and beneficiaries before each change, to undo it.
         self._log: list[tuple[JobKey, int, JobKey | None]] = []
@@ -95,21 +101,20 @@ class Draft:
     def widen(self, job: JobState, width: int) -> bool:
         """Give the job `width` replicas, more than it has; false, and nothing changes, if they do not fit."""
         key = job.spec.key
-        if not self.room.take(job.spec, width - self.widths[key]):
+        count = width - self.widths[key]
+        if count * job.spec.cards > self.budget or not self.room.take(job.spec, count):
             return False
         self._change(key, width, self._beneficiaries.get(key))
         return True
 
-    def narrow(self, job: JobState, width: int, beneficiary: JobSpec) -> None:
-        """Take replicas from the job, all of them if `width` is 0, to make room for another job."""
+    def narrow(self, job: JobState, width: int, beneficiary: JobSpec | None = None) -> None:
+        """Take replicas from the job, all of them if `width` is 0, to make room for `beneficiary`.
+
+        Without one it makes room for pods that are no jobs.
+        """
         key = job.spec.key
         self.room.give(job.spec, self.widths[key] - width)
-        self._change(key, width, beneficiary.key)
-
-    def take_back(self, job: JobState, width: int) -> None:
-        """Take back replicas that this draft gave the job."""
-        self.room.give(job.spec, self.width(job) - width)
-        self._change(job.spec.key, width, None)
+        self._change(key, width, beneficiary.key if beneficiary else None)
 
     def refuse(self, job: JobState, text: str) -> None:
         """Refuse the job with a text that says what to do."""
@@ -136,11 +141,17 @@ class Draft:
         self._set(key, width, beneficiary)
 
     def _set(self, key: JobKey, width: int, beneficiary: JobKey | None) -> None:
+        job = self.jobs[key].spec
+        self._count(job, width - self.widths[key])
+        self.budget -= (width - self.widths[key]) * job.cards
         self.widths[key] = width
         if beneficiary is None:
             self._beneficiaries.pop(key, None)
         else:
             self._beneficiaries[key] = beneficiary
+
+    def _count(self, job: JobSpec, replicas: int) -> None:
+        self.cards_of[job.queue] = self.cards_of.get(job.queue, 0.0) + replicas * job.cards
 
     def plan(self, again: float = inf) -> Plan:
         """The plan of the widths so far."""
@@ -156,6 +167,8 @@ class Draft:
                 yield Admit(key, after)
             elif after == 0 and before > 0:
                 yield Suspend(key, self._beneficiaries[key])
+            elif after != before and job.spec.parts:
+                yield Window(key, after)
             elif after != before:
                 yield Scale(key, before, after, self._beneficiaries.get(key))
 

@@ -6,13 +6,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
 
+import numpy as np
+
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.ledger import Ledger, Transaction
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import at_most
-from device_plugin.core.placement.table import NodeTable
+from device_plugin.core.placement.table import Mask, NodeTable
 from device_plugin.core.requests import PodRequest
+
+# Replicas without cards for which there is room: other pods than ours decide about CPU and memory.
+UNBOUNDED = 2**31
 
 
 class Trial(Protocol):
@@ -37,6 +42,12 @@ class Room(Protocol):
     def capacity(self, job: JobSpec) -> int:
         """The number of replicas of the job for which an empty pool has room; fewer may fit together."""
 
+    def cards(self) -> float:
+        """The number of cards."""
+
+    def idle(self) -> float:
+        """The cards that are idle, by the resource of which the least is left."""
+
     def trial(self) -> AbstractContextManager[Trial]:
         """A block whose changes are undone unless they are committed; blocks nest."""
 
@@ -54,7 +65,16 @@ class LedgerRoom:
         self._capacity: dict[PodRequest, int] = {}
         self._empty: NodeTable | None = None
 
+    def replicas(self) -> Mapping[JobKey, Sequence[str]]:
+        """The holders of each job's replicas, in the order of their indexes."""
+        return dict(self._replicas)
+
     def take(self, job: JobSpec, count: int) -> bool:
+        if not job.cards:
+            return True
+        # A refusal costs more to find than a bound.
+        if self.free(job) < count:
+            return False
         held = self._replicas.get(job.key, ())
         names = tuple(_replica(job.key, len(held) + number) for number in range(count))
         members = [Member(replace(job.request, pod=name)) for name in names]
@@ -64,19 +84,40 @@ class LedgerRoom:
         return True
 
     def give(self, job: JobSpec, count: int) -> None:
+        if not job.cards:
+            return
         held = self._replicas[job.key]
         for name in held[len(held) - count :]:
             self._ledger.release(name)
         self._replicas[job.key] = held[: len(held) - count]
 
     def free(self, job: JobSpec) -> int:
+        if not job.cards:
+            return UNBOUNDED
         self._placer.table.refresh()
         return at_most(self._placer.table, job.request)
 
     def capacity(self, job: JobSpec) -> int:
+        if not job.cards:
+            return UNBOUNDED
         if job.request not in self._capacity:
             self._capacity[job.request] = at_most(self._empty_table(), job.request)
         return self._capacity[job.request]
+
+    def cards(self) -> float:
+        self._placer.table.refresh()
+        return float(np.count_nonzero(self._usable()))
+
+    def idle(self) -> float:
+        table = self._placer.table
+        table.refresh()
+        usable = self._usable()
+        memory = (table.free_mib[usable] / table.mib[usable]).sum()
+        cores = (table.free_cores[usable] / table.groups[usable]).sum()
+        return float(min(memory, cores))
+
+    def _usable(self) -> Mask:
+        return self._placer.table.usable & self._placer.table.there
 
     def _empty_table(self) -> NodeTable:
         """The table of the nodes without any holding; made once."""

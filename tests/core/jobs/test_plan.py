@@ -50,9 +50,9 @@ def test_a_job_has_one_step_for_all_of_its_changes() -> None:
     made = draft(8, job)
     assert made.widen(job, 4)
     assert made.widen(job, 8)
-    made.take_back(job, 6)
+    made.narrow(job, 6)
     assert made.plan().steps == (Scale(job.spec.key, 1, 6),)
-    made.take_back(job, 1)
+    made.narrow(job, 1)
     assert made.plan() == Plan()
 
 

@@ -1,0 +1,78 @@
+"""Grow jobs onto idle cards, and shrink them where they use more than they may."""
+
+import heapq
+from collections.abc import Iterator
+from math import ceil
+
+from device_plugin.core.jobs.job import JobKey, JobState
+from device_plugin.core.jobs.plan import Draft
+from device_plugin.core.jobs.rules import Rules
+
+
+def score(job: JobState, width: int) -> float:
+    """How far a width is from the least to the most of a job that has both, from 0 to 1."""
+    return (width - job.spec.least) / (job.spec.most - job.spec.least)
+
+
+def grow(draft: Draft, rules: Rules) -> None:
+    """Widen new jobs, and running ones whose width has not changed lately, where a card adds the most speed.
+
+    A running job grows by the share `growth` of its width, or to its most, or not at all: each change costs a start.
+    """
+    wishes = [_wish(job, draft.width(job)) for job in _growing(draft, rules)]
+    heapq.heapify(wishes)
+    full = set[object]()
+    while wishes:
+        _, _, key = heapq.heappop(wishes)
+        job = draft.jobs[key]
+        width = draft.width(job)
+        wider = width + 1
+        if width == job.width and not job.spec.parts:
+            wider = min(job.spec.most, max(wider, ceil(width * (1 + rules.growth) - 1e-9)))
+        if (job.spec.request, wider - width) in full:
+            continue
+        if not draft.widen(job, wider):
+            full.add((job.spec.request, wider - width))
+        elif wider < job.spec.most:
+            heapq.heappush(wishes, _wish(job, wider))
+
+
+def may_grow(job: JobState, now: float, rules: Rules) -> bool:
+    """True if a running job's width may grow now; one more sub-task of a split job costs the others no start."""
+    if job.spec.parts:
+        return job.running and not job.held
+    return job.adjustable and now >= job.resized + rules.cooldown_s
+
+
+def shrink_to_use(draft: Draft) -> None:
+    """Shrink jobs, those nearest to their most first, until no more cards are in use than may be.
+
+    It ends too when nobody can give.
+    """
+    giving = [
+        (-score(job, job.width), job.spec.key)
+        for job in draft.jobs.values() if job.adjustable and job.width > job.spec.least
+    ]  # fmt: skip
+    heapq.heapify(giving)
+    while giving and draft.budget < 0:
+        _, key = heapq.heappop(giving)
+        job = draft.jobs[key]
+        width = draft.width(job) - 1
+        draft.narrow(job, width)
+        if width > job.spec.least:
+            heapq.heappush(giving, (-score(job, width), key))
+
+
+def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
+    for job in draft.jobs.values():
+        width = draft.width(job)
+        if 0 < width < job.spec.most and not job.held:
+            new = job.queued and (job.spec.elastic or job.spec.parts)
+            if new or (width == job.width and may_grow(job, draft.now, rules)):
+                yield job
+
+
+def _wish(job: JobState, width: int) -> tuple[float, float, JobKey]:
+    """A sort key: the relative speed that one more replica adds for each of its cards, most first; then the score."""
+    added = ((width + 1) ** job.exponent - width**job.exponent) / (job.spec.cards or 1.0)
+    return -added, score(job, width), job.spec.key

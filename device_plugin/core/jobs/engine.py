@@ -1,0 +1,117 @@
+"""One round of the job engine: time, jobs and room in, one plan out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from device_plugin.core.jobs import elastic
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Draft, Plan
+from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn
+from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end
+from device_plugin.core.jobs.rearrange import Rearrangement, fits
+from device_plugin.core.jobs.room import Room
+from device_plugin.core.jobs.rules import Rules
+
+# Where remaining work is known it may change the order of jobs at any time: they are compared this often.
+COMPARED_S = 600.0
+
+
+def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -> Plan:
+    """The plan of one round; `room` holds all replicas that hold cards now, and has the plan's widths afterwards."""
+    draft = Draft(now, jobs, room, rules.use)
+    _refuse(draft)
+    elastic.shrink_to_use(draft)
+    if _admit(draft, rules):
+        elastic.grow(draft, rules)
+    return draft.plan(_again(draft, rules))
+
+
+def _refuse(draft: Draft) -> None:
+    """Refuse the jobs that have never run and for which the room would be too small if it were empty."""
+    for job in draft.jobs.values():
+        if job.queued and job.phase is not JobPhase.STOPPED:
+            most, least = draft.room.capacity(job.spec), job.spec.least
+            if not most:
+                draft.refuse(job, "no node could hold one replica even if nothing else ran: ask for less")
+            elif most < least:
+                draft.refuse(
+                    job, f"needs {least} replicas, and {most} fit even if nothing else runs: ask for fewer"
+                )
+
+
+def _admit(draft: Draft, rules: Rules) -> bool:
+    """Admit waiting jobs. False if one that is overdue could start and does not yet: idle cards are kept for it."""
+    rearrangement = Rearrangement(draft, rules)
+    left = _admit_some(draft, in_turn(draft, rules), rearrangement, rules)
+    if left and rearrangement.made:
+        # Jobs that gave way may have given more than was needed.
+        left = _admit_some(draft, left, rearrangement, rules)
+    return left is not None
+
+
+def _admit_some(
+    draft: Draft, units: Iterable[Unit], rearrangement: Rearrangement, rules: Rules
+) -> Sequence[Unit] | None:
+    """Admit those of the units that fit, or fit where others give way: the others, None once cards must be kept."""
+    left, hopeless = list[Unit](), set[object]()
+    for unit in units:
+        if any(job.spec.key in draft.refused for job in unit):
+            continue
+        kind = _kind(unit, draft.now, rules)
+        if kind not in hopeless and (fits(draft, unit) or rearrangement.admit(unit)):
+            continue
+        if _overdue(unit, draft.now, rules) and _could_start(draft, unit):
+            return None
+        hopeless.add(kind)
+        left.append(unit)
+    return left
+
+
+def _kind(unit: Unit, now: float, rules: Rules) -> object:
+    """Everything that decides whether a unit is admitted: where one fails, all others of its kind fail too."""
+    return tuple(
+        (job.spec.request, job.spec.least, job.spec.priority, job.spec.preempts, job.spec.queue, job.phase,
+         due(job, now, rules), level(expected_work(job), rules))
+        for job in unit
+    )  # fmt: skip
+
+
+def _overdue(unit: Unit, now: float, rules: Rules) -> bool:
+    """True if the jobs have waited for too long to start for the first time."""
+    return any(due(job, now, rules) and job.phase is JobPhase.WAITING for job in unit)
+
+
+def _could_start(draft: Draft, unit: Unit) -> bool:
+    """True if the jobs would fit if all others had ended: what they need may be held by pods that are no jobs."""
+    with draft.trial():
+        for job in draft.jobs.values():
+            if draft.width(job):
+                draft.narrow(job, 0)
+        return fits(draft, unit)
+
+
+def _again(draft: Draft, rules: Rules) -> float:
+    """The earliest time from which a plan may differ though nothing has happened."""
+    waiting = any(
+        job.queued and not draft.width(job) and job.spec.key not in draft.refused
+        for job in draft.jobs.values()
+    )
+    changes = _turns if waiting else _growths
+    times = (time for job in draft.jobs.values() for time in changes(draft, job, rules))
+    return min((time for time in times if time > draft.now), default=inf)
+
+
+def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
+    """The time from which a job may grow, while no job waits."""
+    if 0 < draft.width(job) < job.spec.most:
+        yield job.resized + rules.cooldown_s
+
+
+def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
+    """The times at which a job's claim to its cards changes, while jobs wait for cards."""
+    if not draft.width(job):
+        yield due_at(job, rules)
+    elif job.running:
+        yield job.since + rules.quantum_s
+        yield turn_end(job, rules)
+        yield next_level_at(job, draft.now, rules) if job.remaining is None else draft.now + COMPARED_S

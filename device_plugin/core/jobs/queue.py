@@ -1,0 +1,107 @@
+"""The queue: which jobs are admitted next.
+
+Priorities come first. Queues of one priority share by weight: the next job is that of the queue that holds the fewest
+cards for its weight. Within a queue, jobs that have waited or been stopped for too long come first, the oldest of them
+at the top. Then come the users who have had the least service, and their jobs by rank.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+from device_plugin.core.jobs.groups import undeclared
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Draft
+from device_plugin.core.jobs.rank import expected_work, level
+from device_plugin.core.jobs.rules import Rules
+
+Unit = tuple[JobState, ...]
+"""The jobs that are admitted together or not at all: those of one group, or a single job."""
+
+
+def due(job: JobState, now: float, rules: Rules) -> bool:
+    """True if a job has waited, or been stopped, for so long that it goes before others of its priority."""
+    return job.queued and now >= due_at(job, rules)
+
+
+def due_at(job: JobState, rules: Rules) -> float:
+    """The time from which a waiting or stopped job is due."""
+    return job.since + (rules.stop_s if job.phase is JobPhase.STOPPED else rules.age_s)
+
+
+def need(unit: Unit) -> float:
+    """The cards that the jobs need at least."""
+    return sum(job.spec.least * job.spec.cards for job in unit)
+
+
+def in_turn(draft: Draft, rules: Rules) -> Iterator[Unit]:
+    """The waiting jobs in the order in which they are admitted; that of queues follows what the draft admits."""
+    served = _service(draft.jobs.values())
+    ordered = sorted(
+        _units(draft.jobs.values()), key=lambda unit: _key(unit, draft.now, served, rules)
+    )  # fmt: skip
+    for _, units in groupby(ordered, key=lambda unit: _priority(unit)):
+        yield from _by_share(draft, units, rules)
+
+
+def _by_share(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
+    """The units, each time the first one of the queue that holds the fewest cards for its weight."""
+    lines: dict[str, deque[Unit]] = {}
+    for unit in units:
+        lines.setdefault(unit[0].spec.queue, deque()).append(unit)
+    order = [(share(draft, queue, rules), queue) for queue in lines]
+    heapq.heapify(order)
+    while order:
+        _, queue = heapq.heappop(order)
+        yield lines[queue].popleft()
+        if lines[queue]:
+            heapq.heappush(order, (share(draft, queue, rules), queue))
+
+
+def share(draft: Draft, queue: str, rules: Rules) -> float:
+    """The cards that the jobs of a queue have in the draft, for each unit of its weight."""
+    return draft.cards_of.get(queue, 0.0) / rules.weight(queue)
+
+
+def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
+    """The waiting jobs, those of a group together; a group of which Jobs are still missing is left out."""
+    groups: dict[tuple[str, str], list[JobState]] = {}
+    for job in jobs:
+        if job.spec.joint:
+            groups.setdefault((job.spec.key[0], job.spec.group), []).append(job)
+        elif job.queued:
+            yield (job,)
+    for members in groups.values():
+        waiting = sorted((job for job in members if job.queued), key=lambda job: job.spec.key)
+        if waiting and not undeclared([job.spec for job in members]):
+            yield tuple(waiting)
+
+
+def _service(jobs: Iterable[JobState]) -> dict[tuple[str, str], float]:
+    """The service in card-seconds that the users of each queue have had for the jobs that have not ended."""
+    served: dict[tuple[str, str], float] = {}
+    for job in jobs:
+        user = job.spec.queue, job.spec.user
+        served[user] = served.get(user, 0.0) + job.attained
+    return served
+
+
+def _priority(unit: Unit) -> int:
+    return min(job.spec.priority for job in unit)
+
+
+def _key(unit: Unit, now: float, served: Mapping[tuple[str, str], float], rules: Rules) -> tuple[object, ...]:
+    first = unit[0]
+    overdue = max(now - due_at(job, rules) for job in unit)
+    if overdue >= 0:
+        return -_priority(unit), 0, -overdue, 0, 0.0, 0.0, first.spec.key
+    return (
+        -_priority(unit),
+        1,
+        level(served[first.spec.queue, first.spec.user], rules),
+        max(level(expected_work(job), rules) for job in unit),
+        need(unit),
+        min(job.since for job in unit),
+        first.spec.key,
+    )

@@ -1,0 +1,39 @@
+"""The parameters of the job engine, in seconds and shares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The parameters of one pool's rounds; `weights` are those of queues, 1 for a queue without one."""
+
+    unit_s: float = HOUR
+    """Work of the first level of the rank, in seconds of one replica; each further level is twice as much."""
+    quantum_s: float = HOUR
+    """A job runs at least this long before it may be suspended for another one of its priority."""
+    turn_share: float = 0.5
+    """A job runs on for this share of the time that it has run in all, before a job that ran before takes its place."""
+    turn_s: float = 10 * HOUR
+    """A job does not run on for longer than this for that reason."""
+    stop_s: float = 10.5 * HOUR
+    """A job that has been stopped for this long goes before others of its priority."""
+    age_s: float = HOUR
+    """So does a job that has never run and has waited for this long; cards are kept free for it."""
+    cooldown_s: float = 0.5 * HOUR
+    """The width of a job does not grow for this long after it changed."""
+    growth: float = 0.25
+    """A running job grows by at least this share of its width, or to its most, or not at all."""
+    giving: float = 0.25
+    """A job that shrinks gives at least this share of its width, so that the next ones find room too."""
+    use: float = 1.0
+    """The share of the cards that may be in use; jobs leave the rest to other pods."""
+    searches: int = 32
+    """For at most this many jobs of a round room is sought by shrinking and suspending others."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def weight(self, queue: str) -> float:
+        """The weight of a queue."""
+        return self.weights.get(queue, 1.0)

@@ -1,0 +1,1 @@
+"""`vgpu bench jobs`: job policies on traces of training jobs, on a virtual clock."""

@@ -1,0 +1,94 @@
+"""Growth onto idle cards: rules E4 to E7 and R4."""
+
+from dataclasses import replace
+
+from device_plugin.core.jobs.elastic import score
+from device_plugin.core.jobs.job import JobPhase
+from device_plugin.core.jobs.plan import Scale, Window
+from device_plugin.core.jobs.rules import Rules
+from tests.builders.jobs import running, waiting
+from tests.core.jobs.rounds import NOW, RULES, planned, widths
+
+
+def test_e4_what_is_pending_resizing_or_cooling_down_is_left_alone_and_blocks_nobody() -> None:
+    pending = replace(running("pending", 2, most=8), phase=JobPhase.STARTING)
+    resizing = replace(running("resizing", 2, most=8), phase=JobPhase.RESIZING)
+    cooling = running("cooling", 2, most=8, since=NOW - RULES.cooldown_s + 1)
+    owned = replace(running("owned", 2, most=8), held=True)
+    free = running("free", 2, most=8)
+    jobs = [pending, resizing, cooling, owned, free]
+    assert planned(20, *jobs).steps == (Scale(free.spec.key, 2, 8),)
+
+
+def test_e5_jobs_grow_up_to_the_share_that_may_be_in_use() -> None:
+    job = running("a", 2, most=20)
+    assert widths([job], planned(20, job, rules=Rules(use=0.6))) == {"a": 12}
+
+
+def test_e5_nobody_is_admitted_beyond_the_share_that_may_be_in_use() -> None:
+    jobs = [running("a", 5, since=NOW), waiting("b"), waiting("c")]
+    assert widths(jobs, planned(10, *jobs, rules=Rules(use=0.6))) == {"a": 5, "b": 1, "c": 0}
+
+
+def test_e5_jobs_shrink_below_the_share_that_may_be_in_use() -> None:
+    jobs = [running("a", 6, least=1, most=8), running("b", 4)]
+    assert widths(jobs, planned(10, *jobs, rules=Rules(use=0.8))) == {"a": 4, "b": 4}
+
+
+def test_e5_at_a_share_of_one_nobody_shrinks_unless_it_admits_somebody() -> None:
+    jobs = [running("a", 6, least=1, most=8), running("b", 4)]
+    assert planned(10, *jobs).steps == ()
+
+
+def test_e6_the_score_is_the_position_between_least_and_most() -> None:
+    job = running("a", 4, least=2, most=10)
+    assert [score(job, width) for width in (2, 4, 10)] == [0.0, 0.25, 1.0]
+
+
+def test_e6_those_nearest_to_their_most_shrink_first_and_each_has_one_step() -> None:
+    jobs = [running("a", 6, least=2, most=10), running("b", 9, least=2, most=10), running("c", 3)]
+    plan = planned(18, *jobs, rules=Rules(use=0.75))
+    assert widths(jobs, plan) == {"a": 5, "b": 5, "c": 3}
+    assert len(plan.steps) == 2
+
+
+def test_e6_a_job_whose_least_is_its_most_is_not_elastic() -> None:
+    job = running("a", 4, least=4, most=4)
+    assert planned(10, job).steps == ()
+    assert planned(10, job, rules=Rules(use=0.1)).steps == ()
+
+
+def test_e7_shrinking_ends_when_nobody_can_give() -> None:
+    jobs = [running("a", 6, least=5, most=8), running("b", 4)]
+    assert widths(jobs, planned(10, *jobs, rules=Rules(use=0.1))) == {"a": 5, "b": 4}
+
+
+def test_r4_idle_cards_go_where_a_card_adds_the_most_speed() -> None:
+    jobs = [running("narrow", 1, most=16), running("wide", 8, most=16)]
+    assert widths(jobs, planned(13, *jobs)) == {"narrow": 5, "wide": 8}
+
+
+def test_r4_a_job_whose_speed_is_known_to_grow_less_gets_less() -> None:
+    jobs = [running("a", 2, most=16), replace(running("b", 2, most=16), exponent=0.5)]
+    assert widths(jobs, planned(10, *jobs)) == {"a": 8, "b": 2}
+
+
+def test_a_running_job_grows_by_a_quarter_or_to_its_most_or_not_at_all() -> None:
+    job = running("a", 8, most=16)
+    assert planned(9, job).steps == ()
+    assert planned(10, job).steps == (Scale(job.spec.key, 8, 10),)
+
+
+def test_one_that_cannot_grow_by_a_quarter_leaves_the_cards_to_others() -> None:
+    jobs = [running("a", 16, most=32), running("b", 17, most=64), running("c", 8, most=9)]
+    assert planned(42, *jobs).steps == (Scale(("default", "c"), 8, 9),)
+
+
+def test_new_jobs_start_as_wide_as_there_is_room() -> None:
+    jobs = [waiting("a", most=6), waiting("b", most=2)]
+    assert widths(jobs, planned(7, *jobs)) == {"a": 5, "b": 2}
+
+
+def test_the_window_of_a_split_job_grows_one_by_one_and_at_once() -> None:
+    job = running("s", 8, least=1, most=16, parts=16, since=NOW - 1)
+    assert planned(9, job).steps == (Window(job.spec.key, 9),)

@@ -1,0 +1,159 @@
+"""What holds for every plan, over random states; and when the next one may differ."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
+from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from hack.bench.jobs.slots import SlotRoom
+from tests.builders.cards import inventory
+from tests.builders.jobs import job_spec, running, stopped, waiting
+from tests.builders.requests import whole_request
+from tests.core.jobs.rounds import NOW, RULES, carried_out, planned
+
+STATES = 10_000
+PHASES = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RUNNING, JobPhase.RUNNING, JobPhase.RESIZING)
+
+
+def random_job(rng: random.Random, name: str, free: int, cards: int) -> JobState:
+    """A job in any phase that holds no more than `free` replicas of `cards` each."""
+    least = rng.randint(1, 4)
+    most = least + rng.choice((0, 0, 1, 4, 16))
+    spec = job_spec(
+        name, least=least, most=most, asked=rng.randint(least, most), priority=rng.choice((0, 0, 0, 1, -1)),
+        preempts=rng.random() < 0.9, queue=rng.choice("aab"), user=rng.choice("xy"),
+        cards=float(cards), request=whole_request("", cards),
+    )  # fmt: skip
+    since = NOW - rng.choice((1, 100, HOUR, 5 * HOUR, 20 * HOUR))
+    attained = rng.choice((0.0, 600.0, HOUR, 7 * HOUR, 300 * HOUR))
+    phase = rng.choice((JobPhase.WAITING, JobPhase.STOPPED))
+    width = 0
+    if free >= least and rng.random() < 0.7:
+        width, phase = rng.randint(least, min(most, free)), rng.choice(PHASES)
+    known = rng.choice((None, None, 60.0, 50 * HOUR))
+    return JobState(
+        spec=spec, phase=phase, width=width, since=since, resized=since, attained=attained, remaining=known,
+        held=rng.random() < 0.05,
+    )  # fmt: skip
+
+
+def random_jobs(rng: random.Random, slots: int, most_cards: int) -> list[JobState]:
+    jobs: list[JobState] = []
+    for number in range(rng.randint(0, 12)):
+        cards = rng.choice((1, 1, 1, most_cards))
+        free = slots - sum(job.width * int(job.spec.cards) for job in jobs)
+        jobs.append(random_job(rng, f"j{number}", free // cards, cards))
+    return jobs
+
+
+def check(jobs: Sequence[JobState], plan: Plan, slots: int) -> None:
+    """Raise AssertionError if the plan breaks an invariant."""
+    before = {job.spec.key: job for job in jobs}
+    after = carried_out(jobs, plan, NOW)
+    admitted = {step.job for step in plan.steps if isinstance(step, Admit)}
+    assert sum(job.width * job.spec.cards for job in after) <= slots
+    assert all(job.width == 0 or job.spec.least <= job.width <= job.spec.most for job in after)
+    assert len({step.job for step in plan.steps}) == len(plan.steps)
+    assert len(plan.steps) <= 4 * sum(1 + job.width for job in jobs)
+    for step in plan.steps:
+        job = before[step.job]
+        if isinstance(step, Suspend) or (isinstance(step, Scale) and step.after < step.before):
+            assert step.beneficiary in admitted
+            other = before[step.beneficiary].spec
+            assert job.running
+            assert not job.held
+            assert other.preempts
+            assert other.priority >= job.spec.priority
+        elif isinstance(step, Scale):
+            assert step.after >= min(job.spec.most, step.before * (1 + RULES.growth))
+            assert NOW - job.resized >= RULES.cooldown_s
+        elif isinstance(step, Admit):
+            assert job.queued
+
+
+def test_every_plan_over_random_states_keeps_the_invariants_and_comes_to_rest() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(STATES):
+        slots = rng.randint(1, 40)
+        jobs = random_jobs(rng, slots, 2)
+        plans: list[Plan] = []
+        while not plans or (plans[-1].steps and len(plans) < 4):
+            held = sum(job.width * int(job.spec.cards) for job in jobs)
+            plans.append(plan_round(NOW, jobs, SlotRoom(slots, held), RULES))
+            check(jobs, plans[-1], slots)
+            jobs = carried_out(jobs, plans[-1], NOW)
+        assert len(plans) <= 3, plans
+
+
+def test_every_plan_over_a_ledger_keeps_the_invariants() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(40):
+        ledger = Ledger()
+        nodes = rng.randint(1, 5)
+        for number in range(nodes):
+            ledger.set_node(f"n{number}", inventory(f"n{number}", 8))
+        placer, jobs = Placer(ledger), list[JobState]()
+        replicas: Mapping[JobKey, Sequence[str]] = {}
+        for job in random_jobs(rng, 8 * nodes, 4):
+            room = LedgerRoom(ledger, placer, replicas)
+            if job.width and not room.take(job.spec, job.width):
+                continue
+            replicas = room.replicas()
+            jobs.append(job)
+        check(jobs, plan_round(NOW, jobs, LedgerRoom(ledger, placer, replicas), RULES), 8 * nodes)
+        assert not any(ledger.conflicts(grant) for grant in ledger.grants().values())
+
+
+def test_equal_states_give_equal_plans_whatever_the_order_of_the_jobs() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        jobs = random_jobs(rng, 20, 2)
+        held = sum(job.width * int(job.spec.cards) for job in jobs)
+        plan = plan_round(NOW, jobs, SlotRoom(20, held), RULES)
+        rng.shuffle(jobs)
+        assert plan_round(NOW, jobs, SlotRoom(20, held), RULES) == plan
+
+
+@pytest.mark.parametrize(
+    ("jobs", "after"),
+    [
+        ([running("a", 1, since=NOW, most=4), running("b", 3, since=NOW)], RULES.cooldown_s),
+        ([running("a", 1, since=NOW, attained=HOUR / 2), waiting("b")], HOUR / 2),
+        ([running("a", 1, since=NOW, attained=9 * HOUR), waiting("b")], HOUR),
+        ([running("a", 1, since=NOW, attained=7 * HOUR), stopped("b", since=NOW, attained=3 * HOUR)], HOUR),
+    ],
+)  # fmt: skip
+def test_the_next_plan_that_may_differ_is_announced(jobs: list[JobState], after: float) -> None:
+    jobs = [replace(job, since=NOW) for job in jobs]
+    slots = sum(job.width for job in jobs)
+    assert planned(slots, *jobs).again == NOW + after
+
+
+def test_nothing_changes_by_itself_where_nobody_waits_and_nobody_can_grow() -> None:
+    assert planned(9, running("a", 4)).again == float("inf")
+
+
+def test_a_refusal_is_said_once() -> None:
+    job = waiting("a", least=2, most=2)
+    (step,) = planned(1, job).steps
+    assert isinstance(step, Refuse)
+    assert planned(1, replace(job, phase=JobPhase.REFUSED)) == Plan()
+
+
+def test_a_thousand_kinds_of_hopeless_jobs_are_not_all_searched_for() -> None:
+    jobs = [replace(waiting(f"j{n}", least=n + 2, most=n + 2), since=NOW) for n in range(1000)]
+    busy = [running(f"b{n}", 1, since=NOW) for n in range(8)]
+    assert planned(1010, *jobs[1:], rules=Rules(searches=4)).steps
+    assert planned(8, *busy, replace(jobs[0], since=NOW)).steps == ()

@@ -1,0 +1,123 @@
+"""Who is admitted next: rules Q1 to Q4, shares of queues and users, groups."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Admit, Draft, Refuse
+from device_plugin.core.jobs.queue import in_turn
+from device_plugin.core.jobs.rules import HOUR, Rules
+from hack.bench.jobs.slots import SlotRoom
+from tests.builders.jobs import running, stopped, waiting
+from tests.core.jobs.rounds import NOW, RULES, planned, widths
+
+LATELY = NOW - 60
+
+
+def order(*jobs: JobState, rules: Rules = RULES) -> list[str]:
+    draft = Draft(NOW, jobs, SlotRoom(100, sum(job.width for job in jobs)))
+    return ["+".join(job.spec.key[1] for job in unit) for unit in in_turn(draft, rules)]
+
+
+def new(name: str, *, since: float = LATELY, **spec: Any) -> JobState:
+    return replace(waiting(name, **spec), since=since)
+
+
+def test_q1_what_fits_runs() -> None:
+    jobs = [running("a", 2), new("b", least=2, most=2), new("c")]
+    assert widths(jobs, planned(5, *jobs)) == {"a": 2, "b": 2, "c": 1}
+
+
+def test_q3_what_does_not_fit_waits_in_order_of_its_need() -> None:
+    assert order(new("a", least=4, most=4), new("b", least=2, most=2), new("c")) == ["c", "b", "a"]
+
+
+def test_q3_of_equal_needs_the_oldest_goes_first() -> None:
+    assert order(new("a", since=LATELY), new("b", since=LATELY - 1)) == ["b", "a"]
+
+
+def test_q3_jobs_that_are_expected_to_be_short_go_first_whatever_they_need() -> None:
+    known = replace(new("a", most=8, least=8), remaining=60.0)
+    longer = stopped("b", attained=2 * HOUR, since=LATELY)
+    longest = stopped("c", attained=9 * HOUR, since=LATELY)
+    assert order(longest, longer, known) == ["a", "b", "c"]
+
+
+def test_q3_who_has_waited_or_was_stopped_for_too_long_goes_first() -> None:
+    aged = new("aged", since=NOW - RULES.age_s - 2, most=9, least=9)
+    older = stopped("older", since=NOW - RULES.stop_s - 5, attained=100 * HOUR)
+    fresh = stopped("fresh", since=NOW - RULES.stop_s + 5)
+    assert order(fresh, new("new"), aged, older) == ["older", "aged", "fresh", "new"]
+
+
+def test_q3_cards_are_kept_for_the_oldest_beyond_its_hour() -> None:
+    busy = running("busy", 6, since=LATELY)
+    large = new("large", least=4, most=4, since=NOW - RULES.age_s)
+    small = new("small")
+    assert widths([busy, large, small], planned(8, busy, large, small))["small"] == 0
+    young = replace(large, since=NOW - RULES.age_s + 1)
+    assert widths([busy, young, small], planned(8, busy, young, small))["small"] == 1
+
+
+def test_q3_no_cards_are_kept_where_other_pods_are_in_the_way() -> None:
+    large, small = new("large", least=8, most=8, since=NOW - RULES.age_s), new("small")
+    room = SlotRoom(8, held=3)
+    assert plan_round(NOW, [large, small], room, RULES).steps == (Admit(small.spec.key, 1),)
+
+
+def test_q4_what_no_empty_pool_holds_is_refused_and_is_looked_at_again_when_nodes_come() -> None:
+    job = new("large", least=9, most=9)
+    (refused,) = planned(8, job).steps
+    assert isinstance(refused, Refuse)
+    assert refused.text == "needs 9 replicas, and 8 fit even if nothing else runs: ask for fewer"
+    known = replace(job, phase=JobPhase.REFUSED)
+    assert planned(8, known).steps == ()
+    assert planned(9, known).steps == (Admit(job.spec.key, 9),)
+
+
+def test_q4_what_fits_no_card_is_refused() -> None:
+    (refused,) = planned(0, new("a")).steps
+    assert isinstance(refused, Refuse)
+    assert refused.text == "no node could hold one replica even if nothing else ran: ask for less"
+
+
+def test_higher_priorities_go_first() -> None:
+    assert order(new("a"), new("b", priority=5, least=3, most=3), new("c", priority=9)) == ["c", "b", "a"]
+
+
+def test_queues_share_by_weight() -> None:
+    jobs = [new(f"{queue}{n}", queue=queue) for n in range(4) for queue in ("a", "b")]
+    rules = Rules(weights={"b": 3.0})
+    chosen = widths(jobs, planned(4, *jobs, rules=rules))
+    assert sum(width for name, width in chosen.items() if name.startswith("a")) == 1
+    assert sum(width for name, width in chosen.items() if name.startswith("b")) == 3
+
+
+def test_users_of_a_queue_with_less_service_go_first() -> None:
+    busy = running("busy", 1, user="ann", attained=50 * HOUR)
+    assert order(busy, new("a", user="ann"), new("b", user="bob", least=2, most=2)) == ["b", "a"]
+
+
+def group(name: str, role: str, **spec: Any) -> JobState:
+    return new(name, group="g", joint=True, group_size=4, role=role, **spec)
+
+
+def test_e2_a_group_starts_when_all_of_its_jobs_fit_together() -> None:
+    jobs = [group("m", "master"), group("p", "ps"), group("t", "trainer", least=2, most=6)]
+    assert planned(3, *jobs).steps == ()
+    assert widths(jobs, planned(6, *jobs)) == {"m": 1, "p": 1, "t": 4}
+
+
+def test_e2_a_group_waits_for_jobs_that_do_not_exist_yet() -> None:
+    jobs = [group("m", "master"), group("t", "trainer", least=2, most=6)]
+    assert planned(8, *jobs).steps == ()
+
+
+@pytest.mark.parametrize("parts", [4, 16])
+def test_a_split_job_runs_as_many_sub_tasks_as_fit(parts: int) -> None:
+    job = new("s", most=parts, parts=parts)
+    assert widths([job], planned(3, job)) == {"s": 3}
+    assert widths([job], planned(32, job)) == {"s": parts}

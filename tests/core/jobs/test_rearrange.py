@@ -1,0 +1,176 @@
+"""Room for a job that does not fit: rules R2 and R5, priorities, turns."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Admit, Scale, Suspend
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from tests.builders.cards import inventory
+from tests.builders.jobs import running, stopped, waiting
+from tests.builders.requests import whole_request
+from tests.core.jobs.rounds import NOW, RULES, planned, widths
+
+LATELY = NOW - 60
+
+
+def new(name: str, **spec: object) -> JobState:
+    return replace(waiting(name, **spec), since=LATELY)
+
+
+def test_r2_one_job_shrinks_by_what_is_needed_and_at_least_a_quarter() -> None:
+    wide, job = running("wide", 16, least=1, most=16), new("new")
+    assert planned(16, wide, job).steps == (
+        Scale(wide.spec.key, 16, 12, job.spec.key),
+        Admit(job.spec.key, 1),
+    )
+    large = new("large", least=7, most=7)
+    assert widths([wide, large], planned(16, wide, large)) == {"wide": 9, "large": 7}
+
+
+def test_r2_the_fewest_shrink() -> None:
+    jobs = [running(name, width, least=1, most=8) for name, width in (("a", 3), ("b", 8), ("c", 4))]
+    job = new("new", least=6, most=6)
+    assert widths([*jobs, job], planned(15, *jobs, job)) == {"a": 3, "b": 2, "c": 4, "new": 6}
+    larger = new("new", least=9, most=9)
+    assert widths([*jobs, larger], planned(15, *jobs, larger)) == {"a": 3, "b": 1, "c": 2, "new": 9}
+
+
+def test_r2_nobody_shrinks_if_it_admits_nobody() -> None:
+    jobs = [running("a", 8, least=4, most=8, since=LATELY), new("new", least=5, most=5)]
+    assert planned(8, *jobs).steps == ()
+
+
+def test_r2_the_next_ones_find_the_room_of_the_first_shrink() -> None:
+    wide = running("wide", 128, least=1, most=128)
+    small = [new(f"s{n:02}") for n in range(32)]
+    plan = planned(128, wide, *small)
+    assert [step for step in plan.steps if not isinstance(step, Admit)] == [
+        Scale(wide.spec.key, 128, 96, ("default", "s00"))
+    ]
+    assert sum(isinstance(step, Admit) for step in plan.steps) == 32
+
+
+def test_r2_of_several_nodes_only_replicas_shrink_whose_cards_are_of_use() -> None:
+    """Each job's last replica is on a node of its own, and the new job needs two cards of one node."""
+    ledger = Ledger()
+    for node, count in (("a", 2), ("b", 3)):
+        ledger.set_node(node, inventory(node, count))
+    placer = Placer(ledger)
+    jobs, replicas = [], {}
+    for name, node, width in (("far", "a", 2), ("near", "b", 3)):
+        job = running(name, width, least=1, most=width)
+        replicas[job.spec.key] = [f"{name}-{n}" for n in range(width)]
+        for holder in replicas[job.spec.key]:
+            grant = placer.place(replace(whole_request(holder, 1)), (node,))
+            ledger.hold(grant)  # type: ignore[arg-type]
+        jobs.append(job)
+    pair = replace(new("pair").spec, request=whole_request("", 2), cards=2.0)
+    plan = plan_round(
+        NOW, [*jobs, JobState(spec=pair, since=LATELY)], LedgerRoom(ledger, placer, replicas), RULES
+    )
+    assert plan.steps == (Scale(("default", "near"), 3, 1, pair.key), Admit(pair.key, 1))
+
+
+def test_r5_a_job_shrinks_here_and_another_grows_there_when_that_admits_somebody() -> None:
+    """Four cards of one node become free for the new job; the idle cards of other nodes are of no use to it."""
+    ledger = Ledger()
+    for node, count in (("a", 4), ("b", 3)):
+        ledger.set_node(node, inventory(node, count))
+    placer = Placer(ledger)
+    replicas = {}
+    jobs = [running("here", 4, least=1, most=4), running("there", 1, least=1, most=4)]
+    for job, node in zip(jobs, ("a", "b"), strict=True):
+        replicas[job.spec.key] = [f"{job.spec.key[1]}-{n}" for n in range(job.width)]
+        for holder in replicas[job.spec.key]:
+            ledger.hold(placer.place(whole_request(holder, 1), (node,)))  # type: ignore[arg-type]
+    three = replace(new("block").spec, request=whole_request("", 3), cards=3.0)
+    room = LedgerRoom(ledger, placer, replicas)
+    plan = plan_round(NOW, [*jobs, JobState(spec=three, since=LATELY)], room, RULES)
+    assert plan.steps == (
+        Scale(("default", "here"), 4, 1, three.key),
+        Admit(three.key, 1),
+        Scale(("default", "there"), 1, 3),
+    )
+
+
+def test_a_long_job_is_suspended_for_a_new_one_after_its_quantum() -> None:
+    long, job = running("long", 1, since=NOW - RULES.quantum_s, attained=9 * HOUR), new("new")
+    assert planned(1, long, job).steps == (Suspend(long.spec.key, job.spec.key), Admit(job.spec.key, 1))
+    assert planned(1, replace(long, since=long.since + 1), job).steps == ()
+
+
+def test_a_job_is_not_suspended_for_one_of_its_own_level() -> None:
+    long = running("long", 1, attained=9 * HOUR)
+    assert planned(1, long, stopped("other", attained=10 * HOUR, since=LATELY)).steps == ()
+
+
+def test_the_longest_is_suspended_first_and_shrinking_comes_before_it() -> None:
+    jobs = [running("a", 1, attained=5 * HOUR), running("b", 1, attained=50 * HOUR)]
+    wide = running("w", 2, least=1, most=2, attained=HOUR)
+    assert widths([*jobs, new("x")], planned(2, *jobs, new("x"))) == {"a": 1, "b": 0, "x": 1}
+    assert widths([*jobs, wide, new("x")], planned(4, *jobs, wide, new("x"))) == {
+        "a": 1,
+        "b": 1,
+        "w": 1,
+        "x": 1,
+    }
+
+
+def test_a_job_that_ran_before_waits_for_the_end_of_a_turn_that_is_as_long_as_the_job_is_old() -> None:
+    old = running("old", 1, attained=16 * HOUR, since=NOW - 8 * HOUR)
+    back = stopped("back", attained=3 * HOUR, since=LATELY)
+    assert widths([old, back], planned(1, old, back)) == {"old": 0, "back": 1}
+    younger = replace(old, since=old.since + 1)
+    assert planned(1, younger, back).steps == ()
+
+
+def test_who_was_stopped_for_too_long_goes_before_any_job_after_its_quantum() -> None:
+    short = running("short", 1, since=NOW - RULES.quantum_s, attained=2 * HOUR)
+    back = stopped("back", attained=500 * HOUR, since=NOW - RULES.stop_s)
+    assert widths([short, back], planned(1, short, back)) == {"short": 0, "back": 1}
+    assert planned(1, replace(short, since=short.since + 1), back).steps == ()
+
+
+@pytest.mark.parametrize(("priority", "gives"), [(1, True), (0, False), (-1, False)])
+def test_higher_priorities_shrink_and_suspend_lower_ones_at_once(priority: int, *, gives: bool) -> None:
+    rigid = running("rigid", 2, since=LATELY)
+    job = new("new", priority=priority)
+    assert bool(planned(2, rigid, job).steps) is gives
+
+
+def test_a_lower_priority_never_makes_a_higher_one_shrink() -> None:
+    wide = running("wide", 8, least=1, most=8, priority=1, attained=500 * HOUR)
+    assert planned(8, wide, replace(new("new"), since=0.0)).steps == ()
+
+
+def test_lower_priorities_give_first() -> None:
+    low, other = running("low", 4, least=1, most=4, priority=-1), running("other", 8, least=1, most=8)
+    chosen = widths([low, other, new("new")], planned(12, low, other, new("new")))
+    assert chosen == {"low": 3, "other": 8, "new": 1}
+
+
+def test_a_job_that_does_not_preempt_neither_shrinks_nor_suspends_others() -> None:
+    jobs = [running("wide", 4, least=1, most=4), running("low", 4, priority=-1)]
+    assert planned(8, *jobs, new("new", preempts=False, priority=9)).steps == ()
+
+
+def test_another_queue_gives_only_what_it_has_beyond_its_share() -> None:
+    wide = running("wide", 8, least=1, most=8, queue="a")
+    mine = running("mine", 4, queue="b")
+    two = new("two", least=2, most=2, queue="b")
+    assert widths([wide, mine, two], planned(12, wide, mine, two)) == {"wide": 6, "mine": 4, "two": 2}
+    five = new("five", least=5, most=5, queue="b")
+    assert planned(12, wide, mine, five).steps == ()
+    assert planned(12, wide, mine, five, rules=Rules(weights={"b": 2.0})).steps
+
+
+def test_what_is_not_the_engines_to_change_gives_nothing() -> None:
+    owned = replace(running("owned", 4, least=1, most=4), held=True)
+    pending = replace(running("pending", 4, least=1, most=4), phase=JobPhase.STARTING)
+    assert planned(8, owned, pending, new("new", priority=1)).steps == ()
