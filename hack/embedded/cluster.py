@@ -1,10 +1,11 @@
-"""The one-machine cluster: API server, nodes with simulated cards, scheduler replicas, and the two services.
+"""The one-machine cluster: API server, Job controller, nodes with simulated cards, schedulers, and the two services.
 
     with EmbeddedCluster(root, {"node-1": cards}) as cluster:
         cluster.api.url ...
 
-The API server, kubelets and schedulers are threads of this process; the services are processes of their own, so
-that they can be killed and measured. Everything lies below `root`, and nothing outlives the `with` statement.
+The API server, Job controller, kubelets and schedulers are threads of this process; the services are processes of
+their own, so that they can be killed and measured. Everything lies below `root`, and nothing outlives the `with`
+statement.
 """
 
 import socket
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.jobs import JobController
 from hack.embedded.kubelet import Kubelet
 from hack.embedded.runtime.minimal import OnStart
 from hack.embedded.scheduler import SchedulerStandIn
@@ -63,11 +65,14 @@ class EmbeddedCluster:
         self.kubelets: dict[str, Kubelet] = {}
         self.agents: dict[str, ServiceProcess] = {}
         self.replicas: list[Replica] = []
+        self._jobs: JobController | None = None
 
     def __enter__(self) -> "EmbeddedCluster":
         """Start everything, and return when both services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
+            self._jobs = JobController(self.api.url)
+            self._jobs.start()
             for index, name in enumerate(self.cards):
                 self._start_node(index, name)
             for index in range(self.options.replicas):
@@ -89,6 +94,8 @@ class EmbeddedCluster:
             service.kill()
         for kubelet in self.kubelets.values():
             kubelet.stop()
+        if self._jobs is not None:
+            self._jobs.stop()
         self.api.stop()
 
     def services(self) -> list[ServiceProcess]:

@@ -1,6 +1,7 @@
 """Reading pod objects: their identity, and the fields of the spec that the kubelet honours."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from device_plugin.kube.api import Ref
 from hack.embedded.pod_requests import amounts
 
 Json = Mapping[str, Any]
+_KEPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +64,26 @@ def grace_seconds(pod: Json) -> float:
 def containers(pod: Json) -> list[ContainerView]:
     """Init containers, sidecars among them, then main containers: the order in which they start."""
     spec = pod["spec"]
-    found = [_view(raw, init=True) for raw in spec.get("initContainers") or ()]
-    return found + [_view(raw, init=False) for raw in spec["containers"]]
+    found = [_view(pod, raw, init=True) for raw in spec.get("initContainers") or ()]
+    return found + [_view(pod, raw, init=False) for raw in spec["containers"]]
 
 
-def _view(raw: Json, *, init: bool) -> ContainerView:
+def _view(pod: Json, raw: Json, *, init: bool) -> ContainerView:
     limits = amounts((raw.get("resources") or {}).get("limits"))
     return ContainerView(
         name=raw["name"],
         init=init,
         sidecar=init and raw.get("restartPolicy") == "Always",
         command=(*(raw.get("command") or ("sleep", "infinity")), *(raw.get("args") or ())),
-        env={entry["name"]: entry.get("value", "") for entry in raw.get("env") or ()},
+        env={entry["name"]: _value(pod, entry) for entry in raw.get("env") or ()},
         limits={name: math.ceil(value) for name, value in limits.items()},
         image=raw.get("image", ""),
     )
+
+
+def _value(pod: Json, variable: Json) -> str:
+    """The value as it was written, or that of the pod's label or annotation that it names."""
+    path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+    if found := _KEPT.fullmatch(path):
+        return str((pod["metadata"].get(found["kind"]) or {}).get(found["key"], ""))
+    return str(variable.get("value", ""))

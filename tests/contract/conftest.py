@@ -14,6 +14,8 @@ import yaml
 
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.jobs import JobController
+from hack.embedded.jobs.controller import USER as JOB_CONTROLLER
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order
@@ -45,10 +47,12 @@ def cluster() -> Iterator[Cluster]:
         yield made
         made.close()
         return
-    tokens = {f"token-of-{role}": user for role, user in USERS.items()}
+    tokens = {f"token-of-{role}": user for role, user in USERS.items()} | {"token-of-jobs": JOB_CONTROLLER}
     policies = [*policy_files(), *job_policy_files()]
     server = EmbeddedApiServer(policies, tokens=tokens, bookmark_seconds=0.2)
     server.start()
+    jobs = JobController(server.url, "token-of-jobs")
+    jobs.start()
 
     def forget(version: str) -> str:
         server.store.compact()
@@ -58,6 +62,7 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(server.url.removeprefix("http://"), identities, forget)
     yield made
     made.close()
+    jobs.stop()
     server.stop()
 
 

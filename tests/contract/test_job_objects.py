@@ -175,7 +175,7 @@ def test_its_program_may_not_change(cluster: Cluster, suspended: str) -> None:
     change = {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}
     answer = cluster.patch(suspended, change)
     assert answer.refusal == (422, "Invalid")
-    assert "spec.template: Invalid value: " in answer.message
+    assert "spec.template" in answer.message
     assert "field is immutable" in answer.message
 
 

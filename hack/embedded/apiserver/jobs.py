@@ -18,8 +18,8 @@ _IMMUTABLE = (
     "selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
 )  # fmt: skip
 _COUNTS = ("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex", "activeDeadlineSeconds")
-# Of a template, what may change while the Job has not begun: where its pods may go.
-_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
+# Of a template, what may change while the Job is suspended: where its pods may go.
+_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 class JobStrategy(Strategy):
@@ -77,9 +77,9 @@ class JobStrategy(Strategy):
                 message = f"Invalid value: {spec['completions']}: can only be modified in tandem with spec.parallelism"
                 causes.append(Cause("spec.completions", message))
         causes += [_immutable(key, spec.get(key)) for key in _IMMUTABLE if spec.get(key) != was.get(key)]
-        begun = not was["suspend"] or "startTime" in old.get("status", {})
-        if _fixed(spec["template"], begun=begun) != _fixed(was["template"], begun=begun):
-            causes.append(_immutable("template", "{…}"))
+        changeable = _is_open(old)
+        if _fixed(spec["template"], free=changeable) != _fixed(was["template"], free=changeable):
+            causes.append(_immutable("template.spec" if changeable else "template", "{…}"))
         return causes
 
 
@@ -124,10 +124,25 @@ def _immutable(key: str, value: object) -> Cause:
     return Cause(f"spec.{key}", f"Invalid value: {value}: field is immutable")
 
 
-def _fixed(template: Object, *, begun: bool) -> dict[str, Any]:
+def _is_open(job: Object) -> bool:
+    """True while the Job is suspended and none of its pods runs, since Kubernetes 1.36 also if one ran before."""
+    status = job.get("status", {})
+    stopped = any(
+        one["type"] == "Suspended" and one["status"] == "True" for one in status.get("conditions", ())
+    )
+    return job["spec"]["suspend"] and (stopped or "startTime" not in status) and not status.get("active")
+
+
+def _fixed(template: Object, *, free: bool) -> dict[str, Any]:
+    """What may not change of a template; where `free`, places and resources of its pods may."""
     fixed = copy.deepcopy(template)
-    if not begun:
+    if free:
         fixed.pop("metadata", None)
         for key in _DIRECTIVES:
             fixed["spec"].pop(key, None)
+        for _, container in pods.containers(fixed["spec"]):
+            container.pop("resources", None)
+        (fixed["spec"].get("affinity") or {}).pop("nodeAffinity", None)
+        if not fixed["spec"].get("affinity"):
+            fixed["spec"].pop("affinity", None)
     return fixed

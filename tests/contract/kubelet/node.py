@@ -94,7 +94,11 @@ class Node:
             "automountServiceAccountToken": False,
             **spec,
         }
-        metadata = {"name": self.full(name), "finalizers": spec.pop("finalizers", [])}
+        metadata = {
+            "name": self.full(name),
+            "labels": spec.pop("labels", {}),
+            "finalizers": spec.pop("finalizers", []),
+        }
         made = self._cluster.post(
             PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         )

@@ -31,6 +31,18 @@ def test_a_mount_that_is_read_only_cannot_be_written_or_unmounted(node: Node) ->
     assert "Device or resource busy" in node.log("one")
 
 
+def test_a_label_may_be_in_the_environment(node: Node) -> None:
+    """As the index of a pod is in an Indexed Job."""
+    source = {"fieldRef": {"fieldPath": "metadata.labels['example.com/index']"}}
+    variable = {"name": "INDEX", "valueFrom": source}
+    node.create(
+        "one", node.container(command=["env"], env=[variable]), restartPolicy="Never",
+        labels={"example.com/index": "7"},
+    )  # fmt: skip
+    node.until_phase("one", "Succeeded")
+    assert "INDEX=7" in node.log("one").splitlines()
+
+
 def test_whose_environment_wins(node: Node) -> None:
     plugin = node.plugin(node.mem, 4)
     plugin.env = {"FROM_ALLOCATE": "plugin", "ONLY_ALLOCATE": "plugin"}
