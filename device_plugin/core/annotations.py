@@ -103,7 +103,7 @@ KEYS = (
         "`ordered` or `any`: each pod is a sub-task, and as many run at a time as there is room for. On a Job with"
         " vgpu.io/split-of, the order of the Jobs of that split."),
     Key(BARRIER, "Job", "annotation", _USER,
-        "`true`: further sub-tasks start only when all that run have ended."),
+        "`true` on a Job with vgpu.io/split-of: further sub-tasks start only when all that run have ended."),
     Key(SPLIT_OF, "Job", "label", _USER,
         "The name of the split of which the Job is a sub-task; one name on all of its Jobs."),
     Key(PART, "Job", "label", _USER, "The number of the Job among the sub-tasks of its split, from 0."),

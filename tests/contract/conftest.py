@@ -19,10 +19,11 @@ from hack.embedded.jobs.controller import USER as JOB_CONTROLLER
 from hack.testbed.cluster import INSIDE
 from hack.testbed.layout import CONTROL_PLANE, here
 from hack.testbed.supervisor import order
-from tests.builders import written_jobs
 from tests.builders.objects import pod
+from tests.builders.written_jobs import as_object, job
 from tests.contract.cluster import JOBS, PODS, Cluster, unique
 from tests.deadline import eventually
+from tests.release import OLDER
 from tests.requirement import require
 
 USERS = {
@@ -97,11 +98,18 @@ def job_policies(cluster: Cluster) -> Iterator[None]:
     if os.environ.get("VGPU_CONTRACT_KUBECONFIG"):
         documents = [item for file in job_policy_files() for item in yaml.safe_load_all(file.read_text())]
         made = [path for item in documents if (path := _create_policy(cluster, item))]
-        body = written_jobs.as_object(written_jobs.job({"queue": ""}, name=unique()))
-        assert eventually(lambda: cluster.post(JOBS, body).code == 422, 60, every=0.5)
+        assert eventually(lambda: _job_policies_hold(cluster), 60, every=0.5)
     yield
     for path in reversed(made):
         cluster.delete(path)
+
+
+def _job_policies_hold(cluster: Cluster) -> bool:
+    """True once the API server evaluates the policies of both kinds."""
+    unnamed, started = (as_object(job({"queue": queue}, name=unique())) for queue in ("", "default"))
+    started["spec"]["suspend"] = OLDER
+    made = cluster.post(f"{JOBS}?dryRun=All", started).body
+    return cluster.post(f"{JOBS}?dryRun=All", unnamed).code == 422 and made["spec"]["suspend"]
 
 
 def _create_policy(cluster: Cluster, item: dict[str, Any]) -> str:

@@ -94,7 +94,7 @@ def job_spec(
         role=_role(job, least < most),
         split=order or (Split.ORDERED if split_of else None),
         parts=(job.completions or 0) if divided else 0,
-        barrier=_barrier(job, order is not None or split_of != ""),
+        barrier=_barrier(job, split_of),
         split_of=split_of,
         part=_part(job, split_of),
         goal=goal,
@@ -261,16 +261,18 @@ def _part(job: Job, split_of: str) -> int | None:
     return int(text)
 
 
-def _barrier(job: Job, divided: bool) -> bool:
+def _barrier(job: Job, split_of: str) -> bool:
     """True if all sub-tasks that run must end before further ones start."""
     text = job.annotations.get(annotations.BARRIER)
     if text is None:
         return False
     if text not in ("true", "false"):
         raise _malformed(annotations.BARRIER, text, "true or false")
-    if not divided:
+    if not split_of:
+        # Kubernetes starts the next index of a Job as soon as one ends.
         raise RequestError(
-            f"annotation {annotations.BARRIER} needs sub-tasks: write {annotations.SPLIT} too, or leave it out"
+            f"annotation {annotations.BARRIER} needs sub-tasks that are Jobs of their own: write {annotations.SPLIT_OF}"
+            f" and {annotations.PART} on each, or leave it out"
         )
     return text == "true"
 

@@ -80,15 +80,18 @@ def test_the_pods_say_how_many_start_together() -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "any"])
 def test_split_into_sub_tasks(order: str) -> None:
-    found = spec(QUEUED, {"split": order, "barrier": "true"}, completions=3000, parallelism=1)
-    assert (found.split, found.parts, found.barrier) == (Split(order), 3000, True)
+    found = spec(QUEUED, {"split": order}, completions=3000, parallelism=1)
+    assert (found.split, found.parts, found.barrier) == (Split(order), 3000, False)
     assert (found.asked, found.least, found.most, found.elastic) == (1, 1, 1024, False)
 
 
-@pytest.mark.parametrize(("written", "expected"), [({}, Split.ORDERED), ({"split": "any"}, Split.ANY)])
+@pytest.mark.parametrize(
+    ("written", "expected"), [({}, Split.ORDERED), ({"split": "any", "barrier": "true"}, Split.ANY)]
+)
 def test_a_sub_task_that_is_a_job_of_its_own(written: Mapping[str, str], expected: Split) -> None:
     found = spec({**QUEUED, "split-of": "nightly", "part": "3"}, written)
     assert (found.split_of, found.part, found.split, found.parts) == ("nightly", 3, expected, 0)
+    assert found.barrier is ("barrier" in written)
 
 
 def test_sized() -> None:
