@@ -227,25 +227,22 @@ def test_drain_waits_for_the_report_of_a_pod_that_is_deleted_by_force_meanwhile(
 
 
 def test_drain_ends_when_time_is_up_though_pods_keep_coming(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing here keeps pods off a cordoned card: no cluster service runs."""
     fleet.node("n1")
     fleet.pod("pod-0", 8, "n1-0")
-    stop = threading.Event()
+    slept: list[float] = []
 
-    def come_again() -> None:
-        for number in count(1):
-            while fleet.pods():
-                if stop.wait(0.01):
-                    return
-            fleet.pod(f"pod-{number}", 8, "n1-0")
+    def comes_again(seconds: float) -> None:
+        assert not fleet.pods(), "the one before was evicted"
+        slept.append(seconds)
+        fleet.pod(f"pod-{len(slept)}", 8, "n1-0")
 
-    owner = threading.Thread(target=come_again)
-    owner.start()
+    monkeypatch.setattr(time, "sleep", comes_again)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(slept))
     assert vgpu(fleet, "drain", "n1-0", "--timeout", "2") == 2
-    stop.set()
-    owner.join(10)
+    assert sum(slept) == 2
     told = capsys.readouterr().err
     assert "the card stays cordoned" in told
     assert "drain it again" in told
