@@ -42,6 +42,8 @@ def main(name: str, *words: str) -> int:
     parser.add_argument(long.option, dest="count", type=int, default=long.default, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     options = parser.parse_args(words)
+    if options.count < 1:
+        parser.error(f"write {long.option} of at least 1")
     counted = long.option.removeprefix("--")
     print(f"{options.count} {counted}, seed {options.seed}", flush=True)
     variables = {

@@ -85,8 +85,8 @@ def main() -> int:
     parser.add_argument("--backoff", type=int, help=f"{' and '.join(BACKOFFS)} (default: as in manifests/)")
     arguments = parser.parse_args()
     try:
-        found = programs.ensure()
-        with _running(default_cache() / "hopeless", found, arguments.backoff) as plane:
+        binaries = programs.kubernetes()
+        with _running(default_cache() / "hopeless", binaries, arguments.backoff) as plane:
             _make_nodes(plane.api, arguments.nodes)
             plane.api.create(STORAGE, _storage_class())
             _measure(plane, arguments)
@@ -116,7 +116,7 @@ def _counted(service: Connections, line: re.Pattern[bytes]) -> int:
 
 
 @contextmanager
-def _running(folder: Path, found: programs.Programs, backoff: int | None) -> Iterator[Plane]:
+def _running(folder: Path, binaries: Path, backoff: int | None) -> Iterator[Plane]:
     """etcd, API server, allocator and kube-scheduler; they end with the block, and their logs stay in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     etcd, peer, secure, extender, http, scheduler = _free_ports(6)
@@ -140,7 +140,7 @@ def _running(folder: Path, found: programs.Programs, backoff: int | None) -> Ite
     kube_scheduler = (
         "--config=scheduler.yaml", f"--secure-port={scheduler}", "--authorization-always-allow-paths=/metrics"
     )  # fmt: skip
-    api_server, binaries = _api_server(authority, etcd, secure), found.kubernetes
+    api_server = _api_server(authority, etcd, secure)
     supervisor = Supervisor(
         folder,
         [

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,14 +84,25 @@ def check() -> None:
     missing = []
     if os.geteuid() != 0:
         missing.append("root: the cluster makes namespaces and mounts; run this as root (sudo -E)")
-    packages = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
-    if not (CNI / "ptp").exists():
-        packages.append("containernetworking-plugins")
-    if packages:
-        missing.append(f"Debian packages: apt-get install --no-install-recommends {' '.join(packages)}")
+    plugins = () if (CNI / "ptp").exists() else ("containernetworking-plugins",)
     built = installed().kube.exists() and (installed().containerd / "containerd").exists()
+    _refuse([*missing, *_lacking(TOOLS, *plugins), *_go_lacking("Kubernetes and containerd", built=built)])
+
+
+def _lacking(tools: Iterable[str], *more: str) -> Iterator[str]:
+    """The command that installs the packages of those `tools` that are missing, and of `more`; nothing if none is."""
+    packages = sorted({TOOLS[tool] for tool in tools if shutil.which(tool) is None})
+    if packages or more:
+        names = " ".join([*packages, *more])
+        yield f"Debian packages: apt-get install --no-install-recommends {names}"
+
+
+def _go_lacking(what: str, *, built: bool) -> Iterator[str]:
     if not built and shutil.which("go") is None:
-        missing.append("Go 1.26 or newer, to build Kubernetes and containerd: https://go.dev/doc/install")
+        yield f"Go 1.26 or newer, to build {what}: https://go.dev/doc/install"
+
+
+def _refuse(missing: Sequence[str]) -> None:
     if missing:
         raise MissingError("\n".join(f"missing: {line}" for line in missing))
 
@@ -109,11 +120,23 @@ def ensure() -> Programs:
     """Build the missing programs: 7 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
     check()
     programs = installed()
-    if not programs.kube.exists():
-        _appear(programs.kubernetes, _build_kubernetes)
+    kubernetes()
     if not (programs.containerd / "containerd").exists():
         _appear(programs.containerd, _build_containerd)
     return programs
+
+
+def kubernetes() -> Path:
+    """The folder of Kubernetes' programs, built if they are missing. A control plane of them needs no root.
+
+    Raises MissingError, CalledProcessError.
+    """
+    programs = installed()
+    built = programs.kube.exists()
+    _refuse([*_lacking(["openssl"]), *_go_lacking("Kubernetes", built=built)])
+    if not built:
+        _appear(programs.kubernetes, _build_kubernetes)
+    return programs.kubernetes
 
 
 def _build_kubernetes(folder: Path) -> None:

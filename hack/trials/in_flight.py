@@ -99,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--pods", type=int, default=40, help="pods of each round")
     args = parser.parse_args(argv)
+    if min(args.seeds, args.pods) < 1:
+        parser.error("write --seeds and --pods of at least 1")
     result = run(range(args.first, args.first + args.seeds), args.pods)
     print(f"{args.seeds} seeds, {args.seeds * args.pods} pods, {result.containers} containers started")
     print(result)

@@ -247,6 +247,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to hit")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if not args.seconds > 0:
+        parser.error("write --seconds of more than 0")
     return 0 if run(args.seed, args.seconds) else 1
 
 

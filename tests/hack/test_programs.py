@@ -40,6 +40,25 @@ def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tm
     assert "runc" in lines[1]
 
 
+def test_a_control_plane_needs_neither_root_nor_what_nodes_need(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("VGPU_CACHE", str(tmp_path))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(programs.MissingError) as error:
+        programs.kubernetes()
+    assert str(error.value).splitlines() == [
+        "missing: Debian packages: apt-get install --no-install-recommends openssl",
+        "missing: Go 1.26 or newer, to build Kubernetes: https://go.dev/doc/install",
+    ]
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "openssl" else None)
+    folder = programs.installed().kubernetes
+    folder.mkdir(parents=True)
+    programs.installed().kube.touch()
+    assert programs.kubernetes() == folder
+
+
 def test_go_is_not_needed_once_the_programs_are_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

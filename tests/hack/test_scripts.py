@@ -43,3 +43,18 @@ def test_before_set_up_it_says_what_to_do(script: str, tmp_path: Path) -> None:
 def test_the_longer_trials_run_their_tests(tmp_path: Path) -> None:
     done = bare(HACK / "last-slices", tmp_path, "--rounds=1", "--seed=7")
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("in-flight --seeds=0", "write --seeds and --pods of at least 1"),
+        ("kill-anywhere --seconds=-1", "write --seconds of more than 0"),
+        ("last-slices --rounds=0", "write --rounds of at least 1"),
+        ("region-torture --kills=-5", "write --kills of at least 1"),
+    ],
+)
+def test_a_trial_of_nothing_is_refused(words: str, says: str, tmp_path: Path) -> None:
+    script, flag = words.split()
+    done = bare(HACK / script, tmp_path, flag)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"hack/{script}: error: {says}")
