@@ -63,7 +63,7 @@ class JobSpec:
     @property
     def elastic(self) -> bool:
         """True if the width may differ from the width asked for."""
-        return self.least < self.most and not self.parts
+        return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
 
 
 class JobPhase(Enum):

@@ -358,7 +358,8 @@ def _goal(job: Job, request: PodRequest | None) -> Goal | None:
             "the pods of a Job that is to be sized must ask for whole cards, for which rates are known: write them in"
             f" resources.limits, or parallelism in place of {annotations.SAMPLES}"
         )
-    return Goal(samples, epochs or 1, seconds, most or seconds, model)
+    bounded = annotations.MIN_REPLICAS in job.annotations or annotations.MAX_REPLICAS in job.annotations
+    return Goal(samples, epochs or 1, seconds, most or seconds, model, bounded)
 
 
 def _check_card_models(job: Job) -> None:

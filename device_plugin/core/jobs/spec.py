@@ -18,7 +18,8 @@ class Split(Enum):
 class Goal:
     """What a job that is to be sized has to do: `samples` times `epochs` in `seconds`, and in `most_seconds` at most.
 
-    `model` is the name of the machine-learning model, by which its rates are known.
+    `model` is the name of the machine-learning model, by which its rates are known. The width that is found stays,
+    unless the author wrote bounds (`bounded`).
     """
 
     samples: int
@@ -26,6 +27,7 @@ class Goal:
     seconds: float
     most_seconds: float
     model: str
+    bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

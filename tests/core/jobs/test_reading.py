@@ -97,9 +97,9 @@ def test_a_sub_task_that_is_a_job_of_its_own(written: Mapping[str, str], expecte
 def test_sized() -> None:
     found = spec(QUEUED, SIZED)
     assert found.goal == Goal(1_281_167, 90, 8 * 3600.0, 16 * 3600.0, "resnet50")
-    assert (found.least, found.most) == (1, 1024)
+    assert (found.least, found.most, found.elastic) == (1, 1024, False)
     bounded = spec(QUEUED, {**SIZED, **ELASTIC}, parallelism=1, completions=1)
-    assert (bounded.least, bounded.asked, bounded.most) == (2, 2, 8)
+    assert (bounded.least, bounded.asked, bounded.most, bounded.elastic) == (2, 2, 8, True)
     short = spec(
         QUEUED, {key: text for key, text in SIZED.items() if key in ("samples", "duration", "model")}
     )

@@ -1,0 +1,151 @@
+"""Rates: how many samples a second a model trains on so many cards, from an operator's table and from running jobs.
+
+What jobs tell is the word of their authors. So it is kept for each queue apart: it moves the forecasts of that queue's
+jobs only, and takes a bounded amount of memory.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, log
+
+from device_plugin.core.jobs.job import EXPONENT
+
+# Bounds of the operator's table, and of the problems in it that are listed.
+MAX_LINES, MAX_LINE, MAX_PROBLEMS = 4096, 512, 16
+MAX_POINTS = 16
+# Curves that are kept of all that jobs tell, the ones used last; each takes about 1 KiB.
+MAX_LEARNT = 4096
+# The weight of a new measurement beside those before.
+NEWS = 0.25
+_POINT = re.compile(r"(?:([1-9][0-9]{0,4}):)?([0-9]{1,9}(?:\.[0-9]{1,6})?)")
+_SHAPE = "MODEL CARD SPEED, or MODEL CARD 1:SPEED 8:SPEED …"
+
+Points = Mapping[int, float]
+"""Samples per second by number of cards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Samples per second of a model on one model of cards, by number of cards; it never falls with more cards.
+
+    Between two measured numbers of cards it follows a power of the number, and outside of them n ** EXPONENT. It is a
+    `guess` if it was measured on another model of cards.
+    """
+
+    points: tuple[tuple[int, float], ...]
+    guess: bool = False
+
+    @classmethod
+    def of(cls, points: Points) -> "Curve":
+        """The curve through at least one measured point; a speed below that of fewer cards counts as that one."""
+        best, kept = 0.0, []
+        for cards in sorted(points):
+            best = max(best, points[cards])
+            kept.append((cards, best))
+        return cls(tuple(kept))
+
+    def speed(self, cards: int) -> float:
+        """Samples per second of all `cards` together."""
+        below = max((point for point in self.points if point[0] <= cards), default=None)
+        above = min((point for point in self.points if point[0] >= cards), default=None)
+        if below is None or above is None:
+            measured, speed = below or above or self.points[0]
+            return speed * exp(EXPONENT * log(cards / measured))
+        if below[0] == above[0]:
+            return below[1]
+        exponent = log(above[1] / below[1]) / log(above[0] / below[0])
+        return below[1] * exp(exponent * log(cards / below[0]))
+
+    def rate(self, cards: int) -> float:
+        """Samples per second of each of `cards` cards."""
+        return self.speed(cards) / cards
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The curves of models on models of cards, by both names."""
+
+    curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict)
+
+    def curve(self, model: str, card: str) -> Curve | None:
+        """The curve of a model on cards of a model; that of the slowest other card as a guess, None without any."""
+        found = self.curves.get((model, card))
+        if found is not None:
+            return found
+        others = [curve for (name, _), curve in self.curves.items() if name == model]
+        return replace(min(others, key=lambda curve: curve.speed(1)), guess=True) if others else None
+
+    def unknown(self, model: str) -> str:
+        """What to do about a model of which no rate is known."""
+        names = sorted({name for name, _ in self.curves})
+        known = f"write one of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}, or " if names else ""
+        return (
+            f"no rate is known of the model {model}: {known}let an operator add a line for it to the table of rates, or"
+            " write parallelism in place of vgpu.io/samples"
+        )
+
+
+def read_rates(text: str) -> tuple[Rates, list[str]]:
+    """The rates in an operator's table, a line for each model and card, and what is wrong with other lines.
+
+    `resnet50 Z100 390` says that one card trains 390 samples a second, `resnet50 Z100 1:390 8:2500` also what eight do
+    together. Empty lines and those that begin with # are left out.
+    """
+    curves: dict[tuple[str, str], Curve] = {}
+    problems = []
+    for number, line in enumerate(text.splitlines()[: MAX_LINES + 1], 1):
+        words = line.split() if len(line) <= MAX_LINE else []
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        points = _points(words[2:])
+        if number > MAX_LINES:
+            problems.append(f"the table of rates has more than {MAX_LINES} lines: write fewer")
+        elif points is None:
+            problems.append(f"line {number} of the table of rates is {line.strip()[:63]!r}: write {_SHAPE}")
+        elif (words[0], words[1]) in curves:
+            problems.append(
+                f"line {number} of the table of rates repeats {words[0]} on {words[1]}: write one line"
+            )
+        else:
+            curves[words[0], words[1]] = Curve.of(points)
+    return Rates(curves), problems[:MAX_PROBLEMS]
+
+
+def _points(words: list[str]) -> Points | None:
+    """The points of a line, None if there is none or one cannot be read."""
+    found = [_POINT.fullmatch(word) for word in words]
+    points = {int(match[1] or 1): float(match[2]) for match in found if match}
+    whole = 0 < len(points) == len(words) <= MAX_POINTS
+    return points if whole and all(speed > 0 for speed in points.values()) else None
+
+
+class LearntRates:
+    """The rates that the jobs of each queue were seen to have."""
+
+    def __init__(self) -> None:
+        self._points: OrderedDict[tuple[str, str, str], dict[int, float]] = OrderedDict()
+
+    def add(self, queue: str, model: str, card: str, cards: int, speed: float) -> None:
+        """Add that a job of the queue trained `speed` samples a second on `cards` cards of a model."""
+        if cards < 1 or not 0 < speed < 1e15:
+            return
+        key = queue, model, card
+        points = self._points.setdefault(key, {})
+        self._points.move_to_end(key)
+        before = points.pop(cards, speed)
+        points[cards] = before + (speed - before) * NEWS
+        if len(points) > MAX_POINTS:
+            del points[next(iter(points))]
+        if len(self._points) > MAX_LEARNT:
+            self._points.popitem(last=False)
+
+    def beside(self, queue: str, table: Rates) -> Rates:
+        """The rates for the jobs of a queue: what its own jobs had, and the operator's table for all else."""
+        own = {
+            (model, card): Curve.of(points)
+            for (of, model, card), points in self._points.items()
+            if of == queue
+        }
+        return Rates({**table.curves, **own})

@@ -1,0 +1,217 @@
+"""Rules S1 to S4: a job says what it has to do and by when, and gets as many replicas as that takes."""
+
+import random
+from collections.abc import Callable
+from math import ceil, isclose
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.rates import Curve
+from device_plugin.core.jobs.sizing import Short, Sized, offers, size, span, with_width
+from tests.builders.bad_jobs import QUEUED, SIZED
+from tests.builders.cards import FAMILY
+from tests.builders.written_jobs import ELASTIC, spec, template
+
+HOUR = 3600.0
+
+
+def job(written: dict[str, str] | None = None, cards: int = 1, **fields: Any) -> JobSpec:
+    """A job of 1,000 samples in 10 epochs to be done in 1,000 s, each pod with so many cards."""
+    goal = {"samples": "1000", "epochs": "10", "duration": "1000s", "model": "m"}
+    return spec(QUEUED, {**goal, **(written or {})}, template=template({FAMILY: str(cards)}), **fields)
+
+
+def linear(rate: float, guess: bool = False) -> Curve:
+    """A curve on which each card has this rate, for up to 1,024 cards."""
+    return Curve(((1, rate), (1024, 1024 * rate)), guess)
+
+
+def free(width: int) -> Callable[[int], bool]:
+    return lambda wanted: wanted <= width
+
+
+def anything(_: int) -> bool:
+    return True
+
+
+def test_s1_the_inputs_are_what_the_author_writes() -> None:
+    written = {**SIZED, "app-type": "gpu", "card-model": "Z100"}
+    found = spec(QUEUED, written, template=template({FAMILY: "2"}, annotations={"card-model": "Z100"}))
+    assert found.goal is not None
+    assert (found.goal.samples, found.goal.epochs, found.goal.seconds, found.goal.model) == (
+        1_281_167, 90, 8 * HOUR, "resnet50",
+    )  # fmt: skip
+    assert (found.app_type, found.cards, found.request.models.text) == ("gpu", 2, "Z100")
+
+
+def test_s2_cards_are_the_work_by_rate_and_duration_rounded_up() -> None:
+    assert size(job(), linear(1.0), anything) == Sized(10, 10, 1000.0, guess=False)
+    assert size(job(), linear(1.01), anything) == Sized(10, 10, 10_000 / 10.1, guess=False)
+    assert size(job(), linear(0.99), anything) == Sized(11, 11, 10_000 / 10.89, guess=False)
+
+
+def test_s2_the_rate_falls_with_the_number_of_cards() -> None:
+    """n ** 0.9 samples a second are 10 with 13 cards: 10 would be enough only if each were as fast as one alone."""
+    found = size(job(), Curve(((1, 1.0),)), anything)
+    assert isinstance(found, Sized)
+    assert found.width == ceil(10 ** (1 / 0.9)) == 13
+    assert isclose(found.seconds, 10_000 / 13**0.9)
+
+
+def test_s2_replicas_have_several_cards_each() -> None:
+    assert size(job(cards=4), linear(1.0), anything) == Sized(3, 12, 10_000 / 12, guess=False)
+
+
+def test_s2_a_guess_is_said_to_be_one() -> None:
+    found = size(job(), linear(1.0, guess=True), anything)
+    assert isinstance(found, Sized)
+    assert found.guess
+    short = size(job(), linear(1.0, guess=True), free(3))
+    assert isinstance(short, Short)
+    assert offers(short).endswith("; a guess from another card's rate")
+
+
+def test_s2_the_author_may_bound_the_width() -> None:
+    assert size(job(dict(ELASTIC)), linear(10.0), anything) == Sized(2, 2, 500.0, guess=False)
+    short = size(job(dict(ELASTIC)), linear(1.0), anything)
+    assert isinstance(short, Short)
+    assert (short.now, short.now_seconds, short.needed) == (8, 1250.0, 0)
+
+
+def test_s3_free_is_what_a_trial_gives_and_the_duration_grows_up_to_its_limit_only() -> None:
+    asked: list[int] = []
+
+    def trial(width: int) -> bool:
+        asked.append(width)
+        return width <= 6
+
+    assert size(job({"duration-at-most": "2000s"}), linear(1.0), trial) == Sized(
+        6, 6, 10_000 / 6, guess=False
+    )
+    assert asked[0] == 10
+    short = size(job({"duration-at-most": "1600s"}), linear(1.0), free(6))
+    assert isinstance(short, Short)
+    assert (short.now, short.needed, short.now_samples) == (6, 10, 600)
+
+
+def test_s3_the_data_set_is_never_made_smaller_silently() -> None:
+    short = size(job(), linear(1.0), free(9))
+    assert isinstance(short, Short)
+    assert offers(short) == (
+        "19 min with 9 cards now (vgpu.io/duration-at-most: 19m), 17 min with 10 cards when they are free, or 900"
+        " samples in 17 min now (vgpu.io/samples: 900)"
+    )
+
+
+def test_s3_why_offers_a_longer_duration_a_wait_or_fewer_samples() -> None:
+    goal = {"samples": "1250000", "epochs": "1", "duration": "8h", "model": "m"}
+    wanted = spec(QUEUED, goal, template=template())
+    short = size(wanted, linear(1_250_000 / (8 * HOUR * 6)), free(4))
+    assert isinstance(short, Short)
+    assert offers(short, 50 * 60) == (
+        "12 h with 4 cards now (vgpu.io/duration-at-most: 12h), 8 h with 6 cards in about 50 min, or 830,000 samples in"
+        " 8 h now (vgpu.io/samples: 830000)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "fits", "words"),
+    [
+        ({}, 0, "17 min with 10 cards in about 5 min"),
+        ({"max-replicas": "4"}, 1, "2 h 47 min with 1 card now (vgpu.io/duration-at-most: 2h47m), or 100 samples in"),
+        ({"max-replicas": "4"}, 0, "no number of cards that the Job may have is enough for 17 min, and not one"),
+    ],
+)  # fmt: skip
+def test_s3_offers_only_what_can_be_had(bounds: dict[str, str], fits: int, words: str) -> None:
+    short = size(job(bounds), linear(1.0), free(fits))
+    assert isinstance(short, Short)
+    assert offers(short, 300.0).startswith(words)
+
+
+@given(st.integers(1, 10**12), st.floats(0.01, 1e6), st.integers(0, 1100), st.integers(1, 8))
+def test_s3_every_width_is_the_smallest_that_is_enough_or_all_that_fits(
+    samples: int, rate: float, room: int, cards: int
+) -> None:
+    wanted = job({"samples": str(samples), "duration-at-most": "5000s"}, cards)
+    trials = 0
+
+    def trial(width: int) -> bool:
+        nonlocal trials
+        trials += 1
+        return width <= room
+
+    curve = Curve(((1, rate),))
+    found = size(wanted, curve, trial)
+    assert trials <= 12
+    work = samples * 10
+    if isinstance(found, Sized):
+        assert found.width <= room
+        assert found.seconds <= 5000 * (1 + 1e-6)
+        assert isclose(found.seconds, work / curve.speed(found.cards))
+        narrower = work / curve.speed((found.width - 1) * cards) if found.width > 1 else float("inf")
+        assert narrower > 1000 * (1 - 1e-6)
+        assert found.seconds <= 1000 * (1 + 1e-6) or found.width in (room, 1024)
+    else:
+        assert found.now == min(room, 1024, found.needed or 1024)
+        assert not found.now or found.now_seconds > 5000 * (1 - 1e-6)
+        assert found.now_samples <= samples
+        assert len(offers(found)) < 400
+
+
+def test_s4_the_pods_are_placed_as_they_say() -> None:
+    asked = {"policy": "node-score", "app-type": "gpu", "role-order": "trainer"}
+    pods = template(annotations=asked, labels={"group": "g", "role": "trainer-0"})
+    found = spec({**QUEUED, "group": "g", "role": "trainer"}, SIZED, template=pods)
+    assert (found.request.policy, found.request.app_type) == ("node-score", "gpu")
+    assert with_width(found, Sized(4, 4, HOUR, guess=False)).request == found.request
+
+
+def test_a_width_that_was_found_stays_unless_bounds_are_written() -> None:
+    fixed = with_width(job(), Sized(10, 10, 1000.0, guess=False))
+    assert (fixed.least, fixed.asked, fixed.most, fixed.elastic, fixed.expected_seconds) == (
+        10,
+        10,
+        10,
+        False,
+        1000,
+    )
+    bounded = with_width(job(dict(ELASTIC)), Sized(5, 5, 1000.0, guess=False))
+    assert (bounded.least, bounded.asked, bounded.most, bounded.elastic) == (2, 5, 8, True)
+
+
+def test_only_a_job_with_a_goal_is_sized() -> None:
+    with pytest.raises(ValueError, match="has no goal"):
+        size(spec(), linear(1.0), anything)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1, "1 s"), (59.1, "60 s"), (61, "2 min"), (3000, "50 min"), (3600, "1 h"), (42_000, "11 h 40 min"),
+        (47.5 * HOUR, "47 h 30 min"), (48 * HOUR, "2 d"), (50.1 * HOUR, "2 d 3 h"),
+    ],
+)  # fmt: skip
+def test_times_as_people_say_them(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_what_is_offered_can_be_written() -> None:
+    """The width that fits now is taken once its offer is written, whatever the rounding."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    draw = random.Random(seed)
+    for _ in range(200):
+        curve, room = linear(draw.uniform(0.01, 3.0)), draw.randint(1, 9)
+        short = size(job(), curve, free(room))
+        if isinstance(short, Sized):
+            continue
+        text = offers(short)
+        longer = text.partition("duration-at-most: ")[2].partition(")")[0]
+        assert isinstance(size(job({"duration-at-most": longer}), curve, free(room)), Sized), text
+        if "vgpu.io/samples: " in text:
+            fewer = text.partition("vgpu.io/samples: ")[2].partition(")")[0]
+            assert isinstance(size(job({"samples": fewer}), curve, free(room)), Sized), text
