@@ -5,6 +5,7 @@ import json
 
 from hack.bench import defrag, gang, placement, refusals
 from hack.bench.extender import measurement as extender
+from hack.bench.jobs import command as jobs
 from hack.bench.report import Report
 
 
@@ -15,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("placement", "how full the cards get, by policy, and how long a decision takes", placement),
         ("defrag", "how much more fits a full cluster when a few pods are moved", defrag),
         ("gang", "how long it takes to decide for all pods of a gang at once", gang),
+        ("jobs", "how soon training jobs end, by job policy, on a virtual clock", jobs),
         ("refusals", "how long refusing a pod keeps the others from being placed", refusals),
         ("extender", "pods per second through /filter and /bind of the real service", extender),
     ):

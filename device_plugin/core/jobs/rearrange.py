@@ -34,9 +34,11 @@ class Rearrangement:
             (job for job in running if job.adjustable and job.width > job.spec.least),
             key=lambda job: (job.spec.priority, -(job.width - job.spec.least) * job.spec.cards, job.spec.key),
         )
+        ending = [job for job in running if not job.spec.joint and not job.spec.parts]
+        self._levels = {job.spec.key: level(expected_work(job), rules) for job in ending}
         self._ending = sorted(
-            (job for job in running if not job.spec.joint and not job.spec.parts),
-            key=lambda job: (job.spec.priority, -level(expected_work(job), rules), job.since, job.spec.key),
+            ending,
+            key=lambda job: (job.spec.priority, -self._levels[job.spec.key], job.since, job.spec.key),
         )
         self._left = rules.searches
         self.made = False
@@ -83,7 +85,7 @@ class Rearrangement:
     def _kept(self, job: JobState, floor: int, lacking: float) -> int:
         """The width that a job keeps when cards are lacking: it gives what is needed, and a share of its width."""
         width = self._draft.width(job)
-        given = max(ceil(lacking / job.spec.cards - EXACT), ceil(width * self._rules.giving), 1)
+        given = max(ceil(lacking / job.spec.cards - EXACT), ceil(job.width * self._rules.giving), 1)
         return max(floor, width - given) if floor else 0
 
     def _together(self, unit: Unit, givers: Sequence[Offer], lacking: float) -> Sequence[Offer]:
@@ -139,7 +141,7 @@ class Rearrangement:
             return True
         if all(each.phase is JobPhase.STOPPED for each in unit) and now < turn_end(job, rules):
             return False
-        return level(expected_work(job), rules) > max(level(expected_work(each), rules) for each in unit)
+        return self._levels[job.spec.key] > max(level(expected_work(each), rules) for each in unit)
 
     def _shares(self, job: JobState, unit: Unit) -> bool:
         """True if the job's queue is that of the unit, or has more cards for its weight than the unit's will have."""

@@ -63,6 +63,8 @@ class LedgerRoom:
         self._placer = placer
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
         self._capacity: dict[PodRequest, int] = {}
+        # Version of the ledger and number of replicas, by request.
+        self._free: dict[PodRequest, tuple[int, int]] = {}
         self._empty: NodeTable | None = None
 
     def replicas(self) -> Mapping[JobKey, Sequence[str]]:
@@ -72,16 +74,25 @@ class LedgerRoom:
     def take(self, job: JobSpec, count: int) -> bool:
         if not job.cards:
             return True
-        # A refusal costs more to find than a bound.
-        if self.free(job) < count:
-            return False
         held = self._replicas.get(job.key, ())
         names = tuple(_replica(job.key, len(held) + number) for number in range(count))
-        members = [Member(replace(job.request, pod=name)) for name in names]
-        if isinstance(place_all(members, self._placer, self._ledger), Refusal):
+        requests = [replace(job.request, pod=name) for name in names]
+        if not (self._take_one(requests[0]) if count == 1 else self._take_all(requests, job)):
             return False
         self._replicas[job.key] = held + names
         return True
+
+    def _take_one(self, request: PodRequest) -> bool:
+        grant = self._placer.find(request)
+        if grant is not None:
+            self._ledger.hold(grant, request.host)
+        return grant is not None
+
+    def _take_all(self, requests: Sequence[PodRequest], job: JobSpec) -> bool:
+        # Why there is no room costs more to find than a bound.
+        if self.free(job) < len(requests):
+            return False
+        return not isinstance(place_all(map(Member, requests), self._placer, self._ledger), Refusal)
 
     def give(self, job: JobSpec, count: int) -> None:
         if not job.cards:
@@ -94,8 +105,11 @@ class LedgerRoom:
     def free(self, job: JobSpec) -> int:
         if not job.cards:
             return UNBOUNDED
-        self._placer.table.refresh()
-        return at_most(self._placer.table, job.request)
+        known = self._free.get(job.request)
+        if known is None or known[0] != self._ledger.version:
+            self._placer.table.refresh()
+            known = self._free[job.request] = self._ledger.version, at_most(self._placer.table, job.request)
+        return known[1]
 
     def capacity(self, job: JobSpec) -> int:
         if not job.cards:

@@ -22,7 +22,7 @@ class Rules:
     """A job that has been stopped for this long goes before others of its priority."""
     age_s: float = HOUR
     """So does a job that has never run and has waited for this long; cards are kept free for it."""
-    cooldown_s: float = 0.5 * HOUR
+    cooldown_s: float = 300.0
     """The width of a job does not grow for this long after it changed."""
     growth: float = 0.25
     """A running job grows by at least this share of its width, or to its most, or not at all."""

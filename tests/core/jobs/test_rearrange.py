@@ -48,12 +48,10 @@ def test_r2_nobody_shrinks_if_it_admits_nobody() -> None:
 
 def test_r2_the_next_ones_find_the_room_of_the_first_shrink() -> None:
     wide = running("wide", 128, least=1, most=128)
-    small = [new(f"s{n:02}") for n in range(32)]
-    plan = planned(128, wide, *small)
-    assert [step for step in plan.steps if not isinstance(step, Admit)] == [
-        Scale(wide.spec.key, 128, 96, ("default", "s00"))
-    ]
-    assert sum(isinstance(step, Admit) for step in plan.steps) == 32
+    for count, width in ((32, 96), (33, 64)):
+        plan = planned(128, wide, *(new(f"s{n:02}") for n in range(count)))
+        assert [step.after for step in plan.steps if isinstance(step, Scale)] == [width]
+        assert sum(isinstance(step, Admit) for step in plan.steps) == count
 
 
 def test_r2_of_several_nodes_only_replicas_shrink_whose_cards_are_of_use() -> None:

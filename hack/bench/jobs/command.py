@@ -1,0 +1,221 @@
+"""Measure job policies: replay training jobs of a trace on a virtual clock, every policy against FIFO.
+
+    vgpu bench jobs --trace 103959.trace --cards 64 --squeeze 5.5 --widths 1..1x --slots
+    vgpu bench jobs --loads FOLDER
+
+A trace is in the format of gavel's: job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival_time,
+scale_factor, separated by tabs. With --loads the folder's traces are replayed as the four loads of LOADS, and the
+geometric means of the ratios are printed. `fifo-skip` runs each job at the width asked for, in order of arrival, and
+passes over what does not fit. `elastic-score` and `smallest-first` are the bare rules. `engine` is the job engine and
+knows nothing of the length of the jobs; with a suffix it knows their declared durations, their progress, or all of it.
+
+--slots counts equal cards; --nodes N decides with the real ledger and place() on nodes of N cards.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.bench.jobs.equal import equal_jobs
+from hack.bench.jobs.figures import COMPARED, Figures, Ratios, geometric_mean, ratios, shown, worst
+from hack.bench.jobs.large import planned_in
+from hack.bench.jobs.nodes import node_room
+from hack.bench.jobs.plot import draw
+from hack.bench.jobs.policies import BASE, POLICIES
+from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Outcome, Simulation
+from hack.bench.jobs.slots import SlotRoom
+from hack.bench.jobs.trace import TraceJob, read
+from hack.bench.plot import drawable
+from hack.bench.report import BenchError, Report, table
+
+WIDTHS = {"1..1x": 1, "1..2x": 2}
+MOST_CARDS, MOST_SQUEEZE, MOST_SECONDS = 100_000, 1000.0, 86_400.0
+LOADS = (("103959", 12, 1.0), ("103959", 64, 5.5), ("2869ce", 64, 6.4), ("ee9e8c", 112, 1.0))
+"""Trace, cards and squeeze of each load."""
+SHOWN = (
+    "wait_worst_s", "stop_longest_s", "restarts_mean", "restarts_p99", "allocation", "useless_shrinks",
+    "rounds_to_rest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A trace on a number of cards; `per_node` is 0 for slots."""
+
+    name: str
+    jobs: Sequence[TraceJob]
+    cards: int
+    per_node: int
+    widest: int
+    costs: Costs
+    tells: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that follow `vgpu bench jobs`."""
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="jobs in gavel's format")
+    parser.add_argument("--loads", type=Path, metavar="FOLDER", help="replay the four loads from its traces")
+    parser.add_argument("--cards", type=int, default=64, metavar="N", help="with --trace (default: 64)")
+    parser.add_argument("--squeeze", type=float, default=1.0, metavar="X", help="jobs arrive X times as fast")
+    parser.add_argument(
+        "--widths", choices=WIDTHS, default="1..1x", help="of the width asked (default: 1..1x)"
+    )
+    room = parser.add_mutually_exclusive_group()
+    room.add_argument("--slots", action="store_true", help="count equal cards (the default)")
+    room.add_argument("--nodes", type=int, default=0, metavar="N", help="the real ledger, nodes of N cards")
+    parser.add_argument(
+        "--policy",
+        default=",".join(POLICIES),
+        metavar="P,P",
+        help=f"any of {', '.join(POLICIES)} (default: all)",
+    )
+    parser.add_argument("--drain", type=float, default=DRAIN_S, metavar="S", help="seconds of a drain")
+    parser.add_argument(
+        "--start", type=float, default=START_S, metavar="S", help="seconds of a start or resize"
+    )
+    parser.add_argument("--tick", type=float, default=TICK_S, metavar="S", help="seconds between rounds")
+    parser.add_argument(
+        "--per-model", action="store_true", help="each model's own speed-up, not width ** 0.9"
+    )
+    parser.add_argument("--tells", type=int, default=1, metavar="N", help="one job of N says its length")
+    parser.add_argument("--equal", action="store_true", help="20 equal jobs, where elasticity costs time")
+    parser.add_argument("--large", type=int, metavar="N", help="the time to plan for N jobs on N cards")
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the JCTs of --trace: .png, .svg or .pdf"
+    )
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the benchmark. Raises VgpuError for what cannot be run."""
+    _check(args)
+    if args.large is not None:
+        return planned_in(args.large, args.nodes)
+    if args.equal:
+        return equal_jobs()
+    policies = _policies(args.policy)
+    loads = _loads(args)
+    tasks = [(load, policy) for load in loads for policy in policies]
+    with ProcessPoolExecutor(args.processes or None) as pool:
+        outcomes = list(pool.map(_replay, *zip(*tasks, strict=True)))
+    found: dict[str, dict[str, Figures]] = {load.name: {} for load in loads}
+    for (load, policy), outcome in zip(tasks, outcomes, strict=True):
+        found[load.name][policy] = Figures.of(outcome)
+    if args.plot is not None:
+        draw({policy: outcome for (_, policy), outcome in zip(tasks, outcomes, strict=True)}, args.plot)
+    return _of_one(found[loads[0].name]) if len(loads) == 1 else _of_all(found)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if (args.trace is None) == (args.loads is None) and not args.equal and args.large is None:
+        raise BenchError("write --trace FILE or --loads FOLDER")
+    if not 1 <= args.cards <= MOST_CARDS or not 0 <= args.nodes <= MOST_CARDS:
+        raise BenchError(f"write --cards and --nodes from 1 to {MOST_CARDS}")
+    if args.large is not None and not 1 <= args.large <= MOST_CARDS:
+        raise BenchError(f"write --large from 1 to {MOST_CARDS}")
+    if not 0 < args.squeeze <= MOST_SQUEEZE:
+        raise BenchError(f"write --squeeze above 0 and up to {MOST_SQUEEZE:g}")
+    if not 0 < args.tick <= MOST_SECONDS or not all(0 <= s <= MOST_SECONDS for s in (args.drain, args.start)):
+        raise BenchError(f"write --drain, --start and --tick in seconds, up to {MOST_SECONDS:g}")
+    if args.tells < 1:
+        raise BenchError("write --tells N from 1: one job of N says its length")
+    if args.plot is not None:
+        if args.trace is None:
+            raise BenchError("--plot draws one load: write --trace FILE")
+        drawable(args.plot)
+
+
+def _policies(text: str) -> Sequence[str]:
+    """The policies of a comma list; the base is always among them, and first. Raises BenchError."""
+    asked = [word.strip() for word in text.split(",")]
+    unknown = [word for word in asked if word not in POLICIES]
+    if unknown:
+        raise BenchError(f"no policy {unknown[0]!r}: write {', '.join(POLICIES)}")
+    return list(dict.fromkeys([BASE, *asked]))
+
+
+def _loads(args: argparse.Namespace) -> Sequence[Load]:
+    wanted = [(args.trace, args.cards, args.squeeze)]
+    if args.loads is not None:
+        wanted = [
+            (args.loads / f"{name}.trace", cards, squeeze * args.squeeze) for name, cards, squeeze in LOADS
+        ]
+    costs = Costs(args.drain, args.start, args.tick)
+    return [
+        Load(
+            f"{file.stem}@{cards}", read(file, cards, squeeze, per_model=args.per_model), cards, args.nodes,
+            WIDTHS[args.widths], costs, args.tells,
+        )
+        for file, cards, squeeze in wanted
+    ]  # fmt: skip
+
+
+def _replay(load: Load, policy: str) -> Outcome:
+    room = node_room(load.cards, load.per_node) if load.per_node else SlotRoom(load.cards)
+    decide, knows = POLICIES[policy]
+    return Simulation(
+        load.jobs,
+        room,
+        decide,
+        load.cards,
+        knows=knows,
+        widest=load.widest,
+        costs=load.costs,
+        tells=load.tells,
+    ).run()
+
+
+def _of_one(found: Mapping[str, Figures]) -> Report:
+    compared = {policy: ratios(figures, found[BASE]) for policy, figures in found.items()}
+    figures = {
+        "policies": {policy: shown(each) for policy, each in found.items()},
+        "ratios": {policy: _rounded(each) for policy, each in compared.items()},
+    }
+    return Report(figures, _table(compared, {policy: shown(each) for policy, each in found.items()}))
+
+
+def _of_all(found: Mapping[str, Mapping[str, Figures]]) -> Report:
+    """The report of several loads: the geometric means of the ratios, and of the other figures the worst."""
+    reports = {load: _of_one(policies) for load, policies in found.items()}
+    policies = next(iter(found.values()))
+    compared = {
+        policy: geometric_mean([ratios(each[policy], each[BASE]) for each in found.values()])
+        for policy in policies
+    }
+    largest = {policy: worst([each[policy] for each in found.values()]) for policy in policies}
+    figures = {
+        "loads": {load: report.figures for load, report in reports.items()},
+        "ratios": {policy: _rounded(each) for policy, each in compared.items()},
+        "worst": largest,
+    }
+    parts = [f"{load}\n{report.text}" for load, report in reports.items()]
+    return Report(
+        figures,
+        "\n\n".join(
+            [
+                *parts,
+                f"all loads: geometric mean of the ratios, worst of the rest\n{_table(compared, largest)}",
+            ]
+        ),
+    )
+
+
+def _rounded(of_policy: Ratios) -> Ratios:
+    return {name: round(ratio, 4) for name, ratio in of_policy.items()}
+
+
+def _table(compared: Mapping[str, Ratios], figures: Mapping[str, Mapping[str, float]]) -> str:
+    titles = ["ratios to FIFO", *(name.removesuffix("_s") for name in COMPARED), *SHOWN]
+    rows = [
+        [
+            policy,
+            *(f"{of_policy[name]:.4f}" for name in COMPARED),
+            *(f"{figures[policy][name]:g}" for name in SHOWN),
+        ]
+        for policy, of_policy in compared.items()
+    ]
+    return table(titles, rows)

@@ -1,0 +1,35 @@
+"""Twenty equal jobs at once: elasticity starts all of them at once, and all of them end late."""
+
+from hack.bench.jobs.policies import BASE, POLICIES
+from hack.bench.jobs.simulation import Costs, Simulation
+from hack.bench.jobs.slots import SlotRoom
+from hack.bench.jobs.trace import EXPONENT, TraceJob
+from hack.bench.report import Report, table
+
+JOBS, ASKED, CARDS = 20, 4, 28
+# Seconds of a job at the width asked for, and the service's tick; the jobs come half a second apart.
+DURATION_S, TICK_S, APART_S = 287.0, 5.0, 0.5
+
+
+def equal_jobs() -> Report:
+    """The mean completion time and the mean wait of the jobs, one after another and with the engine."""
+    work = DURATION_S * ASKED**EXPONENT
+    jobs = [
+        TraceJob(f"{number:02}", number * APART_S, ASKED, work, EXPONENT, DURATION_S)
+        for number in range(JOBS)
+    ]
+    figures, rows = {}, []
+    for policy in (BASE, "elastic-score", "engine"):
+        decide, knows = POLICIES[policy]
+        runs = Simulation(
+            jobs, SlotRoom(CARDS), decide, CARDS, knows=knows, costs=Costs(tick_s=TICK_S)
+        ).run().runs  # fmt: skip
+        jct = sum(run.finished - run.trace.arrival for run in runs) / JOBS
+        wait = sum(run.first - run.trace.arrival for run in runs) / JOBS
+        figures[policy] = {"jct_mean_s": round(jct, 1), "wait_mean_s": round(wait, 1)}
+        rows.append([policy, f"{jct:.1f}", f"{wait:.1f}"])
+    return Report(
+        {"policies": figures},
+        f"{JOBS} equal jobs of {ASKED} replicas on {CARDS} cards\n"
+        + table(["policy", "mean JCT, s", "mean wait, s"], rows),
+    )

@@ -1,0 +1,20 @@
+"""Room on nodes of several cards: a real ledger, and the decisions of place()."""
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
+from hack.bench import hygon
+from hack.bench.workload import FAMILY
+
+
+def node_room(cards: int, per_node: int) -> LedgerRoom:
+    """The room of nodes with `per_node` cards each, the last one with the rest."""
+    ledger = Ledger()
+    for number, first in enumerate(range(0, cards, per_node)):
+        name = f"node-{number:04}"
+        count = min(per_node, cards - first)
+        ledger.set_node(
+            name, Inventory(tuple(hygon.card(f"{name}-{slot}", FAMILY, slot) for slot in range(count)))
+        )
+    return LedgerRoom(ledger, Placer(ledger), {})

@@ -1,0 +1,96 @@
+"""`vgpu bench jobs`: what it prints, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from device_plugin.wiring.commands import main
+from hack.bench.jobs.policies import POLICIES
+from tests.hack.bench.jobs.test_trace import line
+
+FIGURES = {
+    "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_worst_s", "stop_longest_s", "restarts_mean",
+    "restarts_p99", "allocation", "useless_shrinks", "rounds_to_rest", "rounds", "outside_widths", "over_commitments",
+}  # fmt: skip
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    kinds = ("A3C", "LM (batch size 20)", "ResNet-18 (batch size 64)")
+    for name in ("103959", "2869ce", "ee9e8c"):
+        lines = (line(kinds[n % 3], 20_000 * (1 + n % 5), 3000 * n, (1, 4, 8)[n % 3]) for n in range(12))
+        (tmp_path / f"{name}.trace").write_text("".join(lines))
+    return tmp_path
+
+
+def test_figures_of_every_policy_and_their_ratios(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "--trace",
+        str(traces / "2869ce.trace"),
+        "--cards",
+        "8",
+        "--widths",
+        "1..2x",
+        "--slots",
+        "--json",
+    ]
+    assert main(["bench", "jobs", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["policies"]) == set(POLICIES)
+    assert all(set(figures) == FIGURES for figures in found["policies"].values())
+    assert found["ratios"]["fifo-skip"] == {"jct_mean_s": 1.0, "jct_p99_s": 1.0, "wait_mean_s": 1.0}
+    assert found["ratios"]["engine"]["jct_mean_s"] < 1
+
+
+def test_the_four_loads_and_the_geometric_mean(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bench", "jobs", "--loads", str(traces), "--policy", "engine", "--processes", "1"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["loads"]) == ["103959@12", "103959@64", "2869ce@64", "ee9e8c@112"]
+    assert set(found["ratios"]) == set(found["worst"]) == {"fifo-skip", "engine"}
+    assert main(words) == 0
+    assert "geometric mean" in capsys.readouterr().out
+
+
+def test_on_nodes_the_ledger_decides(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--trace", str(traces / "2869ce.trace"), "--cards", "16", "--nodes", "8", "--policy", "engine"]
+    assert main(["bench", "jobs", *words]) == 0
+    assert "engine" in capsys.readouterr().out
+
+
+def test_elasticity_costs_twenty_equal_jobs_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "jobs", "--equal", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["policies"]
+    assert found["elastic-score"]["jct_mean_s"] > found["fifo-skip"]["jct_mean_s"]
+    assert found["elastic-score"]["wait_mean_s"] < 10 < found["fifo-skip"]["wait_mean_s"]
+
+
+@pytest.mark.parametrize("nodes", [[], ["--nodes", "8"]])
+def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "jobs", "--large", "100", *nodes, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["jobs"], found["cards"]) == (100, 100)
+    assert found["first_steps"] == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "write --trace FILE or --loads FOLDER"),
+        (["--trace", "x", "--loads", "y"], "write --trace FILE or --loads FOLDER"),
+        (["--trace", "none.trace"], "none.trace: No such file or directory"),
+        (["--trace", "x", "--cards", "0"], "write --cards and --nodes from 1"),
+        (["--trace", "x", "--squeeze", "0"], "write --squeeze above 0"),
+        (["--trace", "x", "--tick", "0"], "write --drain, --start and --tick"),
+        (["--trace", "x", "--tells", "0"], "write --tells N from 1"),
+        (["--trace", "x", "--policy", "best"], "no policy 'best': write fifo-skip, "),
+        (["--loads", "x", "--plot", "x.png"], "--plot draws one load"),
+        (["--large", "0"], "write --large from 1"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["bench", "jobs", *words]) == 2
+    assert said in capsys.readouterr().err
