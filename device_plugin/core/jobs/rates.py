@@ -8,7 +8,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import log
 
 from device_plugin.core.jobs.job import EXPONENT
 
@@ -50,13 +50,13 @@ class Curve:
         """Samples per second of all `cards` together."""
         below = max((point for point in self.points if point[0] <= cards), default=None)
         above = min((point for point in self.points if point[0] >= cards), default=None)
-        if below is None or above is None:
-            measured, speed = below or above or self.points[0]
-            return speed * exp(EXPONENT * log(cards / measured))
-        if below[0] == above[0]:
-            return below[1]
-        exponent = log(above[1] / below[1]) / log(above[0] / below[0])
-        return below[1] * exp(exponent * log(cards / below[0]))
+        if below is not None and above is not None and below[0] < above[0]:
+            exponent = log(above[1] / below[1]) / log(above[0] / below[0])
+        else:
+            exponent = EXPONENT
+        measured, speed = below or above or self.points[0]
+        growth: float = (cards / measured) ** exponent
+        return speed * growth
 
     def rate(self, cards: int) -> float:
         """Samples per second of each of `cards` cards."""
