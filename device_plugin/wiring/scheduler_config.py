@@ -34,7 +34,11 @@ def run(args: argparse.Namespace) -> int:
     template = Path(args.template)
     try:
         text = yaml.safe_dump(filled(yaml.safe_load(template.read_text()), loaded), sort_keys=False)
-    except (yaml.YAMLError, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise SettingsError(
+            f"template {template}: no KubeSchedulerConfiguration: no {error} in it"
+        ) from error
+    except (yaml.YAMLError, TypeError) as error:
         raise SettingsError(f"template {template}: no KubeSchedulerConfiguration: {error}") from error
     except OSError as error:
         raise SettingsError(f"template {template}: {error.strerror}") from error

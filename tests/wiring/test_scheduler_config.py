@@ -37,11 +37,23 @@ def test_without_a_file_it_is_printed_and_stdout_is_not_opened_anew(
     assert "name: hygon.com/dcu-mem" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["[]", "a: b", "profiles: [[]]\nextenders: []", "a: [", "profiles: 1"])
-def test_another_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", ""),
+        ("a: b", "no 'profiles' in it"),
+        ("profiles: []", "no 'extenders' in it"),
+        ("profiles: [[]]\nextenders: []", ""),
+        ("a: [", ""),
+        ("profiles: 1", ""),
+    ],
+)
+def test_another_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
     (tmp_path / "template.yaml").write_text(text)
     assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/out"]) == 2
-    assert "no KubeSchedulerConfiguration" in capsys.readouterr().err
+    assert f"no KubeSchedulerConfiguration: {says}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
