@@ -9,5 +9,6 @@ LIBRARY = BUILD / "libvgpu.so"
 # The container's side of the contract (see include/vgpu_paths.h).
 CONTAINER_CONFIG = "/etc/vgpu/vgpu.conf"
 CONTAINER_REGION = "/var/run/vgpu/usage"
+CONTAINER_PROGRESS = "/var/run/vgpu/progress"
 CONTAINER_LIBRARY = "/usr/local/vgpu/libvgpu.so"
 CONTAINER_VDEV_FOLDER = "/etc/vdev/docker"

@@ -46,21 +46,16 @@ class RegionUsage:
 
 
 def create(path: Path) -> None:
-    """Create an empty region at `path`, replacing an existing file. Mode 0666: any user in the container writes."""
+    """Create an empty region at `path` with all of its blocks, replacing an existing file.
+
+    Mode 0666: any user in the container writes. Raises OSError, on a full filesystem too.
+    """
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(_HEADER.pack(MAGIC, VERSION, SLOTS, CARDS, SIZE))
-        file.truncate(SIZE)
+        file.flush()
+        os.posix_fallocate(file.fileno(), 0, SIZE)
         os.fchmod(file.fileno(), 0o666)
-
-
-def trim(path: Path) -> bool:
-    """Cut a region that the tenant has grown back to SIZE, so that it cannot fill the host's disk; True if it had."""
-    with _opened(path, os.O_RDWR) as fd:
-        if os.fstat(fd).st_size <= SIZE:
-            return False
-        os.ftruncate(fd, SIZE)
-        return True
 
 
 def read(path: Path) -> RegionUsage:

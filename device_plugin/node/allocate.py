@@ -83,6 +83,7 @@ class Allocator:
         """Remove record, files and specs of a container that is gone, and release its ids. The lock is held."""
         cards = self._cards()
         self._injector.withdraw(record.names.values())
+        self._injector.release(record.key)
         self._records.forget(*record.key)
         for card, vendor_id in record.vendor_ids.items():
             if card in cards and (ids := cards[card].vendor.ids) is not None:

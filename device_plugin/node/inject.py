@@ -24,7 +24,8 @@ from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import CONFIG, Record, Records, write_file
 from device_plugin.node.vendors.port import CardSlice, ContainerFiles, Vendor
-from vgpu_runtime import config, paths, region
+from device_plugin.node.writable import PROGRESS, USAGE, WritableFiles
+from vgpu_runtime import config, paths
 
 KIND = "vgpu.io/slice"
 CDI_VERSION = "0.6.0"
@@ -42,6 +43,8 @@ READ_ONLY = ["ro", "bind"]
 READ_WRITE = ["rw", "bind", "nosuid", "nodev", "noexec"]
 # The name of a FIFO that marks a slice as present: the one kind of device node that needs no privilege to make.
 PRESENT = "present"
+# The variable that tells a program where it may say how far it is.
+PROGRESS_VARIABLE = "VGPU_PROGRESS"
 MIB = 1 << 20
 # Seconds between two changes of specs, per spec and at most: then a runtime spends 1/50 of its time reading them. A
 # container that comes alone does not wait.
@@ -108,6 +111,7 @@ class Injector:
     def __init__(
         self,
         records: Records,
+        writable: WritableFiles,
         vendors: Sequence[Vendor[Any]],
         cards: Callable[[], Mapping[str, LocalCard]],
         state: Path,
@@ -115,6 +119,7 @@ class Injector:
         library: Path,
     ) -> None:
         self._records = records
+        self._writable = writable
         self._vendors = vendors
         self._cards = cards
         self._cdi = cdi
@@ -156,8 +161,7 @@ class Injector:
         preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
         self._link(folder / self._library.name)
-        (folder / "region").mkdir(exist_ok=True)
-        region.create(folder / "region" / "usage")
+        self._writable.claim(record.key)
         self._write_texts(folder, wanted.texts)
         with suppress(FileExistsError):
             os.mkfifo(folder / PRESENT)
@@ -166,7 +170,11 @@ class Injector:
             for resource in record.names.keys() - {carrier}
         }
         # Runtimes apply these variables after those of image, Allocate and pod spec.
-        environment = {**dict.fromkeys(CARD_VARIABLES, "void"), **wanted.environment}
+        environment = {
+            **dict.fromkeys(CARD_VARIABLES, "void"),
+            PROGRESS_VARIABLE: paths.CONTAINER_PROGRESS,
+            **wanted.environment,
+        }
         edits[record.names[carrier]] = {
             "env": [f"{name}={value}" for name, value in environment.items()],
             "mounts": self._mounts(record, wanted.mounts),
@@ -181,7 +189,7 @@ class Injector:
             (folder / CONFIG, paths.CONTAINER_CONFIG),
             (folder / "ld.so.preload", "/etc/ld.so.preload"),
             (folder / self._library.name, paths.CONTAINER_LIBRARY),
-            (folder / "region" / "usage", paths.CONTAINER_REGION),
+            (self._writable.path(record.key, USAGE), paths.CONTAINER_REGION),
             *self._texts(folder),
         ]
 
@@ -209,6 +217,10 @@ class Injector:
     def carried(self, key: tuple[str, str]) -> bool:
         """True if the files of the container of this key were written before."""
         return (self._records.folder(*key) / CONFIG).exists()
+
+    def release(self, key: tuple[str, str]) -> None:
+        """Take back the files that the container of this key could write. Raises OSError."""
+        self._writable.release(key)
 
     def withdraw(self, names: Collection[str]) -> None:
         """Remove the specs of these CDI devices."""
@@ -252,6 +264,8 @@ class Injector:
             _mount(path, inside, READ_WRITE if inside == paths.CONTAINER_REGION else READ_ONLY)
             for path, inside in self.files(record)
         ]
+        progress = self._writable.path(record.key, PROGRESS)
+        own.append(_mount(progress, paths.CONTAINER_PROGRESS, READ_WRITE))
         return own + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
 
     def _texts(self, folder: Path) -> list[tuple[Path, str]]:

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from device_plugin.core.cards import ReportedSlice, SliceState
+from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
 from device_plugin.core.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import Record, Records
+from device_plugin.node.writable import PROGRESS, USAGE, WritableFiles
 from vgpu_runtime import region
 
 MIB = 1 << 20
@@ -65,6 +67,25 @@ SLICES_REPORTED = Metric(
     " covered (a mount hides the files that limit the container).", ("node", "state"),
 )  # fmt: skip
 
+PROGRESS_DONE = Metric(
+    "vgpu_progress_done", Exporter.AGENT,
+    "What the container's program says it has done, in a unit of its own. Absent while it says nothing.", CONTAINER,
+)  # fmt: skip
+PROGRESS_GOAL = Metric(
+    "vgpu_progress_goal", Exporter.AGENT,
+    "What the container's program says it has to do in all, in the unit of vgpu_progress_done.", CONTAINER,
+)  # fmt: skip
+CHECKPOINTS = Metric(
+    "vgpu_checkpoints_total", Exporter.AGENT,
+    "Checkpoints that the container's program says it has saved since the container started.", CONTAINER,
+    MetricType.COUNTER,
+)  # fmt: skip
+WRITABLE_SPARE = Metric(
+    "vgpu_writable_spare_containers", Exporter.AGENT,
+    "Containers whose usage region and progress file still fit on the node's tmpfs. 0 if it is full, or not mounted:"
+    " then these files lie on the node's disk.", ("node",),
+)  # fmt: skip
+
 Sample = tuple[Metric, tuple[str, ...], float]
 """Metric, label values, value."""
 
@@ -76,11 +97,13 @@ class Meter:
         self,
         node: str,
         records: Records,
+        writable: WritableFiles,
         cards: Callable[[], Mapping[str, LocalCard]],
         reports: Callable[[], Iterable[ReportedSlice]],
     ) -> None:
         self._node = node
         self._records = records
+        self._writable = writable
         self._cards = cards
         self._reports = reports
 
@@ -97,9 +120,11 @@ class Meter:
             yield from self._card(local)
         for record in self._records.all():
             yield from self._slices(record)
+            yield from self._progress(record)
         states = Counter(report.state for report in self._reports())
         for state in SliceState:
             yield SLICES_REPORTED, (self._node, state.value), states[state]
+        yield WRITABLE_SPARE, (self._node,), self._writable.spare()
 
     def _card(self, local: LocalCard) -> Iterator[Sample]:
         card = local.card
@@ -129,9 +154,18 @@ class Meter:
                 yield SLICE_MEMORY_RATIO, labels, usage.used_bytes[i] / limit
                 yield SLICE_DENIED, labels, usage.denied[i]
 
+    def _progress(self, record: Record) -> Iterator[Sample]:
+        said = self._writable.read(record.key, PROGRESS, BYTES)
+        labels = (self._node, record.namespace, record.pod_name, record.container)
+        progress, checkpoints = progress_of(said), checkpoints_of(said)
+        if progress is not None:
+            yield PROGRESS_DONE, labels, progress.done
+            yield PROGRESS_GOAL, labels, progress.total
+        if checkpoints:
+            yield CHECKPOINTS, labels, checkpoints
+
     def _usage(self, record: Record) -> region.RegionUsage | None:
-        path = self._records.folder(*record.key) / "region" / "usage"
         try:
-            return region.read(path)
+            return region.read(self._writable.path(record.key, USAGE))
         except (region.RegionError, OSError):
             return None  # the container can write to this file; where it is damaged, nothing is known

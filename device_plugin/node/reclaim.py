@@ -16,7 +16,7 @@ from device_plugin.node.claims import NotNowError
 from device_plugin.node.inject import Injector
 from device_plugin.node.pods import NodePods
 from device_plugin.node.records import Record, Records
-from vgpu_runtime import region
+from device_plugin.node.writable import WritableFiles
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class Reclaimer:
     def __init__(
         self,
         records: Records,
+        writable: WritableFiles,
         injector: Injector,
         pods: NodePods,
         allocator: Allocator,
@@ -41,12 +42,13 @@ class Reclaimer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
+        self._writable = writable
         self._injector = injector
         self._pods = pods
         self._allocator = allocator
         self._api = api
         self._clock = clock
-        self._untrimmed: set[str] = set()
+        self._uncut: set[str] = set()
         # By pod UID: the time when a sweep first saw that the pod had ended. None before the first sweep.
         self._ended: dict[str, float] | None = None
         self._outliving: tuple[Record, ...] = ()
@@ -139,6 +141,7 @@ class Reclaimer:
     def _forget(self, key: tuple[str, str]) -> None:
         with self._allocator.lock:
             if self._records.get(*key) is None and not self._pods.holding(key[0]):
+                self._injector.release(key)
                 self._records.forget(*key)
 
     def _restore(self, key: tuple[str, str], named: tuple[str, str]) -> None:
@@ -158,29 +161,32 @@ class Reclaimer:
                 log.info("the record of container %s of pod %s/%s is restored", container, *named)
 
     def trim(self) -> None:
-        """Cut usage regions that tenants have grown back to their size: they lie on the host's disk."""
+        """Cut the files that tenants have grown back to their size, and fill those that they have shortened."""
         records = self._records.all()
-        self._untrimmed &= {record.pod for record in records}
+        self._uncut &= {record.pod for record in records}
         for record in records:
-            path = self._records.folder(*record.key) / "region" / "usage"
             try:
-                grown = region.trim(path)
-            except FileNotFoundError:  # not carried yet, or just reclaimed
-                continue
+                grown = self._writable.cut(record.key)
             except OSError as error:
-                if record.pod not in self._untrimmed:
-                    self._untrimmed.add(record.pod)
+                if record.pod not in self._uncut:
+                    self._uncut.add(record.pod)
                     log.warning(
-                        "the usage region of pod %s/%s may grow: it cannot be trimmed (%s)",
+                        "the usage region or the progress file of pod %s/%s may grow: it cannot be cut (%s)",
                         record.namespace,
                         record.pod_name,
                         error,
                     )
                 continue
             if grown:
-                log.warning("pod %s/%s had grown its usage region", record.namespace, record.pod_name)
+                log.warning(
+                    "pod %s/%s had grown its usage region or progress file",
+                    record.namespace,
+                    record.pod_name,
+                )
+        self._writable.restore()
 
     def sweep_strays(self) -> None:
-        """Remove specs of ours that no record names."""
+        """Remove specs and writable files of ours that no record names."""
         with self._allocator.lock:
             self._injector.withdraw(self._injector.strays())
+            self._writable.keep([*(record.key for record in self._records.all()), *self._records.damaged()])

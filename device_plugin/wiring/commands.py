@@ -18,6 +18,11 @@ _SERVICES: tuple[Command, ...] = (
     ("node", "run the node agent", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service", "device_plugin.wiring.cluster_command"),
     (
+        "mount-writable",
+        "mount a node's tmpfs for the files that containers may write",
+        "device_plugin.wiring.mount_writable",
+    ),
+    (
         "scheduler-config",
         "write the configuration of the kube-scheduler beside the cluster service",
         "device_plugin.wiring.scheduler_config",

@@ -42,6 +42,7 @@ from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
+from device_plugin.node.writable import WritableFiles
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY
@@ -85,8 +86,10 @@ class Service:
         vendors = Hygon(host.machine), Rocm(host.machine)
         self._records = Records(state, settings.node_name)
         self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
+        self._writable = WritableFiles(state, self._records.folder)
         self._injector = Injector(
             self._records,
+            self._writable,
             vendors,
             self._cards,
             state,
@@ -108,7 +111,9 @@ class Service:
         advertiser = Advertiser(
             self._server, self._plugins / server.KUBELET, self._records, self._allocator, self._others
         )
-        reclaimer = Reclaimer(self._records, self._injector, self._node_pods, self._allocator, self._api)
+        reclaimer = Reclaimer(
+            self._records, self._writable, self._injector, self._node_pods, self._allocator, self._api
+        )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
         preflight = Preflight(
             self._api, Path(settings.cdi_dir), state, kubelet, lambda: self._problems(host.problems())
@@ -118,7 +123,7 @@ class Service:
             preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
-            settings.node_name, self._records, self._cards, self._agent.reports
+            settings.node_name, self._records, self._writable, self._cards, self._agent.reports
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
@@ -141,6 +146,7 @@ class Service:
     def _prepare(self) -> None:
         try:
             self._records.load()
+            self._writable.look()
             self._others.load()
             self._injector.prepare()
         except OSError as error:

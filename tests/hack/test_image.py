@@ -67,7 +67,8 @@ def test_the_product_is_small_and_holds_nothing_of_the_laboratory(
 def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> None:
     vgpu.unpack(tmp_path)
     done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
-    assert re.findall(r"^    ([a-z-]+)", done.stdout, re.MULTILINE) == ["node", "cluster", "scheduler-config"]
+    services = ["node", "cluster", "mount-writable", "scheduler-config"]
+    assert re.findall(r"^    ([a-z-]+)", done.stdout, re.MULTILINE) == services
     for command in ("cordon", "drain", "defrag"):
         done = vgpu.run(tmp_path, "vgpu", command, *(["n1/0"] if command != "defrag" else []))
         assert (done.returncode, "pip install '.[cli]'" in done.stderr) == (2, True), done.stderr

@@ -1,6 +1,8 @@
 """What the pods of the services may do on their nodes, and what they are told."""
 
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.wiring.commands import parse
+from device_plugin.wiring.mount_writable import DEFAULT_CONTAINERS
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
 from hack.testbed.images.oci import ARCHITECTURE
 from hack.testbed.images.ours import NAME, SIMULATED, TAG
@@ -19,6 +21,8 @@ AGENT_FOLDERS = {
 def test_no_container_may_more_than_it_needs(each: Installation) -> None:
     for container in each.containers():
         allowed = container["securityContext"]
+        if container["name"] == "writable":
+            continue
         added = {"add": ["DAC_OVERRIDE"]} if container["name"] == "agent" else {}
         assert allowed["capabilities"] == {"drop": ["ALL"], **added}, container["name"]
         assert allowed["readOnlyRootFilesystem"] is True
@@ -27,6 +31,26 @@ def test_no_container_may_more_than_it_needs(each: Installation) -> None:
     for pod in each.pods().values():
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+def test_what_mounts_the_tmpfs_may_mount_below_the_agents_state_and_ends_before_the_agent(
+    each: Installation,
+) -> None:
+    pod = each.pods()["vgpu-node"]
+    (writable,) = [container for container in pod["initContainers"] if container["name"] == "writable"]
+    assert writable["securityContext"] == {
+        "privileged": True,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+    }
+    assert "restartPolicy" not in writable
+    state = {"name": "state", "mountPath": "/var/lib/vgpu"}
+    assert writable["volumeMounts"] == [{**state, "mountPropagation": "Bidirectional"}]
+    (agent,) = pod["containers"]
+    assert {**state, "mountPropagation": "HostToContainer"} in agent["volumeMounts"]
+    command, *flags = writable["args"]
+    arguments = parse([command, *flags])
+    assert (arguments.state_dir, arguments.containers) == (NodeSettings().state_dir, DEFAULT_CONTAINERS)
 
 
 def test_the_cluster_service_is_not_root(each: Installation) -> None:

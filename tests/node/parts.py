@@ -1,6 +1,6 @@
 """The agent's parts on a simulated machine, with a kubelet and an API server that do what the test says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from device_plugin.node.records import Records
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
+from device_plugin.node.writable import FOLDER, KINDS, WritableFiles, room
 from hack.embedded.runtime.cdi import Edits, read_spec
 from hack.simulated.cards import SimulatedMachine
 from tests.builders.cards import CARDS, MEM
@@ -95,7 +96,9 @@ class Peer(NodeApi):
 class Parts:
     """One life of an agent on the machine in `folder`; make another to restart it."""
 
-    def __init__(self, folder: Path, peer: Peer, cards: str = CARDS) -> None:
+    def __init__(
+        self, folder: Path, peer: Peer, cards: str = CARDS, room: Callable[[Path], int] = room
+    ) -> None:
         self.machine, self.state, self.cdi = folder / "machine", folder / "state", folder / "cdi"
         if not self.machine.exists():
             sim.build(sim.parse(cards), self.machine)
@@ -109,12 +112,15 @@ class Parts:
         self.records = Records(self.state, "n1")
         self.shared = SharedCards(Discovery("n1", families, PREFIXES, 1024, ()), peer, self.records.all)
         self.shared.look()
-        self.injector = Injector(self.records, families, self.cards, self.state, self.cdi, library)
+        self.writable = WritableFiles(self.state, self.records.folder, room)
+        self.injector = Injector(
+            self.records, self.writable, families, self.cards, self.state, self.cdi, library
+        )
         self.active = NodePods(peer)
         self.allocator = Allocator(peer, peer, self.active, self.records, self.injector, self.cards)
         self.now = 0.0
         self.reclaimer = Reclaimer(
-            self.records, self.injector, self.active, self.allocator, peer, lambda: self.now
+            self.records, self.writable, self.injector, self.active, self.allocator, peer, lambda: self.now
         )
 
     def cards(self) -> Mapping[str, LocalCard]:
@@ -125,6 +131,7 @@ class Parts:
     def start(self) -> None:
         """What the agent does before it serves, and the first list of pods."""
         self.records.load()
+        self.writable.look()
         self.injector.prepare()
         self.active.sync(list(self.peer.pods.values()))
         self.reclaimer.sweep_strays()
@@ -173,8 +180,9 @@ class Parts:
         return found
 
     def left(self) -> list[Path]:
-        """Every file of a slice or a spec that is on the disk."""
-        paths = [*(self.state / "slices").rglob("*"), *self.cdi.iterdir()]
+        """Every file of a container, and every spec."""
+        own = [path for kind in KINDS for path in (self.state / FOLDER).glob(f"{kind.name}_*")]
+        paths = [*(self.state / "slices").rglob("*"), *self.cdi.iterdir(), *own]
         return [path for path in paths if path.is_file()]
 
 

@@ -18,7 +18,7 @@ T4 = ["dcu-mem-0", "dcu-mem-1", "dcu-mem-2", "dcu-mem-3"]
 C3 = ["dcu-cores-5", "dcu-cores-6", "dcu-cores-7"]
 BOTH = {MEM: "4", CORES: "3"}
 WHOLE = "hygon.com/dcu"
-NO_OTHER_CARDS = dict.fromkeys(CARD_VARIABLES, "void")
+EVERY_CONTAINER = {**dict.fromkeys(CARD_VARIABLES, "void"), "VGPU_PROGRESS": "/var/run/vgpu/progress"}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_hip_learns_the_number_of_its_units_from_a_variable_that_the_pod_cannot_
 ) -> None:
     parts.hold(parts.bind("a", [Slice(parts.uuids[1], 4092, (5, 6, 7))], BOTH), {MEM: T4, CORES: C3})
     parts.allocator.pre_start(MEM, T4)
-    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7", **NO_OTHER_CARDS}
+    assert parts.spec(MEM, T4).env == {"ROC_GLOBAL_CU_MASK": "0x7", **EVERY_CONTAINER}
     assert parts.spec(CORES, C3).env == {}
 
 
@@ -77,7 +77,7 @@ def test_who_has_whole_cards_keeps_its_own_value_of_that_variable(parts: Parts) 
         parts.hold(pod, {WHOLE: tickets})
         parts.allocator.pre_start(WHOLE, tickets)
         edits = parts.spec(WHOLE, tickets)
-        assert (len(rocm.parse(config_of(edits)).cards), edits.env) == (len(slices), NO_OTHER_CARDS)
+        assert (len(rocm.parse(config_of(edits)).cards), edits.env) == (len(slices), EVERY_CONTAINER)
         parts.end(pod)
 
 
@@ -130,20 +130,21 @@ def test_every_spec_names_a_device_node_in_the_containers_own_folder(parts: Part
         assert f"/slices/{pod.uid}/main/" in source
 
 
-def test_every_file_is_mounted_read_only_but_the_region(parts: Parts) -> None:
+def test_every_file_is_mounted_read_only_but_the_region_and_the_progress(parts: Parts) -> None:
     pod = parts.bind("a", [Slice(parts.uuids[0], 4092, (0, 1, 2))], {MEM: "4"})
     parts.hold(pod, {MEM: T4})
     parts.allocator.pre_start(MEM, T4)
     mounts = {mount.target: mount for mount in parts.spec(MEM, T4).mounts if "vgpu-sim" not in mount.target}
     assert {target for target, mount in mounts.items() if "ro" not in mount.options} == {
-        "/var/run/vgpu/usage"
+        "/var/run/vgpu/progress",
+        "/var/run/vgpu/usage",
     }
     assert "/etc/vdev/docker/vdev0.conf" in mounts
     for mount in mounts.values():
         assert "ro" in mount.options or {"nosuid", "nodev", "noexec"} <= set(mount.options)
         assert Path(mount.source).is_file()
         assert f"/slices/{pod.uid}/main/" in mount.source
-        assert Path(mount.source).stat().st_mode & 0o022 == (0o022 if mount.target.endswith("usage") else 0)
+        assert Path(mount.source).stat().st_mode & 0o022 == (0o022 if "rw" in mount.options else 0)
 
 
 def test_a_name_that_is_used_again_points_its_stale_spec_at_nothing(parts: Parts) -> None:

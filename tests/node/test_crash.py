@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.grants import Slice
+from device_plugin.node.writable import FOLDER, KINDS
 from tests.builders.cards import CORES, MEM
 from tests.node.parts import Parts, Peer, config_of
 from vgpu_runtime import rocm
 
 TICKETS = {MEM: ["dcu-mem-0", "dcu-mem-1"], CORES: ["dcu-cores-0"]}
-_CHANGES = ("open", "mkdir", "rename", "replace", "link", "unlink", "rmdir")
+ROOM = 2
+_CHANGES = ("open", "posix_fallocate", "fchmod", "mkdir", "rename", "replace", "link", "unlink", "rmdir")
 
 
 class Killed(BaseException):
@@ -50,9 +52,15 @@ def life(parts: Parts) -> None:
         parts.allocator.pre_start(resource, tickets)
 
 
+def agent(folder: Path, peer: Peer) -> Parts:
+    """An agent with a folder that stands for the tmpfs of two containers' files."""
+    return Parts(folder, peer, room=lambda _: ROOM)
+
+
 def prepared(folder: Path) -> Parts:
     """Pod a runs; pod b is bound and waits for its tickets."""
-    parts = Parts(folder, Peer())
+    (folder / "state" / FOLDER).mkdir(parents=True)
+    parts = agent(folder, Peer())
     parts.start()
     limits = {MEM: "2", CORES: "1"}
     first = parts.bind("a", [Slice(parts.uuids[0], 2046, (0,))], limits)
@@ -70,7 +78,7 @@ def test_killed_at_any_change_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         folder = tmp_path / str(k)
         folder.mkdir()
         parts = prepared(folder)
-        again = Parts(folder, parts.peer)
+        again = agent(folder, parts.peer)
         countdown.left = k
         try:
             life(again)
@@ -78,14 +86,17 @@ def test_killed_at_any_change_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         except Killed:
             survived = False
         countdown.left = None
-        successor = Parts(folder, parts.peer)
+        successor = agent(folder, parts.peer)
         life(successor)
+        assert {successor.writable.path(("uid-b", "main"), kind).parent.name for kind in KINDS} == {FOLDER}
         (card,) = rocm.parse(config_of(successor.spec(MEM, TICKETS[MEM]))).cards
         assert (card.uuid, card.family.mask) == (successor.uuids[1], 1 << 7), f"killed at change {k}"
         assert [r.pod for r in successor.records.all()] == ["uid-b"], f"killed at change {k}"
         successor.end(successor.peer.pods["default", "b"])
         successor.reclaimer.sweep()
         assert not successor.left(), f"killed at change {k}"
+        names = sorted(path.name.rpartition("-")[0] for path in (successor.state / FOLDER).iterdir())
+        assert names == ["spare-progress"] * ROOM + ["spare-usage"] * ROOM, f"killed at change {k}"
         if survived:
             assert k > 10
             return

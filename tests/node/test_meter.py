@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.node.meter import Meter
+from device_plugin.node.writable import PROGRESS, USAGE
 from tests.exposed import values
 from tests.node.parts import Parts, Peer
 from vgpu_runtime import region, sim
@@ -22,7 +23,7 @@ def parts(tmp_path: Path) -> Parts:
 
 
 def samples(parts: Parts) -> dict[tuple[str, ...], float]:
-    meter = Meter("n1", parts.records, parts.shared, tuple)
+    meter = Meter("n1", parts.records, parts.writable, parts.shared, tuple)
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }
@@ -63,17 +64,24 @@ def test_how_busy_a_card_is_is_told_where_its_driver_says(parts: Parts) -> None:
 )
 def test_a_region_that_the_tenant_ruined_has_no_samples(parts: Parts, ruin: Callable[[Path], object]) -> None:
     (record,) = parts.records.all()
-    ruin(parts.records.folder(*record.key) / "region" / "usage")
+    ruin(parts.writable.path(record.key, USAGE))
     names = {name for name, *_ in samples(parts)}
     assert LIMIT in names
     assert not {USED, "vgpu_slice_processes", "vgpu_slice_denied_allocations_total"} & names
 
 
-def test_a_region_that_the_tenant_has_grown_is_cut_back(parts: Parts) -> None:
-    (record,) = parts.records.all()
-    path = parts.records.folder(*record.key) / "region" / "usage"
+def test_progress_is_told_as_the_program_says_it(parts: Parts) -> None:
+    labels = ("n1", "default", "a", "main")
+    names = ("vgpu_progress_done", "vgpu_progress_goal", "vgpu_checkpoints_total")
+    assert not {name for name, *_ in samples(parts)} & set(names), "no news is no sample, never 0"
+    path = parts.writable.path(("uid-a", "main"), PROGRESS)
     with path.open("r+b") as file:
-        file.truncate(1 << 30)
-    parts.reclaimer.trim()
-    assert USED in {name for name, *_ in samples(parts)}
-    assert path.stat().st_size == region.SIZE
+        file.write(f"{'120000 1281167':<63}\n{'2':<63}\n".encode())
+    found = samples(parts)
+    assert [found[(name, *labels)] for name in names] == [120000, 1281167, 2]
+    path.write_bytes(b"\xff" * 4096)
+    assert not {name for name, *_ in samples(parts)} & set(names)
+
+
+def test_containers_without_a_place_on_the_tmpfs_are_told(parts: Parts) -> None:
+    assert samples(parts)["vgpu_writable_spare_containers", "n1"] == 0

@@ -1,6 +1,7 @@
 """When a slice's files go: not before its pod has ended and its last process is gone."""
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ import pytest
 
 from device_plugin.core.cards import AGENT_SECONDS, REPORT_SECONDS
 from device_plugin.core.grants import Slice
+from device_plugin.core.jobs.progress import BYTES
 from device_plugin.node import allocate
 from device_plugin.node.agent import TURN_SECONDS
 from device_plugin.node.claims import NotNowError
+from device_plugin.node.writable import PAGE, PROGRESS, USAGE
 from tests.builders.cards import MEM
 from tests.node.parts import Parts, Peer
-from vgpu_runtime import region
+from tests.requirement import require
 
 
 @pytest.fixture
@@ -146,22 +149,39 @@ def test_files_that_stay_are_not_said_to_be_gone(
     assert not list((parts.state / "slices").iterdir())
 
 
-def test_a_region_that_its_owner_grew_is_trimmed(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
-    usage = parts.records.folder("uid-a", "main") / "region" / "usage"
-    os.truncate(usage, 2 * region.SIZE)
+def test_a_file_that_its_owner_grew_is_cut(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    for kind in (USAGE, PROGRESS):
+        path = parts.writable.path(("uid-a", "main"), kind)
+        os.truncate(path, 1 << 30)
+        parts.reclaimer.trim()
+        assert path.stat().st_size == kind.size
+        parts.reclaimer.trim()
+    assert caplog.text.count("default/a had grown its usage region or progress file") == 2
+
+
+def test_blocks_behind_the_end_are_freed(parts: Parts) -> None:
+    path = parts.writable.path(("uid-a", "main"), PROGRESS)
+    done = subprocess.run(["fallocate", "--keep-size", "--length", "8MiB", path], check=False)
+    require(done.returncode == 0, "needs fallocate of util-linux, on a disk that can keep a file's size")
+    assert path.stat().st_blocks * 512 >= 8 << 20
     parts.reclaimer.trim()
-    assert usage.stat().st_size == region.SIZE
-    assert "default/a had grown its usage region" in caplog.text
+    assert (path.stat().st_size, path.stat().st_blocks * 512) == (BYTES, PAGE)
 
 
-def test_a_region_that_cannot_be_trimmed_is_spoken_of_once(
-    parts: Parts, caplog: pytest.LogCaptureFixture
+def test_a_file_that_cannot_be_cut_is_spoken_of_once(
+    parts: Parts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = parts.records.folder("uid-a", "main") / "region" / "usage"
+    usage = parts.writable.path(("uid-a", "main"), USAGE)
+    os.truncate(usage, 1 << 20)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", refuse)
+        for _ in range(3):
+            parts.reclaimer.trim()
+    assert caplog.text.count("progress file of pod default/a may grow") == 1
     usage.unlink()
     parts.reclaimer.trim()
-    assert not caplog.text, "there is nothing to trim"
-    usage.symlink_to("/etc/passwd")
-    for _ in range(3):
-        parts.reclaimer.trim()
-    assert caplog.text.count("usage region of pod default/a may grow") == 1
+    assert "had grown" not in caplog.text, "there is nothing to cut"

@@ -106,13 +106,6 @@ def test_link_in_its_place_is_not_followed(path: Path) -> None:
         region.read(path)
 
 
-def test_grown_region_is_cut(path: Path) -> None:
-    os.truncate(path, 1 << 30)
-    assert region.trim(path)
-    assert not region.trim(path)
-    assert region.read(path).live_slots == 0
-
-
 def test_what_the_library_wrote(container: Slice) -> None:
     container.configure()
     script = (

@@ -1,0 +1,20 @@
+"""mount(2), for the one filesystem that a node gets from us."""
+
+import ctypes
+import os
+from pathlib import Path
+
+_NOSUID, _NODEV, _NOEXEC, _REMOUNT = 2, 4, 8, 32
+
+
+def tmpfs(folder: Path, size: int, inodes: int, *, again: bool = False) -> None:
+    """Mount a tmpfs of `size` bytes and so many inodes at `folder`; with `again`, give these to the one that is there.
+
+    Programs in it do not run, devices in it do not open. Raises OSError; a size below what is in use is refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    flags = _NOSUID | _NODEV | _NOEXEC | (_REMOUNT if again else 0)
+    options = f"size={size},nr_inodes={inodes},mode=755,huge=never".encode()
+    if libc.mount(b"vgpu", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(folder))
