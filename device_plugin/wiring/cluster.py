@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.agents import LoadPoller, Pace
+from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
@@ -91,7 +91,7 @@ class Service:
         self._touch = Touch(shared, api, settings.scheduler_name)
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
-        self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
+        self._poller = AgentPoller(read_loads, self._on_loads, lambda: not leader.why_not(), pace, clock)
         self._health = Health(shared)
         calls = Calls(
             partial(extender.read_filter, resources=resources), extender.read_bind,
