@@ -21,7 +21,6 @@ from device_plugin.kube.api import (
     PODS,
     Kind,
     Listed,
-    Metadata,
     Named,
     Object,
     Where,
@@ -267,7 +266,7 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 
 
 def _accept(kind: Kind[Any], suffix: str = "") -> str:
-    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.item is Metadata else JSON
+    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.partial else JSON
 
 
 def _preconditions(of: Named) -> Object:
