@@ -21,6 +21,7 @@ from device_plugin.kube.api import (
     PODS,
     Kind,
     Listed,
+    Metadata,
     Named,
     Object,
     Where,
@@ -266,7 +267,7 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 
 
 def _accept(kind: Kind[Any], suffix: str = "") -> str:
-    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.partial else JSON
+    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.item is Metadata else JSON
 
 
 def _preconditions(of: Named) -> Object:

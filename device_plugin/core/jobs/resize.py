@@ -14,16 +14,14 @@ from itertools import accumulate, takewhile
 from device_plugin.core import annotations
 from device_plugin.core.annotations import MAX_COMPUTE_UNITS, Fields
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
+from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.job import JobKey
 
 # Most characters of a record: a watch keeps those of thousands of Jobs at a time. 110 pods of one card each fit, or
 # 28 pods of eight cards.
 MAX_RECORD = 16 * 1024
-# Most core groups of all slices together, as a short text can name many.
-MAX_CORES = 16 * 1024
 # Most characters of the core groups of one slice: every second group of 1,024.
-_CORES_LENGTH = 2600
+_MOST_CORES = 2600
 # The name of the only container of a grant that was read from a record, where a pod's containers make no difference.
 CONTAINER = "pod"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -57,7 +55,7 @@ class Resize:
         return self.after < self.before
 
     def encode(self) -> str:
-        """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept for anybody."""
+        """The text of the annotation. Grants beyond MAX_RECORD are left out: what they free is not kept for anybody."""
         fields: dict[str, object] = {
             "gen": self.gen, "from": self.before, "to": self.after, "asked": _written(self.asked),
             "until": _written(self.until), "applied": self.applied,
@@ -69,11 +67,7 @@ class Resize:
             room = MAX_RECORD - len(annotations.write_object({**fields, "grants": []}))
             # One character more for the comma.
             ends = accumulate(annotations.json_length(grant) + 1 for grant in leaving)
-            cores = accumulate(sum(len(s.cores) for s in grant.slices()) for grant in self.grants)
-            fitting = takewhile(
-                lambda sums: sums[0] <= room and sums[1] <= MAX_CORES, zip(ends, cores, strict=True)
-            )
-            fields["grants"] = leaving[: len(list(fitting))]
+            fields["grants"] = leaving[: sum(1 for _ in takewhile(lambda end: end <= room, ends))]
         return annotations.write_object(fields)
 
     @classmethod
@@ -85,12 +79,7 @@ class Resize:
         if len(text) > MAX_RECORD:
             raise AnnotationError(f"resize: {len(text)} characters long, at most {MAX_RECORD} are read")
         fields = annotations.read_object(text, "resize")
-        grants, cores = [], 0
-        for each in _leaving(fields):
-            grants.append(_grant(Fields(each, "resize: grant")))
-            cores += sum(len(s.cores) for s in grants[-1].slices())
-            if cores > MAX_CORES:
-                raise AnnotationError(f"resize: more than {MAX_CORES} core groups")
+        grants = [_grant(Fields(each, "resize: grant")) for each in _leaving(fields)]
         if len({grant.pod for grant in grants}) != len(grants):
             raise AnnotationError("resize: two grants of one pod")
         beneficiary = fields.has("for")
@@ -139,7 +128,7 @@ def _grant_object(grant: Grant) -> dict[str, object]:
 
 
 def _grant(fields: Fields) -> Grant:
-    entries = fields.items("slices", most=MAX_CONTAINERS)
+    entries = fields.items("slices", most=MAX_RECORD)
     if not entries:
         raise AnnotationError("resize: grant: slices must not be empty")
     slices = tuple(_slice(Fields(entry, "resize: slice")) for entry in entries)
@@ -147,7 +136,7 @@ def _grant(fields: Fields) -> Grant:
 
 
 def _slice(fields: Fields) -> Slice:
-    cores = _cores(fields.text("cores", max_length=_CORES_LENGTH))
+    cores = _cores(fields.text("cores", max_length=_MOST_CORES))
     return Slice(fields.text("card"), fields.integer("memMiB", least=1), cores)
 
 

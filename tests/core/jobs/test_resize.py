@@ -124,16 +124,6 @@ def test_a_malformed_record_is_refused_with_the_key(path: list[Any], value: obje
         Resize.decode(json.dumps(body))
 
 
-def test_a_short_text_that_names_many_core_groups_is_refused() -> None:
-    card = {"card": "c", "memMiB": 1, "cores": "0-1023"}
-    grants = [{"pod": f"p{number}", "node": "n", "slices": [card]} for number in range(17)]
-    text = json.dumps({**json.loads(RECORD.encode()), "grants": grants})
-    with pytest.raises(AnnotationError, match="more than 16384 core groups"):
-        Resize.decode(text)
-    leaving = [Grant(each["pod"], "n", {CONTAINER: (Slice("c", 1, (*range(1024),)),)}) for each in grants]  # type: ignore[arg-type]
-    assert len(Resize.decode(replace(RECORD, grants=leaving).encode()).grants) == 16
-
-
 def test_two_grants_of_one_pod_are_refused() -> None:
     with pytest.raises(AnnotationError, match="two grants of one pod"):
         Resize.decode(replace(RECORD, grants=[LEAVING, LEAVING]).encode())
