@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders.objects import binding, job
+from tests.builders import objects
+from tests.builders.objects import binding, container, job
 from tests.contract.cluster import JOBS, PODS, Cluster, unique
 from tests.deadline import until
 from tests.release import OLDER, since
 
 EVENTS = "/api/v1/namespaces/default/events"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 # The real controller waits 10 s before it replaces a failed pod, and looks for garbage less often.
@@ -391,6 +393,30 @@ def test_pods_that_are_refused_are_shown_by_events(start: Start) -> None:
     assert "ValidatingAdmissionPolicy 'vgpu-grants'" in running.events("FailedCreate")[0]
     assert running.every_pod() == []
     assert "active" not in running.status()
+
+
+def test_what_a_quota_leaves_runs_and_events_name_the_quota(
+    cluster: Cluster, name: str, start: Start
+) -> None:
+    resource = f"example.com/{name}"
+    quota = {"metadata": {"name": name}, "spec": {"hard": {f"requests.{resource}": "2"}}}
+    assert cluster.post(QUOTAS, quota).code == 201
+
+    asking = objects.pod(unique(), {resource: 3})
+
+    def too_much() -> bool:
+        # Until the real one has counted what is there, it accepts all or refuses all.
+        return "exceeded quota" in cluster.post(f"{PODS}?dryRun=All", asking).body.get("message", "")
+
+    until(too_much, "the quota holds", SECONDS)
+    running = start(3, pod={"containers": [container(limits={resource: 1})]})
+    running.runs(0, 1)
+    counts = {"requested": 1, "used": 2, "limited": 2}
+    amounts = ", ".join(f"{word}: requests.{resource}={count}" for word, count in counts.items())
+    text = f"is forbidden: exceeded quota: {name}, {amounts}"
+    until(lambda: any(text in message for message in running.events("FailedCreate")), "FailedCreate", SECONDS)
+    cluster.delete(f"{QUOTAS}/{name}")
+    running.runs(0, 1, 2)
 
 
 def test_an_annotation_reaches_a_pod_through_its_status_and_stays(start: Start) -> None:

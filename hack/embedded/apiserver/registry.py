@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hack.embedded.apiserver import errors, pods
+from hack.embedded.apiserver import errors, pods, quotas
 from hack.embedded.apiserver.admission import PolicyAdmission, Write
 from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
+from hack.embedded.apiserver.quotas import QuotaStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
     EVENTS,
@@ -22,6 +23,7 @@ from hack.embedded.apiserver.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    QUOTAS,
     ApiResource,
     RequestTarget,
 )
@@ -38,7 +40,8 @@ _KEPT = ("uid", "creationTimestamp", *_LATER)
 # The finalizers of a deletion, for what collects garbage. Only Jobs own objects here.
 _PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
-    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), JOBS: JobStrategy()
+    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), QUOTAS: QuotaStrategy(),
+    JOBS: JobStrategy(),
 }  # fmt: skip
 _PLAIN = Strategy()
 
@@ -92,7 +95,14 @@ class Registry:
         rules.prepare_create(new)
         _check(resource, target.name, rules.validate(new))
         self._admission.validate(Write(user, "CREATE", target, new))
+        if resource is PODS:
+            quotas.check(new, *(self._beside(kind, target.namespace) for kind in (PODS, QUOTAS)))
         return self.store.create(resource, new)
+
+    def _beside(self, resource: ApiResource, namespace: str) -> list[Object]:
+        """The objects of a kind in the namespace."""
+        _, found = self.store.select(resource, lambda stored: stored.namespace == namespace)
+        return [stored.value for stored in found]
 
     def update(
         self, user: str, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool
