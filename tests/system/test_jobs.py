@@ -45,7 +45,7 @@ def running(person: Person) -> set[str]:
 def test_what_a_narrower_job_leaves_another_pod_takes_and_gives_back(person: Person) -> None:
     pod = {"containers": [objects.container(limits=HALF)], "terminationGracePeriodSeconds": 1}
     train = Ref("train", NAMESPACE)
-    person.api.create(JOBS, objects.job("train", 4, pod=pod, podReplacementPolicy="Failed"), NAMESPACE)
+    person.create(objects.job("train", 4, pod=pod, podReplacementPolicy="Failed"))
     assert eventually(lambda: running(person) == {f"train-{index}" for index in range(4)}, SECONDS)
     person.create(objects.pod("urgent", HALF, terminationGracePeriodSeconds=1))
     person.api.patch(JOBS, train, {"spec": {"parallelism": 3, "completions": 3}})
@@ -55,3 +55,5 @@ def test_what_a_narrower_job_leaves_another_pod_takes_and_gives_back(person: Per
     assert eventually(lambda: running(person) == {f"train-{index}" for index in range(4)}, SECONDS)
     job = person.api.get(JOBS, train)
     assert (job.active, job.failed, job.parallelism) == (4, 0, 4)
+    person.delete("train", kind="Job")
+    assert eventually(lambda: not person.pods(), SECONDS)
