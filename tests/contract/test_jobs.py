@@ -84,6 +84,15 @@ class Running:
             conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": moment}],
         )
 
+    def evict(self, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": "default"},
+        }
+        assert self.cluster.post(f"{PODS}/{name}/eviction", body).code == 201
+
     def remove(self, pod: Object) -> None:
         """The kubelet's last word about a pod."""
         self.cluster.delete(f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
@@ -275,9 +284,6 @@ def test_where_a_pod_is_replaced_while_it_ends_its_deletion_counts_at_once(start
     assert len(running.every_pod()) == 2
 
 
-DISRUPTED = {
-    "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
-}
 RULES = [
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
     {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [128]}},
@@ -293,13 +299,14 @@ def exited(code: int) -> dict[str, Any]:
 
 
 def test_failures_that_the_policy_ignores_are_not_counted(start: Start) -> None:
-    ends = {
-        start(2, podFailurePolicy={"rules": RULES}, backoffLimit=0): end for end in (DISRUPTED, exited(128))
-    }
-    ended = {running: running.runs(0, 1)[1] for running in ends}
-    for running, end in ends.items():
-        running.report(ended[running], phase="Failed", **end)
-    for running, pod in ended.items():
+    evicted, killed = (start(2, podFailurePolicy={"rules": RULES}, backoffLimit=0) for _ in range(2))
+    gone = [running.runs(0, 1)[1] for running in (evicted, killed)]
+    evicted.bind(gone[0])
+    evicted.evict(gone[0])
+    evicted.report(gone[0], phase="Failed")
+    evicted.remove(gone[0])
+    killed.report(gone[1], phase="Failed", **exited(128))
+    for running, pod in zip((evicted, killed), gone, strict=True):
         assert running.runs(0, 1)[1]["metadata"]["uid"] != pod["metadata"]["uid"]
         assert "failed" not in running.status()
 

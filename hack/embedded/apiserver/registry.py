@@ -155,7 +155,7 @@ class Registry:
     def evict(
         self, user: str, target: RequestTarget, eviction: Object, options: Deletion, *, dry: bool
     ) -> None:
-        """Evict a pod: delete it unless a disruption budget protects it; there are none here. A `dry` one only checks.
+        """Evict a pod: say so in its status and delete it; a `dry` one only checks. There are no disruption budgets.
 
         Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
         """
@@ -164,10 +164,14 @@ class Registry:
         pod = replace(target, subresource="")
         self.get(pod)
         self._admission.validate(Write(user, "CREATE", target, eviction))
-        if dry:
-            _check_preconditions(pod, options, self.get(pod).value["metadata"])
-        else:
-            self._remove(pod, options, lambda _old, _grace: None)
+        while True:
+            old = self.get(pod)
+            _check_preconditions(pod, options, old.value["metadata"])
+            if dry:
+                return
+            if self.store.replace(old, pods.disrupted(old.copy())) is not None:
+                break
+        self._remove(pod, replace(options, version=""), lambda _old, _grace: None)
 
     def delete(self, user: str, target: RequestTarget, options: Deletion) -> Stored:
         """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""
