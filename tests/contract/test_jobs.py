@@ -417,7 +417,9 @@ def test_what_a_quota_leaves_runs_and_events_name_the_quota(
 
     until(too_much, "the quota holds", SECONDS)
     running = start(3, pod={"containers": [container(limits={resource: 1})]})
-    running.runs(0, 1)
+    # The second and the third are created at once: one of them is refused.
+    until(lambda: running.status().get("active") == 2, "active: 2", SECONDS)
+    assert len(running.pods()) == 2
     counts = {"requested": 1, "used": 2, "limited": 2}
     amounts = ", ".join(f"{word}: requests.{resource}={count}" for word, count in counts.items())
     text = f"is forbidden: exceeded quota: {name}, {amounts}"
