@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hack.embedded.apiserver import errors, pods, quotas
+from hack.embedded.apiserver import errors, pods, priorities, quotas
 from hack.embedded.apiserver.admission import PolicyAdmission, Write
 from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
@@ -23,6 +23,7 @@ from hack.embedded.apiserver.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     QUOTAS,
     ApiResource,
     RequestTarget,
@@ -84,6 +85,8 @@ class Registry:
             )
             raise errors.invalid(resource.qualified_kind, "", [cause])
         rules.default(new)
+        if resource is PODS:
+            priorities.resolve(new, self._beside(PRIORITY_CLASSES, ""))
         target = RequestTarget(resource, target.namespace, metadata["name"])
         self._admission.mutate(Write(user, "CREATE", target, new))
         if resource.namespaced:
