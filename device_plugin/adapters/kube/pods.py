@@ -22,6 +22,7 @@ _READ = (*ANNOTATIONS, *LABELS, annotations.RANK, annotations.REPLICA_TYPE, anno
 _KEPT = dict.fromkeys(_READ, MAX_LIST + 1)
 _KEPT[annotations.ROLE_ORDER] = MAX_ORDER + 1
 _KEPT[annotations.GRANT] = annotations.MAX_BYTES + 1
+_KEPT[annotations.CHECKPOINT] = 256
 # Entries of a list that is only shown.
 _FEW = 4
 _NOTHING = (b"", b"null", b"{}")

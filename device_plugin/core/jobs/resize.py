@@ -14,14 +14,16 @@ from itertools import accumulate, takewhile
 from device_plugin.core import annotations
 from device_plugin.core.annotations import MAX_COMPUTE_UNITS, Fields
 from device_plugin.core.errors import AnnotationError
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import MAX_CONTAINERS, Grant, Slice
 from device_plugin.core.jobs.job import JobKey
 
 # Most characters of a record: a watch keeps those of thousands of Jobs at a time. 110 pods of one card each fit, or
 # 28 pods of eight cards.
 MAX_RECORD = 16 * 1024
+# Most core groups of all slices together, as a short text can name many.
+MAX_CORES = 16 * 1024
 # Most characters of the core groups of one slice: every second group of 1,024.
-_MOST_CORES = 2600
+_CORES_LENGTH = 2600
 # The name of the only container of a grant that was read from a record, where a pod's containers make no difference.
 CONTAINER = "pod"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -36,7 +38,8 @@ class Resize:
     `gen` is greater than that of the Job's record before. `asked` is when the change was decided, and `until` when the
     record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
     new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, until
-    `replicas` pods of it are bound (0: as long as the record says).
+    `replicas` pods of it are bound (0: as long as the record says). `attained` is the service that the Job had had when
+    the change was decided, in card-seconds, without fractions once written.
     """
 
     gen: int
@@ -48,6 +51,7 @@ class Resize:
     replicas: int = 0
     applied: bool = False
     grants: Sequence[Grant] = ()
+    attained: float = 0.0
 
     @property
     def shrinks(self) -> bool:
@@ -55,11 +59,13 @@ class Resize:
         return self.after < self.before
 
     def encode(self) -> str:
-        """The text of the annotation. Grants beyond MAX_RECORD are left out: what they free is not kept for anybody."""
+        """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept for anybody."""
         fields: dict[str, object] = {
             "gen": self.gen, "from": self.before, "to": self.after, "asked": _written(self.asked),
             "until": _written(self.until), "applied": self.applied,
         }  # fmt: skip
+        if self.attained >= 1:
+            fields["attained"] = min(int(self.attained), annotations.MAX_INT)
         if self.beneficiary is not None:
             fields |= {"for": "/".join(self.beneficiary), "replicas": self.replicas}
         if self.grants:
@@ -67,7 +73,11 @@ class Resize:
             room = MAX_RECORD - len(annotations.write_object({**fields, "grants": []}))
             # One character more for the comma.
             ends = accumulate(annotations.json_length(grant) + 1 for grant in leaving)
-            fields["grants"] = leaving[: sum(1 for _ in takewhile(lambda end: end <= room, ends))]
+            cores = accumulate(sum(len(s.cores) for s in grant.slices()) for grant in self.grants)
+            fitting = takewhile(
+                lambda sums: sums[0] <= room and sums[1] <= MAX_CORES, zip(ends, cores, strict=True)
+            )
+            fields["grants"] = leaving[: len(list(fitting))]
         return annotations.write_object(fields)
 
     @classmethod
@@ -79,7 +89,12 @@ class Resize:
         if len(text) > MAX_RECORD:
             raise AnnotationError(f"resize: {len(text)} characters long, at most {MAX_RECORD} are read")
         fields = annotations.read_object(text, "resize")
-        grants = [_grant(Fields(each, "resize: grant")) for each in _leaving(fields)]
+        grants, cores = [], 0
+        for each in _leaving(fields):
+            grants.append(_grant(Fields(each, "resize: grant")))
+            cores += sum(len(s.cores) for s in grants[-1].slices())
+            if cores > MAX_CORES:
+                raise AnnotationError(f"resize: more than {MAX_CORES} core groups")
         if len({grant.pod for grant in grants}) != len(grants):
             raise AnnotationError("resize: two grants of one pod")
         beneficiary = fields.has("for")
@@ -93,6 +108,7 @@ class Resize:
             replicas=fields.integer("replicas") if beneficiary else 0,
             applied=fields.flag("applied"),
             grants=tuple(grants),
+            attained=float(fields.integer("attained")) if fields.has("attained") else 0.0,
         )
 
 
@@ -128,7 +144,7 @@ def _grant_object(grant: Grant) -> dict[str, object]:
 
 
 def _grant(fields: Fields) -> Grant:
-    entries = fields.items("slices", most=MAX_RECORD)
+    entries = fields.items("slices", most=MAX_CONTAINERS)
     if not entries:
         raise AnnotationError("resize: grant: slices must not be empty")
     slices = tuple(_slice(Fields(entry, "resize: slice")) for entry in entries)
@@ -136,7 +152,7 @@ def _grant(fields: Fields) -> Grant:
 
 
 def _slice(fields: Fields) -> Slice:
-    cores = _cores(fields.text("cores", max_length=_MOST_CORES))
+    cores = _cores(fields.text("cores", max_length=_CORES_LENGTH))
     return Slice(fields.text("card"), fields.integer("memMiB", least=1), cores)
 
 

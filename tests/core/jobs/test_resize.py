@@ -16,7 +16,7 @@ from device_plugin.core.jobs.resize import CONTAINER, MAX_RECORD, Resize
 LEAVING = Grant("uid-7", "n1", {CONTAINER: (Slice("c0", 4092, (0, 2, 3, 4)), Slice("c1", 16368, (7,)))})
 RECORD = Resize(
     gen=7, before=8, after=4, asked=1_763_800_000, until=1_763_800_300, beneficiary=("default", "b"), replicas=4,
-    grants=(LEAVING,),
+    grants=(LEAVING,), attained=7200,
 )  # fmt: skip
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=63)
 SLICES = st.builds(
@@ -33,7 +33,7 @@ TIMES = st.integers(0, 250_000_000_000)
 def test_a_record_is_written_as_people_read_it() -> None:
     assert RECORD.encode() == (
         '{"v":1,"gen":7,"from":8,"to":4,"asked":"2025-11-22T08:26:40Z","until":"2025-11-22T08:31:40Z",'
-        '"applied":false,"for":"default/b","replicas":4,"grants":[{"pod":"uid-7","node":"n1","slices":['
+        '"applied":false,"attained":7200,"for":"default/b","replicas":4,"grants":[{"pod":"uid-7","node":"n1","slices":['
         '{"card":"c0","memMiB":4092,"cores":"0,2-4"},{"card":"c1","memMiB":16368,"cores":"7"}]}]}'
     )
 
@@ -41,15 +41,15 @@ def test_a_record_is_written_as_people_read_it() -> None:
 @given(
     st.integers(1, 2**40), st.integers(0, 4096), st.integers(0, 4096), TIMES, TIMES,
     st.none() | st.tuples(NAMES, NAMES), st.integers(0, 4096), st.booleans(),
-    st.lists(GRANTS, max_size=3, unique_by=lambda grant: grant.pod),
+    st.lists(GRANTS, max_size=3, unique_by=lambda grant: grant.pod), st.integers(0, 2**40),
 )  # fmt: skip
 def test_what_is_written_is_read(
     gen: int, before: int, after: int, asked: int, until: int, job: tuple[str, str] | None, replicas: int,
-    applied: bool, grants: list[Grant],
+    applied: bool, grants: list[Grant], attained: int,
 ) -> None:  # fmt: skip
     record = Resize(
         gen=gen, before=before, after=after, asked=asked, until=until, beneficiary=job,
-        replicas=replicas if job else 0, applied=applied, grants=tuple(grants),
+        replicas=replicas if job else 0, applied=applied, grants=tuple(grants), attained=attained,
     )  # fmt: skip
     assert Resize.decode(record.encode()) == record
 
@@ -122,6 +122,16 @@ def test_a_malformed_record_is_refused_with_the_key(path: list[Any], value: obje
         inner[path[-1]] = value
     with pytest.raises(AnnotationError, match=message):
         Resize.decode(json.dumps(body))
+
+
+def test_a_short_text_that_names_many_core_groups_is_refused() -> None:
+    card = {"card": "c", "memMiB": 1, "cores": "0-1023"}
+    grants = [{"pod": f"p{number}", "node": "n", "slices": [card]} for number in range(17)]
+    text = json.dumps({**json.loads(RECORD.encode()), "grants": grants})
+    with pytest.raises(AnnotationError, match="more than 16384 core groups"):
+        Resize.decode(text)
+    leaving = [Grant(each["pod"], "n", {CONTAINER: (Slice("c", 1, (*range(1024),)),)}) for each in grants]  # type: ignore[arg-type]
+    assert len(Resize.decode(replace(RECORD, grants=leaving).encode()).grants) == 16
 
 
 def test_two_grants_of_one_pod_are_refused() -> None:
