@@ -1,4 +1,4 @@
-"""The loads of cards, asked of the node agents: each at its turn, at a bounded rate.
+"""The loads of cards and the progress of programs, asked of the node agents: each at its turn, at a bounded rate.
 
 Nothing waits for it. An agent that is slow or lies harms only what is known of its own node: the whole exchange ends at
 a deadline, however the bytes are spread, a bounded number of them is read, and an agent that fails is asked more and
@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import httptools
 
 from device_plugin.adapters.http.client import Connection
 from device_plugin.core.annotations import MAX_CARDS
+from device_plugin.core.jobs.progress import MOST, Progress, Told
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent
 
@@ -34,6 +36,16 @@ _SAMPLE = re.compile(
     rf'^({_TOTAL}|{_USED}|{_BUSY})\{{(?:[a-z]+="[^"\\\n]*",){{0,8}}card="([^"\\\n]+)"[^}}\n]*\}} ([0-9.e+-]{{1,30}})$',
     re.MULTILINE,
 )
+_DONE, _GOAL, _SAVED = "vgpu_progress_done", "vgpu_progress_goal", "vgpu_checkpoints_total"
+_SAID = re.compile(
+    rf'^({_DONE}|{_GOAL}|{_SAVED})\{{node="[^"\\\n]*",'
+    r'namespace="([a-z0-9-]{1,63})",pod="([a-z0-9.-]{1,253})",container="([a-z0-9-]{1,63})"\} ([0-9]{1,16})\.0$',
+    re.MULTILINE,
+)
+ContainerName = tuple[str, str, str]
+"""Namespace, pod and container."""
+Said = TypeVar("Said")
+"""What an agent is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +63,20 @@ class _Turn:
     pause: float
 
 
-class LoadPoller:
-    """Asks node agents for the loads of their cards, and hands them to `on_loads` with the node's name.
+class AgentPoller(Generic[Said]):
+    """Asks each node agent with `read`, and hands what it says to `on_said` with the node's name.
 
     Call `step` again and again from one thread; agents come and go from another. While `wanted` returns false, no agent
     is asked.
     """
 
     def __init__(
-        self, on_loads: Callable[[str, Mapping[str, Load]], None], wanted: Callable[[], bool], pace: Pace,
-        clock: Callable[[], float], read: Callable[[str], Mapping[str, Load]] | None = None,
+        self, read: Callable[[str], Said], on_said: Callable[[str, Said], None], wanted: Callable[[], bool],
+        pace: Pace, clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._on_loads = on_loads
+        self._read = read
+        self._on_said = on_said
         self._wanted = wanted
-        self._read = read or read_loads
         self._pace = pace
         self._clock = clock
         self._lock = threading.Lock()
@@ -111,15 +123,15 @@ class LoadPoller:
         return 1 / self._pace.per_second
 
     def _ask(self, turn: _Turn) -> float:
-        """Read one agent's loads; returns the seconds until its next turn."""
+        """Ask one agent; returns the seconds until its next turn."""
         agent = turn.agent
         try:
-            loads = self._read(agent.address)
-        except Exception as error:  # noqa: BLE001 - whatever an agent provokes costs only its own loads
+            said = self._read(agent.address)
+        except Exception as error:  # noqa: BLE001 - whatever an agent provokes costs only what is known of its node
             if turn.pause == self._pace.seconds:
-                log.info("no loads from the agent of node %s at %s: %s", agent.node, agent.address, error)
+                log.info("no answer from the agent of node %s at %s: %s", agent.node, agent.address, error)
             return max(self._pace.seconds, min(LONGEST_PAUSE, 2 * turn.pause))
-        self._on_loads(agent.node, loads)
+        self._on_said(agent.node, said)
         return self._pace.seconds
 
     def _next(self) -> _Turn | None:
@@ -142,6 +154,20 @@ def read_loads(address: str) -> Mapping[str, Load]:
 
     Raises OSError if the agent does not answer in time, ValueError for an answer that is none.
     """
+    return _loads(_metrics(address))
+
+
+def read_progress(address: str) -> Mapping[ContainerName, Told]:
+    """What the programs of the node's containers say of themselves; `address` is host:port.
+
+    It is checked again here: an agent may be older, or not ours. Raises OSError if the agent does not answer in time,
+    ValueError for an answer that is none.
+    """
+    return _told(_metrics(address))
+
+
+def _metrics(address: str) -> str:
+    """The text of an agent's /metrics. Raises OSError and ValueError."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + SECONDS
     request = f"GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode()
@@ -157,7 +183,7 @@ def read_loads(address: str) -> Mapping[str, Load]:
                     raise ValueError(f"the answer is longer than {MOST_BYTES} bytes")
         except httptools.HttpParserError as error:
             raise ValueError(f"the answer is not HTTP: {error}") from error
-    return _loads(body.decode(errors="replace"))
+    return body.decode(errors="replace")
 
 
 def _loads(text: str) -> Mapping[str, Load]:
@@ -170,6 +196,24 @@ def _loads(text: str) -> Mapping[str, Load]:
         for card, used in values[_USED].items()
         if values[_TOTAL].get(card, 0) > 0
     }
+
+
+def _told(text: str) -> Mapping[ContainerName, Told]:
+    said: dict[ContainerName, dict[str, int]] = {}
+    for name, *container, value in _SAID.findall(text):
+        namespace, pod, of = container
+        said.setdefault((namespace, pod, of), {})[name] = int(value)
+    return {
+        container: Told(_progress(values), min(values.get(_SAVED, 0), MOST))
+        for container, values in said.items()
+    }
+
+
+def _progress(values: Mapping[str, int]) -> Progress | None:
+    done, total = values.get(_DONE), values.get(_GOAL)
+    if done is None or total is None or not 0 < total <= MOST:
+        return None
+    return Progress(min(done, total), total)
 
 
 def _busy(ratio: float | None) -> float | None:

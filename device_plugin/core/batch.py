@@ -9,6 +9,20 @@ _NO_POD = Pod("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """The metadata of a Job with the label `vgpu.io/queue`: `group` and `record` are empty where there are none.
+
+    `record` is the text of its annotation `vgpu.io/resize`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    group: str = ""
+    record: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobCondition:
     """A condition of a Job that is true: its type (`Suspended`, `Complete`, `Failed`), why, and since when."""
 

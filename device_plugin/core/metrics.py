@@ -1,8 +1,8 @@
 """Metrics: each is declared once, beside the code that reads it, with its type, labels, exporter and help.
 
 A fact has one exporter: what a node knows comes from its agent, what the cluster decides from the leading replica of
-the cluster service. Beside that a replica exports only its own health and its own work. docs/reference/metrics.md is
-made from these declarations.
+the cluster service, and what becomes of Jobs from that of the job engine. Beside that a replica exports only its own
+health and its own work. docs/reference/metrics.md is made from these declarations.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +34,8 @@ class Exporter(Enum):
     AGENT = "node agent"
     LEADER = "cluster service, leading replica only"
     REPLICA = "cluster service, each replica of itself"
+    ENGINE = "job engine, leading replica only"
+    ENGINE_REPLICA = "job engine, each replica of itself"
 
 
 @dataclass(frozen=True, slots=True)

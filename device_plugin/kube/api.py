@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from device_plugin.core.batch import Job
+from device_plugin.core import annotations
+from device_plugin.core.batch import Job, QueuedJob
+from device_plugin.core.jobs.resize import MAX_RECORD
 from device_plugin.core.pods import Agent, Node, Pod
 
 Item = TypeVar("Item")
@@ -40,7 +42,7 @@ class Kind(Generic[Read]):
 
     `item` is a type that the adapter can decode (Pod, Node, Job, Metadata), or `dict` for JSON; with `parse` it may be
     any type. What `parse` raises for JSON of another form (KeyError, TypeError, AttributeError, ValueError) makes the
-    object one that cannot be read.
+    object one that cannot be read. If `partial`, the server sends only the metadata of the objects.
     """
 
     group: str
@@ -49,11 +51,12 @@ class Kind(Generic[Read]):
     name: str
     item: type[Read]
     parse: Callable[[Object], Read] | None = None
+    partial: bool = False
 
     @property
     def metadata(self) -> "Kind[Metadata]":
         """A kind for this resource, decoded as Metadata: the server sends only the metadata of its objects."""
-        return Kind(self.group, self.version, self.plural, self.name, Metadata)
+        return Kind(self.group, self.version, self.plural, self.name, Metadata, partial=True)
 
     @property
     def json(self) -> "Kind[dict[str, Any]]":
@@ -77,9 +80,21 @@ def _agent(pod: Object) -> Agent:
     return Agent(pod["metadata"]["name"], spec.get("nodeName") or "", f"{host}:{port}" if host else "")
 
 
+def _queued(job: Object) -> QueuedJob:
+    """The metadata of a Job, with its record cut one character beyond the longest that is read."""
+    metadata = job["metadata"]
+    labels, kept = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return QueuedJob(
+        metadata["namespace"], metadata["name"], metadata["uid"],
+        labels.get(annotations.GROUP, ""), kept.get(annotations.RESIZE, "")[: MAX_RECORD + 1],
+    )  # fmt: skip
+
+
 PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
+QUEUED_JOBS = Kind("batch", "v1", "jobs", "Job", QueuedJob, _queued, partial=True)
+"""Jobs of queues, read as what the allocator needs of them."""
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 """Pods of the node agent, read as what can be asked for loads."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
@@ -160,7 +175,7 @@ class Api(Protocol):
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object, a pod with its own grace period unless one is given; what it owns is deleted after it.
+        """Delete the object, a pod with its own grace period unless one is given.
 
         Raises GoneError also where another one of that name is there by now.
         """

@@ -1,4 +1,4 @@
-"""The cluster service, put together: three watches, two loops, two HTTP servers around one view of the cluster."""
+"""The cluster service, put together: four watches, two loops, two HTTP servers around one view of the cluster."""
 
 import gc
 import logging
@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from device_plugin.adapters import extender
-from device_plugin.adapters.agents import LoadPoller, Pace
+from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
@@ -36,10 +36,13 @@ from device_plugin.cluster.show.cluster_gauges import ClusterGauges
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.show.health import Health
 from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import QUEUE
+from device_plugin.core.batch import QueuedJob
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import AGENTS, NODES, PODS, Change, Ref, Where
+from device_plugin.kube.api import AGENTS, NODES, PODS, QUEUED_JOBS, Change, Ref, Where
+from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.memory import MemoryReturn, malloc_trim
@@ -91,7 +94,7 @@ class Service:
         self._touch = Touch(shared, api, settings.scheduler_name)
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
-        self._poller = LoadPoller(self._on_loads, lambda: not leader.why_not(), pace, clock)
+        self._poller = AgentPoller(read_loads, self._on_loads, lambda: not leader.why_not(), pace, clock)
         self._health = Health(shared)
         calls = Calls(
             partial(extender.read_filter, resources=resources), extender.read_bind,
@@ -101,6 +104,7 @@ class Service:
         self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
         self._pods = ListWatch(api, PODS)
         self._nodes = ListWatch(api, NODES)
+        self._jobs = ListWatch(api, QUEUED_JOBS, Where(labels=QUEUE))
         self._agents = ListWatch(api, AGENTS, Where(scored.agent_namespace, labels=AGENT_LABELS))
         self._threads = Threads(stop)
 
@@ -123,6 +127,7 @@ class Service:
         return {
             "pods": partial(self._pods.run, view.sync_pods, self._on_pod, stop),
             "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
+            "jobs": partial(self._jobs.run, view.sync_jobs, self._on_job, stop, self._on_no_jobs),
             "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
             "loads": self._ask_agents,
             "leadership": partial(self._beat, "leadership", self._leadership.step),
@@ -162,6 +167,20 @@ class Service:
             self._view.forget_node(node.name)
         else:
             self._view.see_node(node)
+
+    def _on_job(self, change: Change, job: QueuedJob) -> None:
+        if change is Change.DELETED:
+            self._view.forget_job(job.uid)
+        else:
+            self._view.see_job(job)
+
+    def _on_no_jobs(self, error: ApiError) -> None:
+        """Go on without promises where this service may not list Jobs, as with the roles of an older version."""
+        if isinstance(error, RefusedError | GoneError) and not self._view.jobs_listed:
+            log.warning(
+                "nothing is kept for jobs while these cannot be listed: apply the roles of this version"
+            )
+            self._view.work_without_jobs()
 
     def _on_agent(self, change: Change, agent: Agent) -> None:
         if change is Change.DELETED:
@@ -216,6 +235,7 @@ class Service:
         self._stop.set()
         self._pods.interrupt()
         self._nodes.interrupt()
+        self._jobs.interrupt()
         self._agents.interrupt()
         self._threads.join()
 

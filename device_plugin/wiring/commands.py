@@ -17,6 +17,7 @@ Command = tuple[str, str, str]
 _SERVICES: tuple[Command, ...] = (
     ("node", "run the node agent", "device_plugin.wiring.node_command"),
     ("cluster", "run the cluster service", "device_plugin.wiring.cluster_command"),
+    ("jobs", "run the job engine", "device_plugin.wiring.jobs_command"),
     (
         "mount-writable",
         "mount a node's tmpfs for the files that containers may write",

@@ -1,4 +1,4 @@
-"""The settings of both services: a flag beats an environment variable, which beats the file, which beats the default.
+"""The settings of all services: a flag beats an environment variable, which beats the file, which beats the default.
 
     # vgpu node --config FILE
     version: v1
@@ -171,7 +171,36 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
     kube: KubeSettings = KubeSettings()
 
 
-Settings = TypeVar("Settings", NodeSettings, ClusterSettings)
+class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Settings of `vgpu jobs`. Of its replicas one plans: the one that holds the Lease."""
+
+    pod_name: Annotated[str, Meta(description="name of this pod, by which it holds the Lease")] = ""
+    prefixes: Annotated[
+        list[str], Meta(description="resource prefixes of all card families", examples=[["hygon.com/dcu"]])
+    ] = msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
+    lease_namespace: Annotated[str, Meta(description="namespace of the job engine's Lease")] = "vgpu-system"
+    lease_name: Annotated[str, Meta(description="name of the job engine's Lease")] = "vgpu-jobs"
+    use: Annotated[
+        float,
+        Meta(description="share of the cards that jobs may use; the rest is left to other pods", gt=0, le=1),
+    ] = 1.0
+    cooldown_seconds: Annotated[
+        float, Meta(description="seconds after a change of its width in which a job does not grow", ge=0)
+    ] = 1800.0
+    quantum_seconds: Annotated[
+        float, Meta(description="seconds that a job runs before it may be stopped for another one", ge=0)
+    ] = 3600.0
+    queue_weights: Annotated[
+        dict[str, float],
+        Meta(description="weights of queues, 1 for each that is not named", examples=[{"research": 2}]),
+    ] = msgspec.field(default_factory=dict)
+    explain_listen: Annotated[str, Meta(description="loopback address of /explain")] = "127.0.0.1:9404"
+    http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9403"
+    kube: KubeSettings = KubeSettings()
+
+
+Settings = TypeVar("Settings", NodeSettings, ClusterSettings, JobsSettings)
+KINDS: tuple[type[msgspec.Struct], ...] = (NodeSettings, ClusterSettings, JobsSettings)
 
 
 @dataclass(frozen=True)
@@ -262,18 +291,21 @@ def load(kind: type[Settings], flags: Mapping[str, Any], environ: Mapping[str, s
             if text is not None:
                 _put(values, setting.path, _parse(text, setting, source))
                 settings = _convert(values, kind, source)
-    found = checks.node(settings) if isinstance(settings, NodeSettings) else checks.cluster(settings)
-    for problem in found:
+    for problem in _problems(settings):
         raise SettingsError(problem)
     return settings
+
+
+def _problems(settings: "NodeSettings | ClusterSettings | JobsSettings") -> Iterator[str]:
+    if isinstance(settings, NodeSettings):
+        return checks.node(settings)
+    return checks.cluster(settings) if isinstance(settings, ClusterSettings) else checks.jobs(settings)
 
 
 def require(value: str, key: str) -> None:
     """Raise SettingsError if the setting `key`, which has no usable default, was not given."""
     if not value:
-        setting = next(
-            each for kind in (NodeSettings, ClusterSettings) for each in settings_of(kind) if each.key == key
-        )
+        setting = next(each for kind in KINDS for each in settings_of(kind) if each.key == key)
         raise SettingsError(f"{key} is missing: give {setting.flag} or {setting.variable}")
 
 

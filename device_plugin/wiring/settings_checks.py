@@ -10,7 +10,7 @@ from device_plugin.adapters.http.server import address
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
 
 if TYPE_CHECKING:
-    from device_plugin.wiring.settings import ClusterSettings, NodeScoreSettings, NodeSettings
+    from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeScoreSettings, NodeSettings
 
 # domain/name, as Kubernetes has the names of extended resources.
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -30,12 +30,25 @@ def cluster(settings: "ClusterSettings") -> Iterator[str]:
     yield from _address("httpListen", settings.http_listen)
     yield from _server(settings.kube.server)
     yield from _node_score(settings.node_score)
-    host, _, port = settings.extender_listen.rpartition(":")
+    yield from _private("extenderListen", settings.extender_listen, "binds pods")
+
+
+def jobs(settings: "JobsSettings") -> Iterator[str]:
+    """The problems of the settings of `vgpu jobs`."""
+    yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
+    yield from _address("explainListen", settings.explain_listen)
+    yield from _address("httpListen", settings.http_listen)
+    yield from _server(settings.kube.server)
+    for queue, weight in settings.queue_weights.items():
+        if not weight > 0:
+            yield f"queueWeights: {queue} has weight {weight:g}: write a number greater than 0"
+    yield from _private("explainListen", settings.explain_listen, "reads about the jobs of all namespaces")
+
+
+def _private(key: str, listen: str, does: str) -> Iterator[str]:
+    host, _, port = listen.rpartition(":")
     if not _loopback(host.strip("[]")):
-        yield (
-            f"extenderListen: {settings.extender_listen} is no loopback address, and whoever reaches it binds pods:"
-            f" write 127.0.0.1:{port}"
-        )
+        yield f"{key}: {listen} is no loopback address, and whoever reaches it {does}: write 127.0.0.1:{port}"
 
 
 def _node_score(settings: "NodeScoreSettings") -> Iterator[str]:

@@ -106,6 +106,7 @@ def nearly_full(workload: ClusterModel) -> tuple[ClusterView, Reservations]:
     reservations = Reservations(view, 3600.0, time.monotonic)
     rng = random.Random(workload.seed)
     view.sync_pods(())
+    view.sync_jobs(())
     for name in workload.names():
         inventory = workload.inventory(name)
         view.see_node(Node(name, inventory.encode()))

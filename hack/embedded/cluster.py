@@ -1,4 +1,4 @@
-"""The one-machine cluster: API server, Job controller, nodes with simulated cards, schedulers, and the two services.
+"""The one-machine cluster: API server, Job controller, nodes with simulated cards, schedulers, and our services.
 
     with EmbeddedCluster(root, {"node-1": cards}) as cluster:
         cluster.api.url ...
@@ -22,10 +22,11 @@ from hack.embedded.services import ServiceProcess
 from vgpu_runtime import sim
 
 ALLOCATOR_USER = "system:serviceaccount:vgpu-system:vgpu-cluster"
+ENGINE_USER = "system:serviceaccount:vgpu-system:vgpu-jobs"
 AGENT_USER = "system:serviceaccount:vgpu-system:vgpu-node"
 SCHEDULER_USER = "system:kube-scheduler"
 # By command: what the manifests set beside settings.
-ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"}, "cluster": {}}
+ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"node": {"MALLOC_ARENA_MAX": "2"}, "cluster": {}, "jobs": {}}
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,13 @@ class Options:
     """The settings of a cluster beside its nodes.
 
     `image_mounts` (host path, container path) are the files of the containers' image. With `on_start` the containers
-    have no processes but make one call each. `flags` are added to the agents' command lines.
+    have no processes but make one call each. `flags` are added to the agents' command lines. There are `engines`
+    replicas of the job engine, with `engine_flags`.
     """
 
     replicas: int = 1
+    engines: int = 0
+    engine_flags: Sequence[str] = ()
     seed: int = 0
     image_mounts: Sequence[tuple[Path, str]] = ()
     on_start: OnStart | None = None
@@ -65,10 +69,11 @@ class EmbeddedCluster:
         self.kubelets: dict[str, Kubelet] = {}
         self.agents: dict[str, ServiceProcess] = {}
         self.replicas: list[Replica] = []
+        self.engines: list[ServiceProcess] = []
         self._jobs: JobController | None = None
 
     def __enter__(self) -> "EmbeddedCluster":
-        """Start everything, and return when both services listen. Raises ServiceError, CreateError."""
+        """Start everything, and return when all services listen. Raises ServiceError, CreateError."""
         try:
             self.api.start()
             self._jobs = JobController(self.api.url)
@@ -77,6 +82,8 @@ class EmbeddedCluster:
                 self._start_node(index, name)
             for index in range(self.options.replicas):
                 self._start_replica(f"vgpu-cluster-{index}")
+            for index in range(self.options.engines):
+                self._start_engine(f"vgpu-jobs-{index}")
             for service in self.services():
                 service.wait()
             for replica in self.replicas:
@@ -99,8 +106,8 @@ class EmbeddedCluster:
         self.api.stop()
 
     def services(self) -> list[ServiceProcess]:
-        """All processes of the two services."""
-        return [*self.agents.values(), *(replica.service for replica in self.replicas)]
+        """All processes of our services."""
+        return [*self.agents.values(), *(replica.service for replica in self.replicas), *self.engines]
 
     def state(self, node: str) -> Path:
         """The folder of a node agent's slices and records."""
@@ -142,6 +149,14 @@ class EmbeddedCluster:
         scheduler = SchedulerStandIn(self.api.url, SCHEDULER_USER, f"http://{extender}", name)
         self.replicas.append(Replica(name, service, scheduler))
         service.start()
+
+    def _start_engine(self, name: str) -> None:
+        addresses = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+        flags = dict(zip(("--explain-listen", "--http-listen"), addresses, strict=True))
+        self.engines.append(
+            self._service(name, "jobs", ENGINE_USER, {"--pod-name": name, **flags}, self.options.engine_flags)
+        )
+        self.engines[-1].start()
 
     def _service(
         self, name: str, command: str, user: str, flags: Mapping[str, object], more: Sequence[str] = ()

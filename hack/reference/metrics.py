@@ -12,14 +12,16 @@ from hack.reference import tables
 APART = ("device_plugin.__main__", "device_plugin.cli")
 
 INTRODUCTION = (
-    "Both services serve `/metrics` in Prometheus' text format. Each fact has one exporter, so a sum over all scraped"
+    "All services serve `/metrics` in Prometheus' text format. Each fact has one exporter, so a sum over all scraped"
     " pods counts nothing twice. A metric whose source is missing has no sample. `manifests/components/monitoring`"
-    " scrapes both."
+    " scrapes them."
 )
 ABOUT = {
     Exporter.AGENT: "Of its own node. `vgpu node`, port 9400.",
     Exporter.LEADER: "Of the whole cluster. `vgpu cluster`, port 9402. A replica that stands by exports none of these.",
     Exporter.REPLICA: "Of the replica's own process; Prometheus tells the replicas apart by the labels of the target.",
+    Exporter.ENGINE: "Of all queues. `vgpu jobs`, port 9403. A replica that stands by exports none of these.",
+    Exporter.ENGINE_REPLICA: "Of the replica's own process.",
 }
 
 

@@ -8,7 +8,7 @@ import msgspec
 from device_plugin.core.annotations import KEYS
 from device_plugin.core.events import AGENT, CLUSTER, Event
 from device_plugin.core.reasons import Reason
-from device_plugin.wiring.settings import ClusterSettings, NodeSettings, settings_of
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
 from vgpu_runtime.paths import SOURCES
 
 PARAMETERS = "manifests/admission/parameters.yaml"
@@ -42,6 +42,8 @@ def settings() -> str:
         _of(NodeSettings),
         "## Cluster service (`vgpu cluster`)",
         _of(ClusterSettings),
+        "## Job engine (`vgpu jobs`)",
+        _of(JobsSettings),
         "## Parameters of the installation",
         f"In [{PARAMETERS}](../../{PARAMETERS}): one place for what the admission policies and both services must agree"
         " on. Kustomize writes them into all three, so `kubectl apply -k` is enough after a change.",

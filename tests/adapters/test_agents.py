@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from device_plugin.adapters import agents
-from device_plugin.adapters.agents import read_loads
+from device_plugin.adapters.agents import read_loads, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.probes import probes
+from device_plugin.core.jobs.progress import MOST, Progress, Told
 from device_plugin.core.loads import Load
 from device_plugin.core.metrics import CARD, SLICE, Reading
+from device_plugin.node.meter import CHECKPOINTS, PROGRESS_DONE, PROGRESS_GOAL
 from tests.exposed import reading
 
 GIB = 1 << 30
@@ -40,6 +42,48 @@ def test_what_a_real_agent_exports_is_read() -> None:
     with http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as server:
         found = read_loads(f"127.0.0.1:{server.port}")
     assert found == {"GPU-a": Load(0.25, 0.25), "GPU-b": Load(1.0)}, "c does not say, d has no memory"
+
+
+def test_what_programs_say_is_read_from_what_a_real_agent_exports() -> None:
+    a, b, c = (
+        ("n1", "default", "train-0-x", "main"),
+        ("n1", "team.x", "a", "b"),
+        ("n1", "default", "c", "main"),
+    )
+    exported = [
+        Reading(PROGRESS_DONE, [(a, 120000), (b, 7), (c, 5)]),
+        Reading(PROGRESS_GOAL, [(a, 1281167), (b, 10), (c, MOST)]),
+        Reading(CHECKPOINTS, [(a, 2), (("n1", "default", "saves", "main"), MOST)]),
+    ]
+    app = probes(lambda: "", lambda: "", Exposition(lambda: exported))
+    with http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as server:
+        found = read_progress(f"127.0.0.1:{server.port}")
+    assert found == {
+        ("default", "train-0-x", "main"): Told(Progress(120000, 1281167), 2),
+        ("default", "c", "main"): Told(Progress(5, MOST)),
+        ("default", "saves", "main"): Told(None, MOST),
+    }, "a namespace has no dot"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("vgpu_progress_done{%s} 5.0",), None),
+        (("vgpu_progress_goal{%s} 5.0",), None),
+        (("vgpu_progress_done{%s} 7.0", "vgpu_progress_goal{%s} 5.0"), Progress(5, 5)),
+        (("vgpu_progress_done{%s} 0.0", "vgpu_progress_goal{%s} 0.0"), None),
+        (("vgpu_progress_done{%s} 1.0", "vgpu_progress_goal{%s} 1000000000000001.0"), None),
+        (("vgpu_progress_done{%s} nan", "vgpu_progress_goal{%s} inf"), None),
+        (("vgpu_progress_done{%s} -1.0", "vgpu_progress_goal{%s} 1e400"), None),
+        (("vgpu_progress_done{%s} 1.5", "vgpu_progress_goal{%s} 2.0"), None),
+    ],
+)
+def test_progress_that_lies_is_clamped_or_no_news(lines: tuple[str, ...], expected: Progress | None) -> None:
+    labels = 'node="n1",namespace="default",pod="a",container="main"'
+    text = "".join(f"{line % labels}\n" for line in lines)
+    with answering(lambda connection: connection.sendall(framed(text))) as address:
+        found = read_progress(address)
+    assert found.get(("default", "a", "main"), Told()).progress == expected
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from device_plugin.cluster.show.cluster_gauges import ClusterGauges
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core import annotations
+from device_plugin.core.batch import QueuedJob
 from device_plugin.core.cards import Inventory
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -52,6 +53,12 @@ class Watcher(Protocol):
     def lose(self, pod: Pod) -> None:
         """It is gone."""
 
+    def hear_job(self, job: QueuedJob) -> None:
+        """A Job of a queue is so now."""
+
+    def lose_job(self, uid: str) -> None:
+        """The Job is gone."""
+
 
 class FakeApi:
     """`watchers` hear each change at once. `on_bind` may raise, before or after it calls `land`."""
@@ -59,6 +66,7 @@ class FakeApi:
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, str], Pod] = {}
         self.by_node: dict[str, Node] = {}
+        self.jobs: dict[str, QueuedJob] = {}
         self.held: Lease | None = None
         self.written: list[tuple[str, str]] = []
         self.warnings: list[tuple[str, str]] = []
@@ -174,6 +182,19 @@ class FakeApi:
             self.put(replace(pod, phase="Succeeded"))
         self.remove(pod)
 
+    def put_job(self, job: QueuedJob) -> QueuedJob:
+        """A Job with the queue label as it is from now on."""
+        self.jobs[job.uid] = job
+        for watcher in self.watchers:
+            watcher.hear_job(job)
+        return job
+
+    def remove_job(self, uid: str) -> None:
+        """The Job is gone."""
+        del self.jobs[uid]
+        for watcher in self.watchers:
+            watcher.lose_job(uid)
+
     def remove(self, pod: Pod) -> None:
         """The pod object is gone, and nobody has heard of an end."""
         del self.by_name[pod.namespace, pod.name]
@@ -209,7 +230,7 @@ class Memory:
     """What a replica keeps in memory: what it knows of the cluster, and what it decided."""
 
     def __init__(self, clock: Clock, name: str = "vgpu-0") -> None:
-        self.view = ClusterView(DEFAULT_PREFIXES, clock)
+        self.view = ClusterView(DEFAULT_PREFIXES, clock, wall=clock)
         self.reservations = Reservations(self.view, RESERVATION_SECONDS, clock)
         self.leader = Leader(name, clock)
         self.counts = Counted()
@@ -248,6 +269,7 @@ class Replica(Memory):
         """List, then hear every change at once."""
         self.view.sync_nodes(self.api.nodes())
         self.view.sync_pods(self.api.pods())
+        self.view.sync_jobs(self.api.jobs.values())
         self.api.watchers.append(self)
 
     def hear(self, pod: Pod) -> None:
@@ -257,6 +279,14 @@ class Replica(Memory):
     def lose(self, pod: Pod) -> None:
         """The watch shows that a pod is gone."""
         self.view.forget_pod(pod.uid)
+
+    def hear_job(self, job: QueuedJob) -> None:
+        """The watch shows a Job of a queue."""
+        self.view.see_job(job)
+
+    def lose_job(self, uid: str) -> None:
+        """The watch shows that a Job is gone."""
+        self.view.forget_job(uid)
 
     def renew(self, scheduler: str = "x") -> None:
         """The scheduler beside it renews the Lease, and the replica reads it."""

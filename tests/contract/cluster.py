@@ -108,9 +108,8 @@ class Cluster:
         *,
         role: str = "admin",
         media: str = "application/json",
-        accept: str = "application/json",
     ) -> Answer:
-        headers = {**self.identities[role], "Content-Type": media, "Accept": accept}
+        headers = {**self.identities[role], "Content-Type": media}
         content = None if body is None else json.dumps(body)
         try:
             self._connection.request(method, path, content, headers)
@@ -120,8 +119,8 @@ class Cluster:
             self.close()  # what is left of it would be taken for the next answer
             raise
 
-    def get(self, path: str, accept: str = "application/json") -> Answer:
-        return self.call("GET", path, accept=accept)
+    def get(self, path: str) -> Answer:
+        return self.call("GET", path)
 
     def post(self, path: str, body: object, role: str = "admin") -> Answer:
         return self.call("POST", path, body, role=role)
@@ -135,9 +134,9 @@ class Cluster:
     def delete(self, path: str, body: object = None, role: str = "admin") -> Answer:
         return self.call("DELETE", path, body, role=role)
 
-    def watch(self, path: str, accept: str = "application/json", **options: str) -> Watch:
+    def watch(self, path: str, **options: str) -> Watch:
         query = urlencode({"watch": "true", **options})
-        return Watch(self.connect(), f"{path}?{query}", {**self.identities["admin"], "Accept": accept})
+        return Watch(self.connect(), f"{path}?{query}", self.identities["admin"])
 
     def close(self) -> None:
         self._connection.close()

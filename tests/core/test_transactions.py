@@ -14,7 +14,16 @@ import pytest
 from device_plugin.core.cards import Inventory
 from device_plugin.core.grants import CardSize, Grant, Slice
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.ledger import Holding, Ledger, Reservation, Snapshot, Stage, Transaction
+from device_plugin.core.ledger import (
+    Holder,
+    Holding,
+    Ledger,
+    PromiseHolder,
+    Reservation,
+    Snapshot,
+    Stage,
+    Transaction,
+)
 from device_plugin.core.masks import core_mask
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
@@ -24,7 +33,8 @@ EVENTS = 100_000
 GROUPS, MIB = 32, 1600
 NODES = ("a", "b")
 HOLDERS = tuple(f"pod-{i}" for i in range(5))
-PROMISE = "promise"
+NAMED = "not a pod yet"
+PROMISE = PromiseHolder("a", "job default/b")
 Known = Mapping[str, tuple[Inventory, HostAmounts]]
 
 
@@ -32,7 +42,7 @@ Known = Mapping[str, tuple[Inventory, HostAmounts]]
 class Model:
     """What should be held, and what nodes there should be."""
 
-    holdings: dict[str, Holding] = field(default_factory=dict)
+    holdings: dict[Holder, Holding] = field(default_factory=dict)
     nodes: dict[str, tuple[Inventory, HostAmounts]] = field(default_factory=dict)
 
     def copy(self) -> "Model":
@@ -83,14 +93,16 @@ class Driver:
 
     def put(self) -> None:
         rng = self.rng
-        holder, node, kind = rng.choice((*HOLDERS, PROMISE)), rng.choice(NODES), rng.random()
+        holder, node, kind = self.holder(), rng.choice(NODES), rng.random()
         host = HostAmounts(rng.choice((0, 500)), rng.choice((0, 64)), 0)
         grant = self.grant(holder, node)
         made = Holding(holder=holder, node=node, grant=grant, host=host)
-        if holder == PROMISE:
+        if holder == NAMED:
             made = Holding(
                 holder=holder, node=node, grant=grant, host=host, expires=self.now + rng.randint(1, 20)
             )
+        elif isinstance(holder, PromiseHolder):
+            made = Holding(holder=holder, node=node, grant=grant)
         elif kind < 0.2:
             made = Holding(holder=holder, node=node, host=host)
         elif kind < 0.6:
@@ -101,15 +113,19 @@ class Driver:
         self.model.holdings[holder] = made
         assert {conflict.other for conflict in conflicts} <= self.model.holdings.keys() - {holder}
 
-    def grant(self, holder: str, node: str) -> Grant:
+    def holder(self) -> str | PromiseHolder:
+        every: tuple[str | PromiseHolder, ...] = (*HOLDERS, NAMED, PROMISE)
+        return self.rng.choice(every)
+
+    def grant(self, holder: Holder, node: str) -> Grant:
         """One slice or two, of cards that the node may not have, and that others may hold."""
         uuids = self.rng.sample([f"{node}0", f"{node}1"], self.rng.randint(1, 2))
         first = self.rng.randrange(GROUPS)
         slices = tuple(Slice(uuid, self.rng.choice((100, 100, 800)), (first,)) for uuid in uuids)
-        return Grant(holder, node, {"main": slices}, cards={uuid: CardSize(MIB, 4) for uuid in uuids})
+        return Grant(str(holder), node, {"main": slices}, cards={uuid: CardSize(MIB, 4) for uuid in uuids})
 
     def release(self) -> bool:
-        holder = self.rng.choice((*HOLDERS, PROMISE))
+        holder = self.holder()
         known = self.model.holdings.pop(holder, None)
         assert self.ledger.release(holder) == known
         return known is not None
@@ -175,7 +191,7 @@ class Driver:
             self.open.clear()
         self.model.holdings = {
             holder: held for holder, held in self.model.holdings.items()
-            if not isinstance(held, Reservation) and holder != PROMISE
+            if not isinstance(held, Reservation) and holder not in (NAMED, PROMISE)
         }  # fmt: skip
         self.ledger = rebuilt(self.model)
         self.follower, self.seen = {}, 0

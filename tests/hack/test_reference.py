@@ -8,7 +8,7 @@ from device_plugin.core import annotations
 from device_plugin.core.events import Event
 from device_plugin.core.metrics import MetricType
 from device_plugin.core.reasons import Reason
-from device_plugin.wiring.settings import ClusterSettings, NodeSettings, settings_of
+from device_plugin.wiring.settings import KINDS, settings_of
 from hack.reference import metrics, tables
 from hack.reference.__main__ import FOLDER, PAGES
 from vgpu_runtime.paths import SOURCES
@@ -39,7 +39,7 @@ def test_every_setting_and_parameter_has_a_row_with_all_it_means() -> None:
         for item in yaml.safe_load_all((SOURCES.parent / tables.PARAMETERS).read_text())
         if item["kind"] == "ConfigMap"
     )
-    services = [f"`{each.key}`" for kind in (NodeSettings, ClusterSettings) for each in settings_of(kind)]
+    services = [f"`{each.key}`" for kind in KINDS for each in settings_of(kind)]
     assert [row[0] for row in found] == [*services, *(f"`{name}`" for name in parameters)]
     assert all(row[-1] for row in found)
 

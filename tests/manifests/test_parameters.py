@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from device_plugin.node.inject import CARD_VARIABLES
-from device_plugin.wiring.settings import ClusterSettings, NodeSettings, load
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver.server import job_policy_files, policy_files
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
 
@@ -45,6 +45,7 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     asked = ["cdi-annotations", "confinement", "deletions", "grace", "isolation", "names", "requests"]
     if "vgpu-jobs" in policies:
         asked += ["jobs", "queue-required-jobs", "queue-required-pods"]
+        assert load(JobsSettings, {}, made.environment("vgpu-jobs", "engine")).prefixes == prefixes
     assert known == {f"vgpu-{name}": {",".join(prefixes)} for name in asked}
     names = [
         v for spec in policies.values() for v in spec.get("variables", ()) if v["name"] == "schedulerName"

@@ -20,11 +20,11 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.cards import Inventory
 from device_plugin.core.http_values import App
-from device_plugin.kube.api import PODS, Ref
+from device_plugin.kube.api import JOBS, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.wiring import cluster
 from device_plugin.wiring.settings import ClusterSettings, KubeSettings, SettingsError
-from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver import EmbeddedApiServer, resources
 from hack.embedded.cluster import AGENT_USER
 from tests.adapters.kube.conftest import annotate, node
 from tests.builders import objects
@@ -81,7 +81,7 @@ def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
         ready, live = f"{listening['http']}/readyz", f"{listening['http']}/healthz"
         status, why = get(ready)
         assert status == 503
-        assert "nodes and pods were not listed yet" in why
+        assert "not listed yet: nodes, pods, jobs" in why
         assert "Lease" in why
         assert get(live)[0] == 200, "a restart would mend nothing"
         assert "vgpu_leader" not in get(f"{listening['http']}/metrics")[1]
@@ -90,6 +90,41 @@ def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
         api.write_requests.clear()
         assert get(f"{listening['extender']}/explain")[0] == 200
         assert not api.write_requests, "an idle service writes nothing"
+
+
+def test_it_follows_the_records_of_jobs_of_queues(
+    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]]
+) -> None:
+    admin = _client(api, "system:admin")
+    queued, other = objects.job("train", suspend=True), objects.job("other", suspend=True)
+    queued["metadata"]["labels"] = {"vgpu.io/queue": "default"}
+    for made in (queued, other):
+        made["metadata"]["annotations"] = {"vgpu.io/resize": "broken"}
+        admin.create(JOBS.json, made, "default")
+    with _running(api.url, capsys) as listening:
+        explain = f"{listening['extender']}/explain"
+        assert eventually(
+            lambda: "ignored\n  resize of default/train: resize: not JSON" in get(explain)[1], 20
+        )
+        assert "default/other" not in get(explain)[1]
+        admin.patch(
+            JOBS.json, Ref("train", "default"), {"metadata": {"annotations": {"vgpu.io/resize": "[]"}}}
+        )
+        assert eventually(lambda: "resize: expected an object" in get(explain)[1], 20)
+        admin.patch(JOBS.json, Ref("train", "default"), {"metadata": {"labels": {"vgpu.io/queue": None}}})
+        assert eventually(lambda: "resize of" not in get(explain)[1], 20)
+    admin.close()
+
+
+def test_it_works_without_jobs_where_it_may_not_list_them(
+    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """With the roles of an older version, or where Jobs are not served."""
+    monkeypatch.delitem(resources._BY_PATH, ("batch", "jobs"))
+    with _running(api.url, capsys) as listening:
+        assert eventually(lambda: get(f"{listening['http']}/readyz")[0] == 200, 20)
+    assert "nothing is kept for jobs while these cannot be listed" in caplog.text
 
 
 def test_what_is_known_of_the_cluster_is_no_work_for_the_garbage_collector(

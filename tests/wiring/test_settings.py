@@ -119,6 +119,12 @@ def test_a_bad_variable_is_named() -> None:
         ("cluster --covered-pods remove", "coveredPods: unknown value 'remove': write report or delete"),
         ("cluster --node-score-free amount", "nodeScore.free: 'amount': write share or count"),
         ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),
+        ("jobs --prefixes [foo]", "prefixes: 'foo' has no domain"),
+        ("jobs --http-listen 9403", "httpListen: '9403' is no address: write host:port"),
+        ("jobs --explain-listen 0.0.0.0:9404", "write 127.0.0.1:9404"),
+        ("jobs --kube-server ftp://a:1", "kube.server: 'ftp://a:1': write http(s)://host:port"),
+        ("jobs --use 0", "use: write a number > 0"),
+        ('jobs --queue-weights {"a":0}', "queueWeights: a has weight 0: write a number greater than 0"),
         (
             "cluster --kube-server https://a:99999",
             "kube.server: 'https://a:99999': write http(s)://host:port",
@@ -128,7 +134,7 @@ def test_a_bad_variable_is_named() -> None:
 def test_what_a_service_cannot_work_with_is_said_with_what_to_write(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = {"node": "--node-name=a", "cluster": "--pod-name=a"}[words.split()[0]]
+    name = {"node": "--node-name=a", "cluster": "--pod-name=a", "jobs": "--pod-name=a"}[words.split()[0]]
     assert main([*words.split(), name]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line
@@ -156,14 +162,16 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
     assert (ended.value.code, capsys.readouterr().out) == (0, f"vgpu {project['version']}\n")
 
 
-@pytest.mark.parametrize("kind", [NodeSettings, ClusterSettings])
+@pytest.mark.parametrize("kind", settings.KINDS)
 def test_every_setting_has_a_help_text(kind: type[NodeSettings]) -> None:
     parser = argparse.ArgumentParser()
     settings.add_flags(parser, kind)
     assert all(action.help for action in parser._actions)
 
 
-@pytest.mark.parametrize(("command", "key"), [("node", "nodeName"), ("cluster", "podName")])
+@pytest.mark.parametrize(
+    ("command", "key"), [("node", "nodeName"), ("cluster", "podName"), ("jobs", "podName")]
+)
 def test_a_service_without_its_name_says_how_to_give_it(
     command: str, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,6 @@ from device_plugin.kube.api import (
     PODS,
     Kind,
     Listed,
-    Metadata,
     Named,
     Object,
     Where,
@@ -152,11 +151,9 @@ class KubeClient:
         return self._decoded(kind, self._request("PATCH", path, body, MERGE, accept=_accept(kind)))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object of this UID; what it owns is deleted after it."""
+        """Delete the object of this UID."""
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
-        # Said, because Jobs leave their pods otherwise.
-        kind_of = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        body = {**kind_of, **grace, **_preconditions(of)}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **grace, **_preconditions(of)}
         with _conflict_means_gone():
             self._request("DELETE", _object(kind, of), body)
 
@@ -269,7 +266,7 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 
 
 def _accept(kind: Kind[Any], suffix: str = "") -> str:
-    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.item is Metadata else JSON
+    return METADATA.format(f"PartialObjectMetadata{suffix}") if kind.partial else JSON
 
 
 def _preconditions(of: Named) -> Object:

@@ -187,7 +187,7 @@ class Touch(ReplicaService):
         while looks and self._queue:
             batch = self._batch(looks)
             for number, waiting in enumerate(batch):
-                if waiting.alike in self._hopeless:
+                if self._alike(waiting) in self._hopeless:
                     continue
                 if len(self._awaited(waiting)) >= TOUCHES:
                     self._queue.put_back(batch[number:])
@@ -198,7 +198,7 @@ class Touch(ReplicaService):
                 if fits:
                     found.append(waiting)
                 else:
-                    self._hopeless.add(waiting.alike)
+                    self._hopeless.add(self._alike(waiting))
         return found
 
     def _batch(self, most: int) -> list[Waiting]:
@@ -211,11 +211,16 @@ class Touch(ReplicaService):
                 waiting = self._reservations.waiting.get(self._queue.take(self._late))
                 if (
                     waiting is not None
-                    and waiting.alike not in self._hopeless
+                    and self._alike(waiting) not in self._hopeless
                     and self._reservations.waiting.outdated(waiting)
                 ):
                     batch.append(waiting)
         return sorted(batch, key=lambda each: (each.pod.namespace in self._late, _queue_order(each.pod)))
+
+    def _alike(self, waiting: Waiting) -> object:
+        """A key that is equal for pods of which none fits if one does not: there may be room for one job alone."""
+        beneficiary = self._view.promises.of(waiting.pod)
+        return (beneficiary, waiting.alike) if beneficiary else waiting.alike
 
     def _awaited(self, waiting: Waiting) -> list[Grant]:
         """The grants for touched pods that this pod may not take; a late namespace's only if its own is late too."""
@@ -259,6 +264,8 @@ class Touch(ReplicaService):
             return ()
         with ledger.transaction(), suppress(LaterError):
             ledger.release(pod.uid)
+            if beneficiary := self._view.promises.of(pod):
+                self._view.promises.release(beneficiary, ledger)
             for grant in self._awaited(waiting):
                 ledger.hold(grant)
             if request.gang is not None:

@@ -34,6 +34,8 @@ from device_plugin.core.requests import PodRequest
 
 log = logging.getLogger(__name__)
 
+Decide = Callable[[Pod, PodRequest, Sequence[str]], tuple[PodRequest, Grant | Refused]]
+
 
 class Reservations:
     """Places pods, and holds each grant until it is bound or its reservation ends. Each call takes the view's lock."""
@@ -97,10 +99,11 @@ class Reservations:
                     self._view.known(pod), nodes, refused, gang=gang, waits_for=WaitsFor.ANYTHING
                 )
                 return refused
-            if request.gang is not None:
-                return self._reserve_gang(pod, request, nodes, named=named)
-            alone = partial(self._reserve_alone, pod, request, nodes, named=named)
-            return alone() if named else self.budget.decided(pod.namespace, request, alone)
+            beneficiary = self._view.promises.of(pod)
+            if not beneficiary:
+                return self._reserve(pod, request, nodes, named=named)
+            with self._view.promises.open(beneficiary):
+                return self._reserve(pod, request, nodes, named=named, promised=True)
 
     def in_group(self, pod: Pod, request: PodRequest) -> PodRequest:
         """The request, with the pod's rank in its group where its placement policy looks at that."""
@@ -230,12 +233,21 @@ class Reservations:
 
     # With the lock held
 
+    def _reserve(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool, promised: bool = False
+    ) -> Reservation | Refused:
+        if request.gang is not None:
+            return self._reserve_gang(pod, request, nodes, named=named)
+        decide = self._decided_alone if promised else self._decided
+        alone = partial(self._reserve_alone, pod, request, nodes, decide, named=named)
+        return alone() if named else self.budget.decided(pod.namespace, request, alone)
+
     def _reserve_alone(
-        self, pod: Pod, request: PodRequest, nodes: Sequence[str], *, named: bool
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str], decide: Decide, *, named: bool
     ) -> Reservation | Refused:
         before = self._ledger.reservation(pod.uid)
         self.release(pod.uid)
-        request, answer = self._decided(pod, request, nodes)
+        request, answer = decide(pod, request, nodes)
         if isinstance(answer, Refused):
             pod = self._view.known(pod)
             self._queue_preemption(Pending(pod, request, nodes), before)
@@ -283,6 +295,13 @@ class Reservations:
         if isinstance(answer, Refused):
             self.refusals.note(pod, request, nodes, answer)
         return request, answer
+
+    def _decided_alone(
+        self, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[PodRequest, Grant | Refused]:
+        """Like `_decided`, without remembered refusals: for a pod to which slices are promised there is other room."""
+        request = self.in_group(pod, request)
+        return request, self.placer.decide(request, nodes, vetted=True)
 
     def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
         """Restore the nomination that a refused pod had; a pod without one goes into the preemption queue."""

@@ -97,7 +97,9 @@ class Preemption(ReplicaService):
             return candidates
         if self._leader.why_not() or request.gang is not None:
             return {}
-        held, pending = self._held(), Pending(self._view.known(pod), request, tuple(candidates))
+        held = self._held()
+        candidates = self._without_shrinking(candidates, held)
+        pending = Pending(self._view.known(pod), request, tuple(candidates))
         if not self._still_wanting(pod, self._ending(held)):
             return {}
         plan = self._nominate(self._advice, pending, held)
@@ -115,6 +117,14 @@ class Preemption(ReplicaService):
         log.info("kube-scheduler evicts %d pods on %s for %s", len(evicted), node, _name(pod))
         return {node: evicted}
 
+    def _without_shrinking(self, candidates: Candidates, held: Held) -> Candidates:
+        """The nodes where kube-scheduler would evict no pod of a Job that shrinks."""
+        shrinking = self._shrinking()
+        if not shrinking:
+            return candidates
+        ours = {uid for uid, pod in held.items() if pod.owner_uid in shrinking}
+        return {node: victims for node, victims in candidates.items() if ours.isdisjoint(victims)}
+
     # The search
 
     def _nominate(
@@ -125,12 +135,14 @@ class Preemption(ReplicaService):
         Pods that are ending, and those in `going`, count as gone and are no victims.
         """
         gone = self._ending(held) | set(going)
+        shrinking = self._shrinking()
         ranks = {
             uid: pod.priority
             for uid, pod in held.items()
             if pod.priority < pending.pod.priority
             and uid not in gone
             and uid not in self._deferred
+            and pod.owner_uid not in shrinking
             and not self._leaves(pod)
         }
         with search.planner() as planner:
@@ -192,6 +204,11 @@ class Preemption(ReplicaService):
             self._leaving_since = {uid: since.get(uid, now) for uid in held if self._leaves(held[uid])}
             self._deferred = {uid: until for uid, until in self._deferred.items() if until > now}
         return held
+
+    def _shrinking(self) -> Collection[str]:
+        """The UIDs of Jobs whose pods are no victims: some of them are about to leave for another job."""
+        with self._view.lock:
+            return self._view.promises.shrinking()
 
     def _ending(self, held: Held) -> set[str]:
         """The pods that are ending, but for those that have been ending for LEAVING_SECONDS."""

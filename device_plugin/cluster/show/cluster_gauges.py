@@ -38,12 +38,17 @@ MEMORY_UNITS = Metric(
 FAULTS = Metric(
     "vgpu_faulty_annotations", Exporter.LEADER,
     "Annotations that are ignored now because they are malformed or contradict the cluster, by kind (inventory,"
-    " grant).", ("kind",),
+    " grant, resize).", ("kind",),
 )  # fmt: skip
 FRAGMENTATION = Metric(
     "vgpu_fragmentation_ratio", Exporter.LEADER,
     "Share of all cards, 0 to 1, that is idle and that none of the pods to be expected can use. Absent until 64 pods"
     " have come.",
+)  # fmt: skip
+PROMISED = Metric(
+    "vgpu_promised_cards", Exporter.LEADER,
+    "Cards with slices that are promised to a job, by stage: leaving (pods of another job still hold them), kept (held"
+    " for the job, without a pod).", ("stage",),
 )  # fmt: skip
 UNPLACED = Metric(
     "vgpu_unplaced_pods", Exporter.LEADER,
@@ -111,6 +116,7 @@ class ClusterGauges(ReplicaService):
         with self._view.lock:
             snapshot = self._view.ledger.snapshot()
             faults = self._view.faults.counts()
+            promised = self._view.promises.cards()
             ratio = self._reservations.placer.fragmentation()
         for metric, value in _CARDS:
             yield Reading(metric, _of_cards(snapshot, value))
@@ -124,6 +130,7 @@ class ClusterGauges(ReplicaService):
             ],
         )
         yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])
+        yield Reading(PROMISED, [((stage,), float(count)) for stage, count in promised.items()])
         if ratio is not None:
             yield Reading(FRAGMENTATION, [((), ratio)])
         yield self._unplaced()

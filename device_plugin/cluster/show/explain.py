@@ -7,10 +7,11 @@ from typing import Any
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.openings import opening
 from device_plugin.cluster.preempt.search import SearchCopy
+from device_plugin.cluster.watch.promises import PromiseStatus
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, memory_units
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
+from device_plugin.core.grants import Grant, slice_objects
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, Snapshot, Stage
 from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
@@ -55,13 +56,14 @@ class Explainer(ReplicaService):
         with self._view.lock:
             gangs = [asdict(gang) for gang in self._reservations.gangs.statuses()]
             faults = [asdict(fault) for fault in self._view.faults.standing()]
+            promises = [_promise(promise) for promise in self._view.promises.statuses()]
         snapshot = self._view.snapshot()
         nodes = [self._node(snapshot, name) for name in self._search.paced(snapshot.nodes())]
         waiting = [asdict(entry) for entry in self.waiting()]
         why_not = self._leader.why_not()
         view = {
             "leader": not why_not, "whyNotLeading": why_not, "nodes": nodes, "waiting": waiting, "gangs": gangs,
-            "faults": faults, "units": list(_mixed_units(snapshot.inventories())),
+            "promises": promises, "faults": faults, "units": list(_mixed_units(snapshot.inventories())),
         }  # fmt: skip
         return {**_only(view, pod), "moves": self._moves(pod)} if pod else view
 
@@ -107,13 +109,15 @@ class Explainer(ReplicaService):
         if nominated is not None:
             return self._nominated(pod, planner.ledger, nominated.grant)
         # Placing a gang takes too long for every scrape, so its pods show the gang's last answer.
-        key = (pod.namespace, request.gang) if request.gang else _shape(request, pod)
+        beneficiary = self._view.promises.of(pod)
+        shape = (pod.namespace, request.gang) if request.gang else _shape(request, pod)
+        key = (beneficiary, *shape)
         if key not in answers:
-            answers[key] = self._answer(pod, request, planner)
+            answers[key] = self._answer(pod, request, planner, beneficiary)
         answer = answers[key]
         if isinstance(answer, Refusal):
             gated = [f"held by {pod.obstacles.gated} as well"] if pod.obstacles.gates else []
-            text = "; ".join((answer.text, *self._outliving(answer), *gated))
+            text = "; ".join((answer.text, *self._kept(answer), *gated))
             return UnplacedPod(pod.namespace, pod.name, text, answer.advice, answer.main.value)
         if held := pod.obstacles.text:
             place = f"a card is free on {answer.node}" if answer else "all pods of its group exist"
@@ -125,12 +129,12 @@ class Explainer(ReplicaService):
             "wait some minutes, then see the events of the pod and the log of kube-scheduler", FITS,
         )  # fmt: skip
 
-    def _outliving(self, refusal: Refusal) -> list[str]:
-        """Texts about slices that outlive their pod, if they may be the cause of the refusal."""
+    def _kept(self, refusal: Refusal) -> list[str]:
+        """Texts about slices that outlive their pod or are kept for a job, if they may be the cause of the refusal."""
         if refusal.main not in (*MOVING, Reason.GANG_ROOM):
             return []
         with self._view.lock:
-            return self._view.reports.summary()
+            return [*self._view.reports.summary(), *self._view.promises.summary()]
 
     def _wrong_in_group(self, pod: Pod) -> str:
         """The problem of the pod's group that keeps all of its pods waiting, as text; empty if there is none."""
@@ -139,10 +143,16 @@ class Explainer(ReplicaService):
         with self._view.lock:
             return self._reservations.groups.problem((pod.namespace, pod.label(GROUP)))
 
-    def _answer(self, pod: Pod, request: PodRequest, planner: Planner) -> Grant | Refusal | None:
+    def _answer(
+        self, pod: Pod, request: PodRequest, planner: Planner, beneficiary: str
+    ) -> Grant | Refusal | None:
         """The answer that /filter would give if every node were offered; for a gang its last answer."""
         if request.gang is None:
-            return planner.placer.place(self._reservations.in_group(pod, request))
+            with planner.ledger.transaction():
+                if beneficiary:
+                    with self._view.lock:
+                        self._view.promises.release(beneficiary, planner.ledger)
+                return planner.placer.place(self._reservations.in_group(pod, request))
         with self._view.lock:
             return self._reservations.gangs.refusal(pod, request)
 
@@ -239,11 +249,15 @@ def _only(view: View, wanted: str) -> View:
         if cards:
             nodes.append({**node, "cards": cards})
     waiting = [entry for entry in view["waiting"] if f"{entry['namespace']}/{entry['pod']}" == wanted]
+    promises = [promise for promise in view["promises"] if wanted in promise["leaving"]]
     gangs = [
         gang for gang in view["gangs"] if wanted in (f"{gang['namespace']}/{pod}" for pod in gang["pods"])
     ]
     faults = [fault for fault in view["faults"] if fault["subject"] == wanted]
-    return {**view, "pod": wanted, "nodes": nodes, "waiting": waiting, "gangs": gangs, "faults": faults}
+    return {
+        **view, "pod": wanted, "nodes": nodes, "waiting": waiting, "gangs": gangs, "promises": promises,
+        "faults": faults,
+    }  # fmt: skip
 
 
 def _mixed_units(inventories: Mapping[str, Inventory]) -> Iterator[str]:
@@ -272,6 +286,7 @@ def as_text(view: View) -> str:
         "waiting", (f"{w['namespace']}/{w['pod']}: {w['text']}; {w['advice']}" for w in view["waiting"])
     )
     lines += _section("gangs", map(_gang_line, view["gangs"]))
+    lines += _section("promises", map(_promise_line, view["promises"]))
     lines += _section("moves", view.get("moves", ()))
     lines += _section("ignored", (f"{f['kind']} of {f['subject']}: {f['text']}" for f in view["faults"]))
     lines += _section("memory units differ", view["units"])
@@ -291,6 +306,22 @@ def _gang_line(gang: View) -> str:
         f"{gang['namespace']}/{gang['group']}: {len(gang['pods'])} of {sizes} pods exist,"
         f" {gang['reserved']} reserved, {gang['bound']} bound, {gang['finished']} finished"
         f"{'; ' if gang['why'] else ''}{gang['why']}"
+    )
+
+
+def _promise(status: PromiseStatus) -> View:
+    return {
+        "for": status.beneficiary, "node": status.node, "seconds": round(status.seconds),
+        "leaving": status.leaving, "kept": slice_objects(status.kept),
+    }  # fmt: skip
+
+
+def _promise_line(promise: View) -> str:
+    kept = [f"{s['memMiB']} MiB, core groups {ranges(s['cores'])} of {s['card']}" for s in promise["kept"]]
+    used = f"; still used by {', '.join(promise['leaving'])}" if promise["leaving"] else ""
+    return (
+        f"{promise['node']} for {promise['for']}: {', '.join(kept) or 'nothing is kept'}{used}; until"
+        f" {promise['seconds']} s from now at the latest"
     )
 
 

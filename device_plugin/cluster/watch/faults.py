@@ -10,7 +10,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An annotation that is ignored. `kind` is `inventory` or `grant`, `subject` the node, or namespace/name."""
+    """An annotation that is ignored. `subject` is the node, or namespace/name.
+
+    `kind` is `inventory`, `grant` or `resize`.
+    """
 
     kind: str
     subject: str
@@ -24,7 +27,7 @@ class Faults:
         self._standing: dict[tuple[str, str], Fault] = {}
 
     def put(self, key: str, fault: Fault) -> None:
-        """Record a fault of the object `key` (a node's name, a pod's UID); log it unless it is recorded already."""
+        """Record a fault of the object `key` (a node's name, or a UID); log it unless it is recorded already."""
         if self._standing.get((fault.kind, key)) != fault:
             self._standing[(fault.kind, key)] = fault
             log.warning("ignoring the %s of %s: %s", fault.kind, fault.subject, fault.text)
@@ -43,4 +46,9 @@ class Faults:
 
     def counts(self) -> Mapping[str, int]:
         """The number of faults of each kind, 0 included."""
-        return {"inventory": 0, "grant": 0, **Counter(fault.kind for fault in self._standing.values())}
+        return {
+            "inventory": 0,
+            "grant": 0,
+            "resize": 0,
+            **Counter(fault.kind for fault in self._standing.values()),
+        }

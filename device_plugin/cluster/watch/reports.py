@@ -106,7 +106,9 @@ class Reports:
 
     def outliving(self, holder: Holder) -> Outliving | None:
         """The slices of this holder in the ledger, if their pod has ended; else None."""
-        return self.reported(*holder) if isinstance(holder, ReportHolder) else self.vanished(holder)
+        if isinstance(holder, ReportHolder):
+            return self.reported(*holder)
+        return self.vanished(holder) if isinstance(holder, str) else None
 
     def reported(self, node: str, uid: str) -> Outliving | None:
         """The slices of the pod that the agent of `node` reports; None if it reports none."""

@@ -1,13 +1,14 @@
-"""The cluster as the watches show it: pods, inventories, reports and loads, and who holds what in the ledger.
+"""The cluster as the watches show it: pods, inventories, reports, promises and loads, and who holds what in the ledger.
 
-The ledger holds the grant of every bound pod that has not ended, every reservation, and what containers hold that
-outlive their pod. What is known of a pod only moves forward (unbound, bound, ended, gone), so watch events, lists,
-reads and our own bindings may come in any order.
+The ledger holds the grant of every bound pod that has not ended, every reservation, what containers hold that outlive
+their pod, and what is kept for jobs. What is known of a pod only moves forward (unbound, bound, ended, gone), so watch
+events, lists, reads and our own bindings may come in any order.
 
 Nothing is decided here: what follows from a change for pods that wait is up to the followers.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -15,7 +16,9 @@ from typing import Protocol
 from device_plugin.cluster.watch.faults import Fault, Faults
 from device_plugin.cluster.watch.loads import Measured
 from device_plugin.cluster.watch.pods import KnownPods, alike, concerns_us, sound_grant
+from device_plugin.cluster.watch.promises import Promises
 from device_plugin.cluster.watch.reports import CardChanges, Outliving, Reports
+from device_plugin.core.batch import QueuedJob
 from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
@@ -47,8 +50,9 @@ class ClusterView:
     """Take `lock` around several calls that belong together; each call takes it too."""
 
     def __init__(
-        self, prefixes: Sequence[str], clock: Callable[[], float], stale_seconds: float = 60.0
-    ) -> None:
+        self, prefixes: Sequence[str], clock: Callable[[], float], stale_seconds: float = 60.0,
+        wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         self.lock = threading.RLock()
         self.ledger = Ledger()
         self.measured = Measured(self.ledger, stale_seconds, clock)
@@ -56,10 +60,12 @@ class ClusterView:
         self.reports = Reports()
         self.pods_listed = False
         self.nodes_listed = False
+        self.jobs_listed = False
         self._card_changes = CardChanges()
         self._clock = clock
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self.pods = KnownPods(tuple(prefixes))
+        self.promises = Promises(self.ledger, self.pods, self.reports, self.faults, clock, wall)
         self._suspects: set[str] = set()
         self._followers: list[Follower] = []
 
@@ -69,9 +75,9 @@ class ClusterView:
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
-        missing = [("nodes", self.nodes_listed), ("pods", self.pods_listed)]
-        absent = " and ".join(what for what, listed in missing if not listed)
-        return f"{absent} were not listed yet" if absent else ""
+        missing = [("nodes", self.nodes_listed), ("pods", self.pods_listed), ("jobs", self.jobs_listed)]
+        absent = ", ".join(what for what, listed in missing if not listed)
+        return f"not listed yet: {absent}" if absent else ""
 
     def snapshot(self) -> Snapshot:
         """An immutable snapshot of the ledger, to be read without the lock."""
@@ -83,6 +89,8 @@ class ClusterView:
         with self.lock:
             self.measured.expire()
             now = self._clock()
+            if now >= self.promises.first_end:
+                self.promises.expire(now)
             for uid in self.reports.expired(now):
                 self._free_ended(uid)
             for node in self._card_changes.due(now):
@@ -151,6 +159,7 @@ class ClusterView:
                 if isinstance(holder, str) and holder not in listed and self.pods.get(holder) is None:
                     self.free(holder)
             self.pods_listed = True
+            self._begin_promises()
 
     def free(self, uid: str) -> None:
         """End the pod's holding; slices that its processes may still use stay held."""
@@ -200,6 +209,32 @@ class ClusterView:
             for name in (set(self.ledger.nodes()) | self.faults.keys("inventory")) - listed:
                 self.forget_node(name)
             self.nodes_listed = True
+            self._begin_promises()
+
+    # Jobs
+
+    def see_job(self, job: QueuedJob) -> None:
+        """Take news of a Job with the queue label."""
+        with self.lock:
+            self.promises.see(job)
+
+    def work_without_jobs(self) -> None:
+        """Place though Jobs cannot be listed: then nothing is promised to any."""
+        with self.lock:
+            self.jobs_listed = True
+            self._begin_promises()
+
+    def forget_job(self, uid: str) -> None:
+        """The Job is gone, or no longer has the label."""
+        with self.lock:
+            self.promises.forget(uid)
+
+    def sync_jobs(self, jobs: Iterable[QueuedJob]) -> None:
+        """Take a list of all Jobs with the queue label."""
+        with self.lock:
+            self.promises.sync(jobs)
+            self.jobs_listed = True
+            self._begin_promises()
 
     def inventory(self, node: str) -> Inventory | None:
         """The node's inventory, if its agent publishes one."""
@@ -214,9 +249,15 @@ class ClusterView:
         return grant.renamed({card.uuid: card.known_as for card in cards if card.known_as}).encode()
 
     def notes(self, nodes: Iterable[str]) -> Mapping[str, str]:
-        """By node: the text for a refusal about slices that outlive their pod, for those of `nodes` that have some."""
+        """By node: a text for a refusal about slices that outlive their pod or are kept for a job, where there are any.
+
+        It has no counts or times, so it seldom changes.
+        """
         with self.lock:
-            return self.reports.notes(nodes)
+            found = dict(self.reports.notes(nodes))
+            for node, text in self.promises.notes(nodes).items():
+                found[node] = f"{found[node]}; {text}" if node in found else text
+            return found
 
     def suspects(self) -> set[str]:
         """Nodes where grants may overlap, each told once."""
@@ -273,6 +314,7 @@ class ClusterView:
                 if own is not None and own.node == name:
                     self._free_ended(uid)
                 self._hold_reported(name, uid)
+            self.promises.changed(name)
 
     def _free_ended(self, uid: str) -> None:
         if not self._lives(uid) and self.ledger.reservation(uid) is None:
@@ -285,6 +327,7 @@ class ClusterView:
             self._keep(left)
         else:
             self.ledger.release(ReportHolder(node, uid))
+        self.promises.changed(node, uid)
 
     def _keep(self, left: Outliving) -> None:
         """Hold the slices that outlive a pod; reservations that overlap with them are released."""
@@ -294,6 +337,10 @@ class ClusterView:
         self.ledger.put(holding)
         for conflict in self.ledger.in_the_way(left.grant, left.holder):
             self._give_back(conflict.other)
+
+    def _begin_promises(self) -> None:
+        if not self.why_not_synced():
+            self.promises.begin()
 
     def _give_back(self, holder: Holder) -> None:
         for follower in self._followers:

@@ -29,6 +29,14 @@ class Progress:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a program has told of itself: its progress, or None, and how many checkpoints it has saved."""
+
+    progress: Progress | None = None
+    checkpoints: int = 0
+
+
 def progress_of(content: bytes) -> Progress | None:
     """The progress in the first bytes of the file; None if there is no news: empty, half, of no work, beyond MOST.
 

@@ -1,6 +1,13 @@
 """The ledger: which holder has which slices of every card, and amounts of hosts, with transactions and snapshots."""
 
-from device_plugin.core.ledger.holdings import Holder, Holding, ReportHolder, Reservation, Stage
+from device_plugin.core.ledger.holdings import (
+    Holder,
+    Holding,
+    PromiseHolder,
+    ReportHolder,
+    Reservation,
+    Stage,
+)
 from device_plugin.core.ledger.ledger import Ledger, Transaction
 from device_plugin.core.ledger.states import CardState, NodeState
 from device_plugin.core.ledger.view import CardPart, Conflict, Followed, Snapshot
@@ -14,6 +21,7 @@ __all__ = [
     "Holding",
     "Ledger",
     "NodeState",
+    "PromiseHolder",
     "ReportHolder",
     "Reservation",
     "Snapshot",

@@ -18,8 +18,16 @@ class ReportHolder(NamedTuple):
     uid: str
 
 
-Holder = str | ReportHolder
-"""A pod's UID, or another unique name where the pod does not exist yet; or the holder of reported slices."""
+@dataclass(frozen=True, slots=True, order=True)
+class PromiseHolder:
+    """The holder of slices of `node` that are kept for a job or a group of jobs, the `beneficiary`, without a pod."""
+
+    node: str
+    beneficiary: str
+
+
+Holder = str | ReportHolder | PromiseHolder
+"""A pod's UID, or another unique name where the pod does not exist yet; or the holder of slices without a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,11 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.spec import ROLES
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.stages import Managed, Stage, stage
+from device_plugin.jobs.execute.stages import Stage, stages, wanted
 from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.watch.managed import Managed
 
 # Seconds in which the pods of a job that was started or widened are expected to be bound.
 JOIN_SECONDS = 60.0
@@ -46,7 +48,7 @@ class Executor:
         self._now = now
         self._jobs = jobs
         self._trial = trial
-        self._stages = {key: stage(managed, now) for key, managed in jobs.items()}
+        self._stages = stages(jobs, now)
         self._givers = self._promised()
 
     def due(self, plan: Plan) -> Sequence[Write]:
@@ -68,18 +70,9 @@ class Executor:
             record = managed.record
             if record is None or self._stages[key] not in (Stage.ASKED, Stage.LEAVING, Stage.FREED):
                 continue
-            if record.shrinks and record.beneficiary is not None and self._wanted(record):
+            if record.shrinks and record.beneficiary is not None and wanted(record, self._jobs):
                 found.setdefault(record.beneficiary, []).append(managed)
         return found
-
-    def _wanted(self, record: Resize) -> bool:
-        """True while a shrink still helps: its beneficiary waits, and was not started after the record was made."""
-        if record.beneficiary is None:
-            return True
-        helped = self._jobs.get(record.beneficiary)
-        if helped is None or not helped.waits:
-            return False
-        return helped.record is None or helped.record.asked < record.asked
 
     def _continued(self) -> Iterator[Write]:
         for key, managed in self._jobs.items():
@@ -90,7 +83,10 @@ class Executor:
             elif self._stages[key] is Stage.ASKED:
                 yield from self._asked(managed, managed.record)
         for key, givers in self._givers.items():
-            if all(self._stages[giver.key] is Stage.FREED for giver in givers):
+            # Jobs of a group are planned together, with what was freed for one of them.
+            if not self._jobs[key].spec.joint and all(
+                self._stages[giver.key] is Stage.FREED for giver in givers
+            ):
                 width = max(giver.record.replicas for giver in givers if giver.record is not None)
                 yield from self._started(self._jobs[key], width, givers)
 
@@ -99,7 +95,7 @@ class Executor:
         if not record.shrinks:
             fits = self._trial.take(managed.key, record.after - record.before)
             yield self._applied(managed, record) if fits else _dropped(managed, record)
-        elif not self._wanted(record) or (record.after and not _narrows(managed)):
+        elif not wanted(record, self._jobs) or (record.after and not _narrows(managed)):
             yield _dropped(managed, record)
         elif self._saved(managed, record):
             yield self._applied(managed, record)
@@ -128,22 +124,50 @@ class Executor:
 
     def _begun(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
         widths = {step.job: step.width for step in plan.steps if isinstance(step, Admit)}
+        for unit in self._units(plan):
+            if not any(key in busy for key in unit):
+                yield from self._admitted(plan, {key: widths[key] for key in unit})
         for step in plan.steps:
             managed = self._jobs.get(step.job)
-            if managed is None or step.job in busy or step.job in self._givers or not self._free(step.job):
+            if managed is None or step.job in busy or not self._free(step.job):
                 continue
-            if isinstance(step, Admit):
-                # Where others give way to it first, it starts when they have.
-                if managed.waits and not any(plan.given(step.job)):
-                    yield from self._started(managed, step.width)
-            elif not managed.lives or managed.job.suspend:
+            if not managed.lives or managed.job.suspend:
                 continue
-            elif isinstance(step, Scale) and step.after > step.before:
+            if isinstance(step, Scale) and step.after > step.before:
                 yield from self._widened(managed, step)
-            elif isinstance(step, Scale | Suspend):
+            elif isinstance(step, Scale) or (isinstance(step, Suspend) and not managed.spec.kueue):
                 yield from self._narrowed(managed, step, widths)
             elif isinstance(step, Window):
                 yield from _windowed(managed, step)
+
+    def _units(self, plan: Plan) -> Iterable[Sequence[JobKey]]:
+        """The jobs that the plan admits, those of one group together, in the order in which their roles start."""
+        units: dict[object, list[JobKey]] = {}
+        for step in plan.steps:
+            if isinstance(step, Admit) and step.job in self._jobs:
+                spec = self._jobs[step.job].spec
+                units.setdefault((step.job[0], spec.group) if spec.joint else step, []).append(step.job)
+        return [sorted(unit, key=lambda key: _turn(self._jobs[key])) for unit in units.values()]
+
+    def _admitted(self, plan: Plan, widths: Mapping[JobKey, int]) -> Iterable[Write]:
+        """The starts of jobs that start together: all of them, or none.
+
+        Where others give way to one of them, they start when those have.
+        """
+        for key in widths:
+            managed, givers = self._jobs[key], self._givers.get(key, ())
+            waits = any(plan.given(key)) or any(
+                self._stages[giver.key] is not Stage.FREED for giver in givers
+            )
+            # Kueue starts its own Jobs.
+            if waits or managed.spec.kueue or not managed.waits or not self._free(key):
+                return ()
+        found = [
+            write
+            for key, width in widths.items()
+            for write in self._started(self._jobs[key], width, self._givers.get(key, ()))
+        ]
+        return found if len(found) == len(widths) else ()
 
     def _free(self, job: JobKey) -> bool:
         """True if no change of the Job is under way."""
@@ -156,7 +180,7 @@ class Executor:
         if self._trial.take(managed.key, step.after - step.before):
             yield Write(Action.RECORD, managed, Resize(
                 gen=_next(managed), before=step.before, after=step.after, asked=self._later(managed),
-                until=self._now + JOIN_SECONDS,
+                until=self._now + JOIN_SECONDS, attained=managed.attained(self._now),
             ))  # fmt: skip
 
     def _narrowed(
@@ -175,7 +199,7 @@ class Executor:
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
             until=self._now + seconds, beneficiary=step.beneficiary,
             replicas=widths[helped.key] if helped is not None else 0,
-            grants=tuple(_grants(managed.leaving(after))),
+            grants=tuple(_grants(managed.leaving(after))), attained=managed.attained(self._now),
         ))  # fmt: skip
 
     def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
@@ -183,7 +207,7 @@ class Executor:
             return
         record = Resize(
             gen=_next(managed), before=0, after=width, asked=self._later(managed, *givers),
-            until=self._now + JOIN_SECONDS, applied=True,
+            until=self._now + JOIN_SECONDS, applied=True, attained=managed.attained(self._now),
         )  # fmt: skip
         # The width is written only where it is another one.
         yield Write(Action.START, managed, record, None if managed.written(width) else width)
@@ -204,6 +228,12 @@ def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 def _dropped(managed: Managed, record: Resize) -> Write:
     return Write(Action.DROP, managed, replace(record, until=0.0, grants=()))
+
+
+def _turn(managed: Managed) -> tuple[int, JobKey]:
+    """The place of a Job among those of its group that start together."""
+    role = managed.spec.role
+    return (ROLES.index(role) if role in ROLES else len(ROLES)), managed.key
 
 
 def _windowed(managed: Managed, step: Window) -> Iterator[Write]:

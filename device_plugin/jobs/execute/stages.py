@@ -9,15 +9,12 @@ and nothing has to be remembered. A record that is OVER stays: it costs no write
 next one's lower bound.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import Enum
 
-from device_plugin.core.batch import Job
-from device_plugin.core.jobs.checkpoint import Checkpoint
-from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
-from device_plugin.core.pods import Pod
+from device_plugin.jobs.watch.managed import Managed
 
 
 class Stage(Enum):
@@ -39,52 +36,6 @@ class Stage(Enum):
     """Somebody has changed, stopped or started the Job meanwhile: the record is void."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Managed:
-    """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
-
-    `checkpoint` is the last request for one to its program, and `saved` how many the program has told of.
-    """
-
-    job: Job
-    spec: JobSpec
-    pods: tuple[Pod, ...] = ()
-    record: Resize | None = None
-    checkpoint: Checkpoint | None = None
-    saved: int = 0
-
-    @property
-    def key(self) -> JobKey:
-        """Namespace and name."""
-        return self.spec.key
-
-    @property
-    def lives(self) -> bool:
-        """True until the Job has ended or is being deleted."""
-        return not self.job.ended and not self.job.deleting
-
-    @property
-    def waits(self) -> bool:
-        """True while the Job is suspended, and could be started."""
-        return self.job.suspend and self.lives
-
-    def has(self, width: int) -> bool:
-        """True if the Job is written to run with this width; 0 is suspended."""
-        if self.job.suspend or width == 0:
-            return self.job.suspend == (width == 0)
-        return self.written(width)
-
-    def written(self, width: int) -> bool:
-        """True if this width is written in the Job, which may be suspended; completions count unless it is a split."""
-        return self.job.parallelism == width and (
-            self.spec.parts > 0 or self.job.completions in (None, width)
-        )
-
-    def leaving(self, width: int) -> Iterator[Pod]:
-        """The pods that a width of `width` has no place for: those of the highest indexes."""
-        return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
-
-
 def stage(managed: Managed, now: float) -> Stage:
     """The stage of the change that the Job's record tells of."""
     record = managed.record
@@ -99,6 +50,26 @@ def stage(managed: Managed, now: float) -> Stage:
     if not record.applied:
         return Stage.ASKED
     return Stage.OVER if _joined(managed, record.after) else Stage.JOINING
+
+
+def stages(jobs: Mapping[JobKey, Managed], now: float) -> Mapping[JobKey, Stage]:
+    """The stages of all Jobs; what was freed for a job that no longer waits for it is OVER."""
+    found = {key: stage(managed, now) for key, managed in jobs.items()}
+    for key, reached in found.items():
+        record = jobs[key].record
+        if reached is Stage.FREED and record is not None and not wanted(record, jobs):
+            found[key] = Stage.OVER
+    return found
+
+
+def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:
+    """True while a shrink still helps: its beneficiary waits, and was not started after the record was made."""
+    if record.beneficiary is None:
+        return True
+    helped = jobs.get(record.beneficiary)
+    if helped is None or not helped.waits:
+        return False
+    return helped.record is None or helped.record.asked < record.asked
 
 
 def _released(managed: Managed, record: Resize, now: float) -> Stage:

@@ -13,7 +13,7 @@ from device_plugin.core.annotations import CHECKPOINT, RESIZE
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
-from device_plugin.jobs.execute.stages import Managed
+from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
 
 

@@ -29,6 +29,7 @@ LEASE_HOLDER = f"{POD_NAME}_00000000-0000-4000-8000-000000000000"
 SWITCH_SECONDS = 0.0005
 MOST_BODY = 1 << 20
 PODS, NODES, AGENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces/vgpu-system/pods"
+JOBS = "/apis/batch/v1/jobs"
 _POD = re.compile(r"/api/v1/namespaces/default/pods/pod-(\d+)(/binding|/status)?")
 _HEAD = b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\n"
 _NOT_FOUND = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}'
@@ -65,7 +66,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.store = PodStore(workload, grants)
         nodes = b",".join(api_objects.node(name, workload) for name in workload.names())
         # Lists that never change, by path.
-        self.lists = {NODES: _LIST % nodes, AGENTS: _LIST % b""}
+        self.lists = {NODES: _LIST % nodes, AGENTS: _LIST % b"", JOBS: _LIST % b""}
         self.lease_asked = False
         self.wrong: list[str] = []
         super().__init__(("127.0.0.1", 0), _Client)

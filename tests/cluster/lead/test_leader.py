@@ -60,6 +60,7 @@ def test_a_new_leader_lists_before_its_first_place(world: World) -> None:
     two = Replica(world.api, world.clock, "vgpu-1")
     two.view.sync_nodes(world.api.nodes())
     two.view.sync_pods(world.api.pods())
+    two.view.sync_jobs(())
     last = world.placed("last")
     assert two.view.ledger.grant(last.uid) is None
     two.lead()

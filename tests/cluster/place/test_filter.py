@@ -158,6 +158,7 @@ def test_a_replica_that_does_not_place_yet_answers_though_the_lock_is_held(world
     made = world.pod("p")
     two = Replica(world.api, world.clock, "vgpu-1")
     two.view.sync_nodes(world.api.nodes())
+    two.view.sync_jobs(())
     if lacks == "a list of pods":
         two.lead()
     else:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from device_plugin.adapters.agents import IDLE_SECONDS, LONGEST_PAUSE, LoadPoller, Pace
+from device_plugin.adapters.agents import IDLE_SECONDS, LONGEST_PAUSE, AgentPoller, Pace
 from device_plugin.cluster.show.explain import as_text
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent
@@ -14,6 +14,7 @@ from tests.cluster.world import Replica, World
 
 STALE = 60.0
 PACE = Pace(seconds=15.0, per_second=20.0)
+Poller = AgentPoller[Mapping[str, Load]]
 Answer = Callable[[], Mapping[str, Load]]
 
 
@@ -41,7 +42,7 @@ def agents(world: World) -> Agents:
 
 
 @pytest.fixture
-def poller(world: World, agents: Agents) -> LoadPoller:
+def poller(world: World, agents: Agents) -> Poller:
     for name in ("n1", "n2", "n3"):
         world.node(name, inventory(name))
     world.one.view.sync_nodes(world.api.nodes())
@@ -51,10 +52,10 @@ def poller(world: World, agents: Agents) -> LoadPoller:
         with view.lock:
             view.measured.put(node, loads)
 
-    return LoadPoller(on_loads, lambda: not leader.why_not(), PACE, world.clock, agents)
+    return AgentPoller(agents, on_loads, lambda: not leader.why_not(), PACE, world.clock)
 
 
-def run(world: World, poller: LoadPoller, seconds: float) -> None:
+def run(world: World, poller: Poller, seconds: float) -> None:
     """The poller's own thread, for some seconds."""
     end = world.clock.now + seconds
     world.one.renew()
@@ -68,7 +69,7 @@ def loads(one: Replica) -> list[str]:
 
 
 def test_what_agents_measure_decides_until_it_is_stale_and_explain_says_which(
-    world: World, one: Replica, poller: LoadPoller, agents: Agents
+    world: World, one: Replica, poller: Poller, agents: Agents
 ) -> None:
     poller.sync([agents.add("n1", 0.95), agents.add("n2", 0.5)])
     asked = world.pod("p", 1, 1, annotations={"vgpu.io/policy": "node-score"})
@@ -84,7 +85,7 @@ def test_what_agents_measure_decides_until_it_is_stale_and_explain_says_which(
 
 
 def test_each_is_asked_in_its_turn_and_not_more_than_so_many_in_a_second(
-    world: World, poller: LoadPoller, agents: Agents
+    world: World, poller: Poller, agents: Agents
 ) -> None:
     poller.sync([agents.add(f"n{i}", 0.1) for i in range(1, 101)])
     begin = world.clock.now
@@ -98,7 +99,7 @@ def test_each_is_asked_in_its_turn_and_not_more_than_so_many_in_a_second(
 
 @pytest.mark.parametrize("error", [TimeoutError("no whole answer"), RuntimeError("what nobody foresaw")])
 def test_one_that_fails_is_asked_more_and_more_rarely_and_the_others_as_before(
-    world: World, poller: LoadPoller, agents: Agents, error: Exception
+    world: World, poller: Poller, agents: Agents, error: Exception
 ) -> None:
     poller.sync([agents.add("n1", 0.1), agents.add("n2", 0.1)])
 
@@ -121,7 +122,7 @@ def test_one_that_fails_is_asked_more_and_more_rarely_and_the_others_as_before(
 
 
 def test_an_agent_that_is_gone_or_has_no_address_is_not_asked(
-    world: World, poller: LoadPoller, agents: Agents
+    world: World, poller: Poller, agents: Agents
 ) -> None:
     first, second = agents.add("n1", 0.1), agents.add("n2", 0.1)
     poller.sync([first, Agent("starting", "n3")])
@@ -134,9 +135,7 @@ def test_an_agent_that_is_gone_or_has_no_address_is_not_asked(
     assert agents.asked == []
 
 
-def test_a_restarted_agent_is_asked_at_its_new_address(
-    world: World, poller: LoadPoller, agents: Agents
-) -> None:
+def test_a_restarted_agent_is_asked_at_its_new_address(world: World, poller: Poller, agents: Agents) -> None:
     poller.see(agents.add("n1", 0.1))
     run(world, poller, 1.0)
     agents.answers["moved:9400"] = lambda: {"n1-0": Load(0.5)}
@@ -146,7 +145,7 @@ def test_a_restarted_agent_is_asked_at_its_new_address(
 
 
 def test_cards_that_the_node_does_not_have_change_nothing(
-    world: World, poller: LoadPoller, agents: Agents
+    world: World, poller: Poller, agents: Agents
 ) -> None:
     agent = agents.add("n1", 0.1)
     agents.answers["n1:9400"] = lambda: {"n2-0": Load(1.0, 1.0), "ghost": Load(1.0)}
@@ -157,7 +156,7 @@ def test_cards_that_the_node_does_not_have_change_nothing(
     assert view.measured.age("no-such-node") is None
 
 
-def test_a_replica_that_does_not_lead_asks_nobody(world: World, poller: LoadPoller, agents: Agents) -> None:
+def test_a_replica_that_does_not_lead_asks_nobody(world: World, poller: Poller, agents: Agents) -> None:
     poller.sync([agents.add("n1", 0.1)])
     world.clock.now += 60.0
     assert poller.step() == IDLE_SECONDS

@@ -13,8 +13,8 @@ from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Wind
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import JOIN_SECONDS, Executor
-from device_plugin.jobs.execute.stages import Managed
 from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import JOBS, PODS
 from tests.builders.batch_jobs import GRACE, ended, job, managed, replica, resize, spec, waiting
 from tests.builders.pods import main
@@ -168,6 +168,39 @@ def test_all_that_give_way_are_waited_for() -> None:
     b = managed(waiting("b", 3))
     assert not due(a, b, c, free=9)
     assert due(a, b, replace(c, pods=c.pods[:2]), free=9)["b"].action is Action.START
+
+
+def of_group(name: str, role: str, width: int = 1) -> Managed:
+    made = waiting(name, width)
+    return replace(managed(made), spec=spec(made, group="g", joint=True, role=role))
+
+
+def test_jobs_of_a_group_start_together_by_role_or_not_at_all() -> None:
+    jobs = [of_group("c", "trainer", 2), of_group("a", "ps"), of_group("b", "master")]
+    plan: list[Step] = [Admit(each.key, each.spec.asked) for each in jobs]
+    assert not due(*jobs, steps=plan, free=3)
+    assert list(due(*jobs, steps=plan, free=4)) == ["b", "a", "c"]
+    runs = replace(managed(job("b")), spec=jobs[2].spec)
+    assert not due(jobs[0], jobs[1], runs, steps=plan, free=4), "one of them runs by now"
+
+
+def test_what_is_freed_for_one_job_of_a_group_is_for_all_of_them() -> None:
+    first, second = of_group("b", "master"), of_group("c", "trainer")
+    leaving = managed(job("a", 2), pods=4, record=resize(4, 2, beneficiary=B, replicas=1, applied=True))
+    plan: list[Step] = [Admit(B, 1), Admit(("default", "c"), 1)]
+    assert not due(leaving, first, second, steps=plan, free=2)
+    freed = replace(leaving, pods=leaving.pods[:2])
+    assert not due(freed, first, second, free=2), "they are started by a plan"
+    assert list(due(freed, first, second, steps=plan, free=2)) == ["b", "c"]
+
+
+def test_a_job_of_kueues_is_neither_started_nor_stopped() -> None:
+    theirs = replace(managed(waiting("a", 2)), spec=spec(waiting("a", 2), kueue=True))
+    assert not due(theirs, steps=[Admit(A, 2)], free=9)
+    runs = replace(managed(job("a", 2)), spec=spec(job("a", 2), kueue=True))
+    b = managed(waiting("b", 2))
+    assert not due(runs, b, steps=[Suspend(A, B), Admit(B, 2)])
+    assert due(runs, b, steps=[Scale(A, 2, 1, B), Admit(B, 1)])["a"].action is Action.RECORD
 
 
 def test_a_shrink_that_would_help_nobody_is_dropped() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from device_plugin.core.jobs.resize import Resize
-from device_plugin.jobs.execute.stages import Managed, Stage, stage
+from device_plugin.jobs.execute.stages import Stage, stage, stages
+from device_plugin.jobs.watch.managed import Managed
 from tests.builders.batch_jobs import ended, job, managed, replica, resize, spec, waiting
 
 NOW, LATE = 1010.0, 2000.0
@@ -80,3 +81,14 @@ def test_pods_that_are_not_bound_have_not_joined() -> None:
         managed(made, record=resize(0, 2, applied=True)), pods=(replica(made, 0), replica(made, 1, node=""))
     )
     assert stage(seen, NOW) is Stage.JOINING
+
+
+def test_what_was_freed_for_a_job_that_runs_or_is_gone_is_over() -> None:
+    a = managed(job("a", 4), record=SHRUNK)
+    b = managed(waiting("b", 2))
+    assert stages({a.key: a, b.key: b}, NOW)[a.key] is Stage.FREED
+    assert stages({a.key: a}, NOW)[a.key] is Stage.OVER
+    started = managed(job("b", 2))
+    assert stages({a.key: a, b.key: started}, NOW)[a.key] is Stage.OVER
+    again = replace(b, record=resize(2, 0, asked=SHRUNK.asked + 1, applied=True))
+    assert stages({a.key: a, b.key: again}, NOW)[a.key] is Stage.OVER

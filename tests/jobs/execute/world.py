@@ -12,8 +12,8 @@ from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.jobs.execute.executor import Executor
-from device_plugin.jobs.execute.stages import Managed
 from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.errors import ConflictError, GoneError
 from tests.builders.batch_jobs import replica, spec, waiting
 

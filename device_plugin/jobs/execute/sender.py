@@ -1,0 +1,110 @@
+"""Sends writes, as long as this replica leads and what they were decided on is fresh.
+
+Nothing is assumed to be done because it was sent. After an answer that leaves that open, and after a conflict, the Job
+is read again, and until that has succeeded nothing else is written.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from device_plugin.core.batch import Job
+from device_plugin.jobs.execute.writes import Write
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.kube.api import JOBS, Api
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError, RefusedError, UnknownError
+
+log = logging.getLogger(__name__)
+
+# Seconds after which a decision is made anew instead of being carried out.
+FRESH_SECONDS = 10.0
+# Seconds until a write that was refused is tried again: twice as many each time.
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+# The API server does not allow the change itself; other refusals are about rights and load, and may end.
+INVALID = (400, 422)
+
+
+class Sender:
+    """One thread calls it. `leads` is true while no other replica can have the Lease."""
+
+    def __init__(
+        self, api: Api, known: KnownJobs, leads: Callable[[], bool], clock: Callable[[], float],
+        sent: Callable[[Write], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._api = api
+        self._known = known
+        self._leads = leads
+        self._clock = clock
+        self._sent = sent
+        # By UID: Jobs of which it is not known what the API server has.
+        self._doubted: dict[str, Job] = {}
+        # By UID: until when a Job is left alone because a write was refused, and for how long that was.
+        self._refused: dict[str, tuple[float, float]] = {}
+
+    def may(self, write: Write) -> bool:
+        """False while the Job is left alone, because a write of it was refused."""
+        until, _ = self._refused.get(write.managed.job.uid, (0.0, 0.0))
+        return self._clock() >= until
+
+    def certain(self) -> bool:
+        """Read the Jobs again of which it is not known whether a write was done; true once there are none."""
+        for uid, job in list(self._doubted.items()):
+            try:
+                self._read(job)
+            except ApiError as error:
+                log.warning("job %s/%s cannot be read: %s", job.namespace, job.name, error)
+                return False
+            del self._doubted[uid]
+        return True
+
+    def send(self, writes: Iterable[Write], decided: float) -> bool:
+        """Send the writes, which were decided at `decided` of the clock; false if one was not done.
+
+        Then the others are not sent either: they are decided again.
+        """
+        return all(self._send(write, decided) for write in writes)
+
+    def _send(self, write: Write, decided: float) -> bool:
+        if not self._leads() or self._clock() - decided > FRESH_SECONDS:
+            return False
+        job, name = write.managed.job, "/".join(write.key)
+        try:
+            answer = self._api.patch(write.kind, write.of, write.body, subresource=write.subresource)
+        except GoneError:
+            if write.kind is JOBS:
+                self._known.forget(job.uid)
+            return False
+        except (ConflictError, UnknownError) as error:
+            log.info("%s of job %s: %s; it is read again", write.action.value, name, error)
+            self._doubted[job.uid] = job
+            return False
+        except RefusedError as error:
+            log.warning("%s of job %s: %s", write.action.value, name, error)
+            self._pause(write)
+            if error.status in INVALID and write.width is not None:
+                self._known.keep_width(job.uid, str(error))
+            return False
+        self._refused.pop(job.uid, None)
+        if write.kind is JOBS:
+            self._known.see(answer)
+        log.info("%s job=%s width=%s", write.action.value, name, write.width)
+        self._sent(write)
+        return True
+
+    def _pause(self, write: Write) -> None:
+        now = self._clock()
+        # Jobs of which nothing was refused for long are forgotten here, so that there are never more than live ones.
+        self._refused = {uid: each for uid, each in self._refused.items() if each[0] + LONGEST_PAUSE > now}
+        uid = write.managed.job.uid
+        _, before = self._refused.get(uid, (0.0, FIRST_PAUSE / 2))
+        pause = min(2 * before, LONGEST_PAUSE)
+        self._refused[uid] = now + pause, pause
+
+    def _read(self, job: Job) -> None:
+        try:
+            found = self._api.get(JOBS, job)
+        except GoneError:
+            found = None
+        if found is None or found.uid != job.uid:
+            self._known.forget(job.uid)
+        else:
+            self._known.see(found)

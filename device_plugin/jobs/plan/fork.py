@@ -1,0 +1,109 @@
+"""Forks of the ledger: what is really free now, and what the job engine may plan with.
+
+Both begin as the ledger of the allocator's view. Replicas that were started and are not bound yet are placed in both,
+because they will take cards. In a plan, pods that are about to leave hold nothing any more, and a job that others give
+way to holds its cards already; in a trial of what is free now, both wait.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from device_plugin.core.gang import Member, place_all
+from device_plugin.core.grants import Grant
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer, Refusal
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.managed import Managed
+
+
+class Fork:
+    """A ledger of its own with a placer over it, which catches up with the view's ledger; made once, used in turn."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self.ledger = Ledger()
+        self.placer = Placer(self.ledger)
+        self._number = 0
+        self.replicas: dict[JobKey, list[str]] = {}
+        """By Job: the holders of its replicas, in the order of their indexes."""
+
+    def renew(self, jobs: Collection[Managed]) -> None:
+        """Take over the ledger as it is now, with all replicas that were started."""
+        self.ledger.restore(self._holdings.snapshot())
+        self.replicas = {
+            job.key: [pod.uid for pod in job.pods if self.ledger.holding(pod.uid)] for job in jobs
+        }
+        for job in jobs:
+            # Where they do not fit at once, each that fits takes its room: they wait for the rest already.
+            for _ in range(expected(job)):
+                if not self.take(job, 1):
+                    break
+
+    def take(self, job: Managed, count: int) -> bool:
+        """Hold `count` further replicas of the job, all or none; what is promised to it is free for it alone."""
+        if not job.spec.cards:
+            return True
+        with self.ledger.transaction() as change:
+            self._holdings.release_promised(job.job, self.ledger)
+            made = self._placed(job, count)
+            if made is None:
+                return False
+            change.commit()
+        return True
+
+    def _placed(self, job: Managed, count: int) -> Sequence[Grant] | None:
+        names = [self._name(job) for _ in range(count)]
+        members = [Member(replace(job.spec.request, pod=name)) for name in names]
+        answer = place_all(members, self.placer, self.ledger)
+        if isinstance(answer, Refusal):
+            return None
+        self.replicas.setdefault(job.key, []).extend(names)
+        return answer
+
+    def _name(self, job: Managed) -> str:
+        """A holder's name for a replica that does not exist yet; no pod's UID has a slash."""
+        self._number += 1
+        return f"{'/'.join(job.key)}/expected-{self._number}"
+
+    def leave(self, job: Managed, width: int) -> None:
+        """Release what the replicas of a job hold for which `width` has no place."""
+        held = self.replicas.get(job.key, [])
+        going = {pod.uid for pod in job.leaving(width)}
+        stay = [holder for holder in held if holder not in going][:width]
+        for holder in held:
+            if holder not in stay:
+                self.ledger.release(holder)
+        self.replicas[job.key] = stay
+
+    def room(self) -> LedgerRoom:
+        """The room of the job engine in this fork."""
+        return LedgerRoom(self.ledger, self.placer, self.replicas)
+
+
+class Free:
+    """The trial of the executor: what is free now."""
+
+    def __init__(self, fork: Fork, jobs: Mapping[JobKey, Managed]) -> None:
+        self._fork = fork
+        self._jobs = jobs
+        fork.renew(jobs.values())
+
+    def take(self, job: JobKey, count: int) -> bool:
+        """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit."""
+        return self._fork.take(self._jobs[job], count)
+
+
+def expected(job: Managed) -> int:
+    """How many replicas of a Job take cards beside the pods that hold some.
+
+    The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that was stopped live on.
+    """
+    bound = sum(bool(pod.node) for pod in job.pods)
+    if not job.lives:
+        return 0
+    width = 0 if job.job.suspend else job.job.parallelism
+    if job.spec.parts:
+        width = min(width, job.spec.parts - job.job.succeeded)
+    return max(0, max(width, job.job.active + job.job.terminating) - bound)

@@ -1,0 +1,119 @@
+"""Rounds: at every tick and after every change of a Job, plan, and carry out what the plan and the records say.
+
+A round ends when no write is due any more, or when one was not done: then what follows is decided anew in the next one.
+Where nothing has changed, a round costs a comparison.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.job import JobKey, JobState
+from device_plugin.core.jobs.plan import Plan
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.jobs.execute.executor import Executor
+from device_plugin.jobs.execute.sender import Sender
+from device_plugin.jobs.execute.stages import Stage, stages
+from device_plugin.jobs.plan.fork import Fork, Free
+from device_plugin.jobs.plan.states import scene
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import Managed
+
+log = logging.getLogger(__name__)
+
+# Seconds between two rounds of which the later one follows only a change of pods and nodes.
+TICK_SECONDS = 5.0
+# Looks at the Jobs in one round. A change takes three; more mean that something else writes all the time.
+MOST_LOOKS = 6
+_UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED, Stage.JOINING, Stage.OVERRULED)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The last round: when it was, the Jobs as it saw them, and what it planned."""
+
+    at: float = -inf
+    states: Mapping[JobKey, JobState] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+    seconds: float = 0.0
+
+
+class Rounds:
+    """One thread calls `step`. `clock` is for ages, `wall` for what stands in records."""
+
+    def __init__(
+        self, known: KnownJobs, holdings: Holdings, sender: Sender, leads: Callable[[], bool],
+        clock: Callable[[], float], wall: Callable[[], float], rules: Rules,
+    ) -> None:  # fmt: skip
+        self._known = known
+        self._holdings = holdings
+        self._sender = sender
+        self._leads = leads
+        self._clock = clock
+        self._wall = wall
+        self._rules = rules
+        self._fork = Fork(holdings)
+        self._seen: tuple[int, object] = (-1, None)
+        self._next = -inf
+        self.last = Round()
+
+    def why_not(self) -> str:
+        """What keeps this replica from planning, as text; empty if nothing does."""
+        missing = [why for why in (self._known.why_not_synced(), self._holdings.why_not_synced()) if why]
+        return "; ".join(missing) or ("" if self._leads() else "another replica holds the Lease")
+
+    def step(self) -> None:
+        """Do what is due now."""
+        if self.why_not() or not self._sender.certain():
+            self._seen = (-1, None)
+            return
+        changes, ledger = self._known.changes, self._holdings.snapshot()
+        now = self._wall()
+        changed = changes != self._seen[0] or (
+            ledger is not self._seen[1] and now >= self.last.at + TICK_SECONDS
+        )
+        if not changed and now < self._next:
+            return
+        self._seen = changes, ledger
+        plan = self._planned(now, self._known.managed())
+        done = self._carried_out(plan)
+        jobs = self._known.managed()
+        self._next = min(plan.again, self._deadline(jobs)) if done else now + 1.0
+
+    def _planned(self, now: float, jobs: Mapping[JobKey, Managed]) -> Plan:
+        began = self._clock()
+        seen = scene(now, jobs, self._fork)
+        plan = plan_round(now, seen.states, seen.room, self._rules)
+        states = {state.spec.key: state for state in seen.states}
+        self.last = Round(now, states, plan, self._clock() - began)
+        return plan
+
+    def _carried_out(self, plan: Plan) -> bool:
+        """Send what is due, until nothing is; false if a write was not done."""
+        for _ in range(MOST_LOOKS):
+            decided, jobs = self._clock(), self._known.managed()
+            if not plan.steps and not self._under_way(jobs):
+                return True
+            due = Executor(self._wall(), jobs, Free(self._fork, jobs)).due(plan)
+            writes = [write for write in due if self._sender.may(write)]
+            if not writes:
+                return not due
+            if not self._sender.send(writes, decided):
+                return False
+            plan = Plan()
+        return False
+
+    def _under_way(self, jobs: Mapping[JobKey, Managed]) -> bool:
+        return any(reached in _UNDER_WAY for reached in stages(jobs, self._wall()).values())
+
+    def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
+        """The earliest time from now at which a record or a request for a checkpoint ends."""
+        now = self._wall()
+        ends = [managed.record.until for managed in jobs.values() if managed.record is not None]
+        ends += [
+            float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
+        ]
+        return min((end for end in ends if end > now), default=inf)

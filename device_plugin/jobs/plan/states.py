@@ -1,0 +1,118 @@
+"""The Jobs as the job engine sees them at one time, and the room in which it plans."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.jobs.execute.stages import Stage, stages, wanted
+from device_plugin.jobs.plan.fork import Fork
+from device_plugin.jobs.watch.managed import Managed
+
+_UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a round plans with: the states of all live Jobs, and the room with their replicas in it."""
+
+    states: Sequence[JobState]
+    room: LedgerRoom
+
+
+def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
+    """The states of the Jobs, each with the width that it has once all that is under way is done.
+
+    A Job that waits for Kueue is none of them.
+    """
+    live = {key: managed for key, managed in jobs.items() if managed.lives}
+    fork.renew(jobs.values())
+    reached = stages(jobs, now)
+    for key, managed in jobs.items():
+        fork.leave(managed, _width(managed, reached[key]))
+    promised = _promised(jobs, reached, fork)
+    states = [
+        _state(now, managed, reached[key], promised.get(key, 0))
+        for key, managed in live.items()
+        if not (managed.spec.kueue and managed.job.suspend)
+    ]
+    return Scene(states, fork.room())
+
+
+def _promised(
+    jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage], fork: Fork
+) -> Mapping[JobKey, int]:
+    """By waiting job: the width with which it will start once others have given way to it, if that is room enough.
+
+    If it is not, as after the death of an engine that had asked only some of them, the job is planned anew. So are the
+    jobs of a group, which start together: a record names one of them.
+    """
+    widths: dict[JobKey, int] = {}
+    for key, managed in jobs.items():
+        record = managed.record
+        if record is None or record.beneficiary is None or reached[key] not in _UNDER_WAY:
+            continue
+        if record.shrinks and wanted(record, jobs) and not jobs[record.beneficiary].spec.joint:
+            widths[record.beneficiary] = max(record.replicas, widths.get(record.beneficiary, 0))
+    return {key: width for key, width in widths.items() if width and fork.take(jobs[key], width)}
+
+
+def _width(managed: Managed, reached: Stage) -> int:
+    """The width that the Job has once what is under way is done."""
+    record = managed.record
+    if not managed.lives:
+        return 0
+    if record is not None and reached is Stage.ASKED:
+        return min(record.after, record.before)
+    return 0 if managed.job.suspend else managed.job.parallelism
+
+
+def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobState:
+    phase, width = _phase(managed, reached, promised)
+    record = managed.record
+    asked = record.asked if record is not None else None
+    began = _time(managed.job.created, now)
+    if phase is JobPhase.RUNNING:
+        began = asked or _time(managed.job.started, now)
+    elif asked is not None:
+        began = asked
+    resized = {} if asked is None else {"resized": asked}
+    return JobState(
+        spec=_bounded(managed), phase=phase, width=width, since=began, attained=managed.attained(now),
+        held=_held(managed), **resized,
+    )  # fmt: skip
+
+
+def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, int]:
+    """The phase of a live Job, and its width."""
+    job, record = managed.job, managed.record
+    if job.suspend:
+        if promised:
+            return JobPhase.STARTING, promised
+        if managed.pods or job.active or job.terminating:
+            return JobPhase.STOPPING, 0
+        return (JobPhase.STOPPED if record is not None else JobPhase.WAITING), 0
+    if record is not None and reached in _UNDER_WAY:
+        return JobPhase.RESIZING, _width(managed, reached)
+    bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
+    whole = bound + job.succeeded >= job.parallelism
+    return (JobPhase.RUNNING if whole else JobPhase.STARTING), job.parallelism
+
+
+def _held(managed: Managed) -> bool:
+    """True if the width is not the engine's to change: that of another controller, or an index has succeeded."""
+    ended = bool(managed.job.succeeded or managed.job.completed_indexes) and not managed.spec.parts
+    return bool(managed.spec.width_owner or managed.rigid) or ended
+
+
+def _bounded(managed: Managed) -> JobSpec:
+    """What the author asks for; of a Job whose width cannot be changed as much as it has."""
+    if not managed.rigid:
+        return managed.spec
+    width = managed.job.parallelism
+    return replace(managed.spec, asked=width, least=width, most=width)
+
+
+def _time(text: str, otherwise: float) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else otherwise

@@ -1,0 +1,19 @@
+"""Protocols of what the job engine uses beside the API server; `wiring` connects what implements them."""
+
+from typing import Protocol
+
+from device_plugin.core.batch import Job
+from device_plugin.core.ledger import Ledger, Snapshot
+
+
+class Holdings(Protocol):
+    """Who holds which slices: pods that have not ended, containers that outlive theirs, and promises."""
+
+    def why_not_synced(self) -> str:
+        """The kinds of objects that were not listed yet, as text; empty if all were."""
+
+    def snapshot(self) -> Snapshot:
+        """The ledger as it is now; the same object as long as nothing has changed."""
+
+    def release_promised(self, job: Job, ledger: Ledger) -> None:
+        """Release, in a fork of the ledger, what is promised to this job."""

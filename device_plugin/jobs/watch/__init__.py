@@ -1,0 +1,1 @@
+"""The Jobs of queues and their pods, as the watches show them."""

@@ -1,0 +1,198 @@
+"""The Jobs of queues and their pods, from watch events, lists, reads and the answers to our own writes, in any order.
+
+A Job only moves forward: news with an older version than what is known changes nothing, so that the watch cannot take
+back what the answer to a write has told. Each Job is read into its JobSpec and its record when it is seen, not in each
+round.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from device_plugin.core.annotations import CHECKPOINT, QUEUE, RESIZE
+from device_plugin.core.batch import Job
+from device_plugin.core.errors import AnnotationError, RequestError
+from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.pods import Pod
+from device_plugin.jobs.watch.managed import Managed
+
+# Jobs that are gone are remembered for as long as a late answer could bring one back.
+GONE_REMEMBERED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A Job as it was read: its spec or what is wrong with it, and its record."""
+
+    job: Job
+    spec: JobSpec | None
+    problem: str = ""
+    record: Resize | None = None
+
+
+class KnownJobs:
+    """Safe from any thread. `read` gives what a Job's author asks for, and raises RequestError if it is malformed."""
+
+    def __init__(self, read: Callable[[Job], JobSpec | None]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Read] = {}
+        self._pods: dict[str, Pod] = {}
+        self._of: dict[str, dict[str, Pod]] = {}
+        self._gone: dict[str, None] = {}
+        self._rigid: dict[str, str] = {}
+        self._listed = {"jobs": False, "pods of jobs": False}
+        self.changes = 0
+        """Grows with every change."""
+
+    def why_not_synced(self) -> str:
+        """The kinds of objects that were not listed yet, as text; empty if all were."""
+        absent = " and ".join(what for what, listed in self._listed.items() if not listed)
+        return f"{absent} were not listed yet" if absent else ""
+
+    # Jobs
+
+    def see(self, job: Job) -> None:
+        """Take news of a Job; one without a queue is forgotten."""
+        if QUEUE not in job.labels:
+            self.forget(job.uid)
+            return
+        with self._lock:
+            known = self._jobs.get(job.uid)
+            if job.uid in self._gone or (known is not None and not _newer(job, known.job)):
+                return
+            self._jobs[job.uid] = self._made(job)
+            self.changes += 1
+
+    def forget(self, uid: str) -> None:
+        """The Job is gone."""
+        with self._lock:
+            self._rigid.pop(uid, None)
+            if self._jobs.pop(uid, None) is None:
+                return
+            self._gone[uid] = None
+            if len(self._gone) > GONE_REMEMBERED:
+                del self._gone[next(iter(self._gone))]
+            self.changes += 1
+
+    def sync(self, jobs: Iterable[Job]) -> None:
+        """Take a list of all Jobs that have a queue."""
+        listed = set()
+        for job in jobs:
+            listed.add(job.uid)
+            self.see(job)
+        for uid in self._jobs.keys() - listed:
+            self.forget(uid)
+        self._listed["jobs"] = True
+
+    def keep_width(self, uid: str, why: str) -> None:
+        """The width of a Job stays as it is from now on, because the API server refuses to change it."""
+        with self._lock:
+            self._rigid[uid] = why
+            self.changes += 1
+
+    # Pods
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take news of a pod; only those of Jobs are kept, until they have ended."""
+        if pod.owner != "Job":
+            return
+        with self._lock:
+            before = self._pods.get(pod.uid)
+            if pod.ended or before == pod:
+                if pod.ended and before is not None:
+                    self._drop(before)
+                return
+            self._pods[pod.uid] = pod
+            self._of.setdefault(pod.owner_uid, {})[pod.uid] = pod
+            self.changes += 1
+
+    def forget_pod(self, uid: str) -> None:
+        """The pod is gone."""
+        with self._lock:
+            pod = self._pods.get(uid)
+            if pod is not None:
+                self._drop(pod)
+
+    def sync_pods(self, pods: Iterable[Pod]) -> None:
+        """Take a list of all pods."""
+        listed = set()
+        for pod in pods:
+            listed.add(pod.uid)
+            self.see_pod(pod)
+        for uid in self._pods.keys() - listed:
+            self.forget_pod(uid)
+        self._listed["pods of jobs"] = True
+
+    # What is known
+
+    def managed(self) -> Mapping[JobKey, Managed]:
+        """The Jobs that can be read, by namespace and name."""
+        with self._lock:
+            found = ((read, read.spec) for read in self._jobs.values())
+            return {spec.key: self._managed(read, spec) for read, spec in found if spec is not None}
+
+    def problems(self) -> Mapping[JobKey, str]:
+        """By Job: what is wrong with it and what to write, for those that cannot be read."""
+        with self._lock:
+            return {
+                (read.job.namespace, read.job.name): read.problem
+                for read in self._jobs.values()
+                if read.problem
+            }
+
+    def rigid(self, uid: str) -> str:
+        """Why the width of this Job is left as it is; empty if nobody refused to change it."""
+        return self._rigid.get(uid, "")
+
+    def _managed(self, read: _Read, spec: JobSpec) -> Managed:
+        pods = tuple(
+            sorted(self._of.get(read.job.uid, {}).values(), key=lambda pod: (pod.index or 0, pod.uid))
+        )
+        return Managed(
+            job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
+            rigid=self._rigid.get(read.job.uid, ""),
+        )  # fmt: skip
+
+    def _made(self, job: Job) -> _Read:
+        record = None
+        text = job.annotations.get(RESIZE, "")
+        if text:
+            # What cannot be read was not written by an engine: it counts as removed, and the next record replaces it.
+            try:
+                record = Resize.decode(text)
+            except AnnotationError:
+                record = None
+        try:
+            return _Read(job, self._read(job), record=record)
+        except RequestError as error:
+            return _Read(job, None, str(error), record)
+
+    def _drop(self, pod: Pod) -> None:
+        del self._pods[pod.uid]
+        of = self._of[pod.owner_uid]
+        del of[pod.uid]
+        if not of:
+            del self._of[pod.owner_uid]
+        self.changes += 1
+
+
+def _newer(job: Job, known: Job) -> bool:
+    """True unless `job` is known already, or older. The versions of one object are numbers that grow."""
+    if job.version.isdecimal() and known.version.isdecimal():
+        return int(job.version) > int(known.version)
+    return job != known
+
+
+def _checkpoint(pods: Collection[Pod]) -> Checkpoint | None:
+    """The last request for a checkpoint to the program of index 0."""
+    for pod in pods:
+        text = pod.annotation(CHECKPOINT) if pod.index == 0 else ""
+        if text:
+            try:
+                return Checkpoint.decode(text)
+            except AnnotationError:
+                return None
+    return None

@@ -1,0 +1,71 @@
+"""A Job that the engine queues, with all that is known of it at one time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from device_plugin.core.batch import Job
+from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.pods import Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Managed:
+    """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
+
+    `checkpoint` is the last request for one to its program, and `saved` how many the program has told of. `rigid` says
+    why the API server does not let its width be changed, if so.
+    """
+
+    job: Job
+    spec: JobSpec
+    pods: tuple[Pod, ...] = ()
+    record: Resize | None = None
+    checkpoint: Checkpoint | None = None
+    saved: int = 0
+    rigid: str = ""
+
+    @property
+    def key(self) -> JobKey:
+        """Namespace and name."""
+        return self.spec.key
+
+    @property
+    def lives(self) -> bool:
+        """True until the Job has ended or is being deleted."""
+        return not self.job.ended and not self.job.deleting
+
+    @property
+    def waits(self) -> bool:
+        """True while the Job is suspended, and could be started."""
+        return self.job.suspend and self.lives
+
+    def has(self, width: int) -> bool:
+        """True if the Job is written to run with this width; 0 is suspended."""
+        if self.job.suspend or width == 0:
+            return self.job.suspend == (width == 0)
+        return self.written(width)
+
+    def written(self, width: int) -> bool:
+        """True if this width is written in the Job, which may be suspended; completions count unless it is a split."""
+        return self.job.parallelism == width and (
+            self.spec.parts > 0 or self.job.completions in (None, width)
+        )
+
+    def attained(self, now: float) -> float:
+        """The service that the job has had until now, in card-seconds: that of its last record, and what ran since."""
+        width = 0 if self.job.suspend or self.job.ended else self.job.parallelism
+        before = self.record.attained if self.record is not None else 0.0
+        since = self.record.asked if self.record is not None else _seconds(self.job.started, now)
+        return before + width * self.spec.cards * max(0.0, now - since)
+
+    def leaving(self, width: int) -> Iterator[Pod]:
+        """The pods that a width of `width` has no place for: those of the highest indexes."""
+        return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
+
+
+def _seconds(time: str, otherwise: float) -> float:
+    """A time as Kubernetes writes it, in seconds since 1970."""
+    return datetime.fromisoformat(time).timestamp() if time else otherwise

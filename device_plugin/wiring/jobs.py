@@ -1,0 +1,252 @@
+"""The job engine, put together: three watches, the rounds, and two HTTP servers around one view of the Jobs.
+
+Who holds what it takes from the allocator's view of the cluster, which it keeps for itself: one owner for how pods,
+nodes and promises become a ledger.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+
+from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.http import server as http
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import from_settings
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.adapters.probes import probes
+from device_plugin.cluster.watch.records import beneficiary
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
+from device_plugin.core.batch import Job, QueuedJob
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.reading import job_spec
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.placement.fit import size_on
+from device_plugin.core.pods import Node, Pod
+from device_plugin.core.requests import Request, resource_names
+from device_plugin.jobs.execute.sender import Sender
+from device_plugin.jobs.execute.writes import Write
+from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.show.explain import JobExplainer
+from device_plugin.jobs.show.gauges import JobGauges
+from device_plugin.jobs.show.health import LoopHealth
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.kube.api import JOBS, NODES, PODS, Change, Ref, Where
+from device_plugin.kube.errors import ApiError
+from device_plugin.kube.leases import Candidate, Election
+from device_plugin.wiring.memory import MemoryReturn, malloc_trim
+from device_plugin.wiring.settings import JobsSettings, SettingsError
+from device_plugin.wiring.threads import Threads
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "vgpu-jobs"
+# Seconds between two looks at whether anything has changed, and between two renewals of the Lease.
+LOOK_SECONDS, RENEW_SECONDS = 0.25, 2.0
+RETURN_SECONDS = 10.0
+
+
+class ViewedHoldings:
+    """Who holds which slices, from the allocator's view of the cluster."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def why_not_synced(self) -> str:
+        """The kinds of objects that were not listed yet, as text."""
+        return self._view.why_not_synced()
+
+    def snapshot(self) -> Snapshot:
+        """The ledger as it is now, without what has expired."""
+        self._view.expire()
+        return self._view.snapshot()
+
+    def release_promised(self, job: Job, ledger: Ledger) -> None:
+        """Release, in a fork of the ledger, what is promised to this job."""
+        with self._view.lock:
+            self._view.promises.release(beneficiary(_queued(job)), ledger)
+
+    def sync_jobs(self, jobs: Iterable[Job]) -> None:
+        """Take a list of all Jobs of queues."""
+        self._view.sync_jobs(map(_queued, jobs))
+
+    def see_job(self, job: Job) -> None:
+        """Take news of a Job of a queue."""
+        self._view.see_job(_queued(job))
+
+    def share(self, asked: Request) -> float:
+        """The part of a card that a slice takes: the larger of its shares of memory and core groups.
+
+        It is 1 where no card is known that has as much.
+        """
+        for inventory in self._view.snapshot().inventories().values():
+            for card in inventory.cards:
+                if card.family == asked.family and (size := size_on(card, asked)) is not None:
+                    return max(size.mem_mib / card.mem_mib, size.cores / card.core_groups)
+        return 1.0
+
+
+class JobEngine:
+    """One replica of the job engine. If one of its threads dies, the process ends."""
+
+    def __init__(self, settings: JobsSettings, stop: threading.Event) -> None:
+        self._settings = settings
+        self._stop = stop
+        kube = settings.kube
+        endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
+        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
+        api = self._client = KubeClient(endpoint, COMPONENT, resources=resources)
+        clock = time.monotonic
+        self._view = ClusterView(settings.prefixes, clock)
+        self._holdings = ViewedHoldings(self._view)
+        self._known = KnownJobs(self._read)
+        lease = Ref(settings.lease_name, settings.lease_namespace)
+        self._dispatcher = Candidate(api, lease, Election(settings.pod_name), clock, _now)
+        self._lease_problem = "the Lease was not read yet"
+        leads = self._dispatcher.leads
+        sender = Sender(api, self._known, leads, clock, self._on_write)
+        rules = Rules(
+            quantum_s=settings.quantum_seconds, cooldown_s=settings.cooldown_seconds, use=settings.use,
+            weights=settings.queue_weights,
+        )  # fmt: skip
+        self._rounds = Rounds(self._known, self._holdings, sender, leads, clock, time.time, rules)
+        self._gauges = JobGauges(self._rounds, leads)
+        self._health = LoopHealth(clock)
+        self._explain = JobExplainer(self._known, self._rounds)
+        scrapes = Exposition(self._gauges, leads=leads)
+        self._operations = probes(self._health.why_dead, self._why_not_ready, scrapes)
+        self._pods = ListWatch(api, PODS)
+        self._nodes = ListWatch(api, NODES)
+        self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
+        self._threads = Threads(stop)
+
+    def run(self) -> int:
+        """Serve until `stop` is set; returns the exit status."""
+        with ExitStack() as stack:
+            stack.callback(self._client.close)
+            ports = self._listen(stack)
+            stack.callback(self._join)
+            for name, run in self._loops().items():
+                self._threads.spawn(name, run)
+            print(f"listening explain={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
+            self._stop.wait()
+        return 1 if self._threads.failed else 0
+
+    def _loops(self) -> Mapping[str, Callable[[], None]]:
+        """The functions that run until the service ends, by the names of their threads."""
+        view, stop = self._view, self._stop
+        memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
+        return {
+            "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop),
+            "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
+            "jobs": self._watch_jobs,
+            "lease": partial(self._every, "lease", RENEW_SECONDS, self._renew),
+            "rounds": partial(self._every, "rounds", LOOK_SECONDS, self._rounds.step),
+            "memory": partial(self._every, "memory", RETURN_SECONDS, memory.step),
+        }
+
+    def _listen(self, stack: ExitStack) -> Sequence[str]:
+        shown = []
+        for app, listen, silence in (
+            (self._explain, self._settings.explain_listen, http.SILENCE_SECONDS),
+            (self._operations, self._settings.http_listen, http.STRANGERS_SECONDS),
+        ):
+            try:
+                server = stack.enter_context(http.Server(app, listen, silence=silence))
+            except (OSError, ValueError) as error:
+                raise SettingsError(f"cannot listen on {listen}: {error}") from error
+            shown.append(server.address)
+        return shown
+
+    def _read(self, job: Job) -> JobSpec | None:
+        return job_spec(job, self._settings.prefixes, {}, self._holdings.share)
+
+    def _watch_jobs(self) -> None:
+        # What part of a card a slice takes is known once the cards are.
+        while not self._view.nodes_listed:
+            if self._stop.wait(LOOK_SECONDS):
+                return
+        self._jobs.run(self._sync_jobs, self._on_job, self._stop)
+
+    def _sync_jobs(self, jobs: Collection[Job]) -> None:
+        self._holdings.sync_jobs(jobs)
+        self._known.sync(jobs)
+
+    def _sync_pods(self, pods: Collection[Pod]) -> None:
+        self._view.sync_pods(pods)
+        self._known.sync_pods(pods)
+
+    def _on_pod(self, change: Change, pod: Pod) -> None:
+        if change is Change.DELETED:
+            self._view.forget_pod(pod.uid, ended=pod.ended)
+            self._known.forget_pod(pod.uid)
+        else:
+            self._view.see_pod(pod, watched=True)
+            self._known.see_pod(pod)
+
+    def _on_node(self, change: Change, node: Node) -> None:
+        if change is Change.DELETED:
+            self._view.forget_node(node.name)
+        else:
+            self._view.see_node(node)
+
+    def _on_job(self, change: Change, job: Job) -> None:
+        if change is Change.DELETED:
+            self._view.forget_job(job.uid)
+            self._known.forget(job.uid)
+        else:
+            self._holdings.see_job(job)
+            self._known.see(job)
+
+    def _on_write(self, write: Write) -> None:
+        self._gauges.count(write)
+
+    def _renew(self) -> None:
+        try:
+            self._dispatcher.attempt()
+            self._lease_problem = ""
+        except ApiError as error:
+            self._lease_problem = f"the Lease cannot be renewed: {error}"
+            log.warning("%s", self._lease_problem)
+
+    def _why_not_ready(self) -> str:
+        missing = (self._known.why_not_synced(), self._view.why_not_synced(), self._lease_problem)
+        return "; ".join(why for why in missing if why)
+
+    def _every(self, name: str, seconds: float, step: Callable[[], None]) -> None:
+        while True:
+            self._health.turn(name)
+            step()
+            if self._stop.wait(seconds):
+                return
+
+    def _join(self) -> None:
+        self._stop.set()
+        for watch in (self._pods, self._nodes, self._jobs):
+            watch.interrupt()
+        self._threads.join()
+        try:
+            self._dispatcher.release()
+        except ApiError as error:
+            log.info("the Lease is not given up: %s", error)
+
+
+def _queued(job: Job) -> QueuedJob:
+    """The part of a Job that promises depend on."""
+    group, record = job.labels.get(GROUP, ""), job.annotations.get(RESIZE, "")
+    return QueuedJob(job.namespace, job.name, job.uid, group, record)
+
+
+def _now() -> str:
+    """The wall clock as a Lease has it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def run(settings: JobsSettings, stop: threading.Event) -> int:
+    """Serve until `stop` is set. Prints where it listens. Raises SettingsError, EndpointError."""
+    return JobEngine(settings, stop).run()

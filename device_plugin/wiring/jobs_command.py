@@ -1,0 +1,29 @@
+"""`vgpu jobs`: run the job engine.
+
+    vgpu jobs --config jobs.yaml
+    VGPU_POD_NAME=vgpu-jobs-1 vgpu jobs --lease-namespace vgpu-system
+
+A flag beats an environment variable (VGPU_LEASE_NAMESPACE), which beats the file (leaseNamespace), which beats the
+default.
+"""
+
+import argparse
+import os
+
+from device_plugin.wiring import settings
+from device_plugin.wiring.commands import run_service
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add one flag for each setting."""
+    parser.usage = "vgpu jobs [--config FILE] [--SETTING VALUE]..."
+    settings.add_flags(parser, settings.JobsSettings)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the job engine until it is stopped. Raises SettingsError before anything is started."""
+    loaded = settings.load(settings.JobsSettings, vars(args), os.environ)
+    settings.require(loaded.pod_name, "podName")
+    from device_plugin.wiring.jobs import run as serve
+
+    return run_service(lambda stop: serve(loaded, stop))

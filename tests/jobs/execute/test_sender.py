@@ -1,0 +1,95 @@
+"""Writes are sent only by the replica that leads, while they are fresh, and one after the other."""
+
+from collections.abc import Callable
+
+import pytest
+
+from device_plugin.jobs.execute.sender import FRESH_SECONDS, Sender
+from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.kube.errors import GoneError
+from tests.builders.batch_jobs import managed, replica, resize, spec, waiting
+from tests.jobs.world import JobApi
+
+NOW = 100.0
+
+
+class Parts:
+    """A sender, with a Lease and a clock to change."""
+
+    def __init__(self) -> None:
+        self.api, self.known = JobApi(), KnownJobs(spec)
+        self.leads, self.now = True, NOW
+        self.sent: list[Write] = []
+        self.sender = Sender(self.api, self.known, lambda: self.leads, lambda: self.now, self.sent.append)  # type: ignore[arg-type]
+
+    def start(self, name: str) -> Write:
+        """The write that starts a Job."""
+        job = self.api.put(waiting(name))
+        self.known.see(job)
+        return Write(Action.START, managed(job), resize(0, 1, applied=True))
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts()
+
+
+def test_what_was_written_is_known_at_once(parts: Parts) -> None:
+    assert parts.sender.send([parts.start("a"), parts.start("b")], NOW)
+    assert [each.job.suspend for each in parts.known.managed().values()] == [False, False]
+    assert [write.key[1] for write in parts.sent] == ["a", "b"]
+
+
+def _not_leading(parts: Parts) -> None:
+    parts.leads = False
+
+
+def _late(parts: Parts) -> None:
+    parts.now = NOW + FRESH_SECONDS + 0.1
+
+
+@pytest.mark.parametrize("change", [_not_leading, _late])
+def test_what_is_late_or_not_ours_to_do_is_not_sent(parts: Parts, change: Callable[[Parts], None]) -> None:
+    write = parts.start("a")
+    change(parts)
+    assert not parts.sender.send([write], NOW)
+    assert parts.api.patches == []
+
+
+def test_after_one_that_was_not_done_the_others_wait(parts: Parts) -> None:
+    stale, other = parts.start("a"), parts.start("b")
+    parts.api.put(stale.managed.job)
+    assert not parts.sender.send([stale, other], NOW)
+    assert parts.api.patches == []
+    assert parts.sender.certain()
+    assert parts.api.reads == 1
+
+
+def test_a_job_that_is_gone_is_forgotten(parts: Parts) -> None:
+    write = parts.start("a")
+    del parts.api.jobs["default", "a"]
+    assert not parts.sender.send([write], NOW)
+    assert parts.known.managed() == {}
+
+
+def test_a_job_whose_name_another_one_has_by_now_is_forgotten(parts: Parts) -> None:
+    write = parts.start("a")
+    parts.api.put(waiting("a", uid="another"))
+    assert not parts.sender.send([write], NOW)
+    assert parts.sender.certain()
+    assert parts.known.managed() == {}
+
+
+def test_a_pod_that_is_gone_takes_no_job_with_it(parts: Parts) -> None:
+    job = parts.api.put(waiting("a"))
+    parts.known.see(job)
+    ask = Write(Action.ASK, managed(job, pods=1), resize(4, 2))
+
+    def gone(*_: object) -> None:
+        raise GoneError("gone")
+
+    parts.api.on_patch = gone
+    assert replica(job, 0).uid == ask.of.uid
+    assert not parts.sender.send([ask], NOW)
+    assert list(parts.known.managed()) == [("default", "a")]

@@ -1,0 +1,217 @@
+"""Rounds of an engine over an API server of dictionaries."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.jobs.show.explain import JobExplainer
+from device_plugin.kube.api import Kind, Named, Object
+from device_plugin.kube.errors import RefusedError, UnknownError
+from tests.jobs.world import World
+
+EAGER = Rules(cooldown_s=60.0)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(rules=EAGER)
+
+
+def told(world: World, name: str) -> str:
+    explainer = JobExplainer(world.engine.known, world.engine.rounds)
+    return next(view.why for view in explainer.views() if view.name == name)
+
+
+def test_what_fits_runs_and_what_does_not_waits(world: World) -> None:
+    world.queue("a", 3)
+    world.queue("b", 2)
+    world.settle(2)
+    assert (world.job("a").suspend, world.job("b").suspend) == (False, True)
+    assert "waits for room" in told(world, "b")
+    world.finish("a")
+    world.settle(2)
+    assert not world.job("b").suspend
+
+
+def test_an_idle_engine_writes_and_reads_nothing(world: World) -> None:
+    world.queue("a", 3)
+    world.queue("b", 2)
+    world.settle()
+    world.api.patches.clear()
+    seen = world.engine.rounds.last
+    world.settle(30)
+    assert (world.api.patches, world.api.reads) == ([], 0)
+    assert world.engine.rounds.last is seen, "it does not even plan"
+
+
+def test_a_running_job_shrinks_for_one_that_waits_and_grows_back(world: World) -> None:
+    world.queue("a", 4, 2)
+    world.settle(3)
+    assert world.job("a").parallelism == 4
+    world.api.patches.clear()
+    world.queue("b", 1)
+    world.settle(3)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
+    assert [name for name, _ in world.api.patches] == ["a", "a", "b"], "three writes"
+    world.finish("b")
+    world.api.patches.clear()
+    world.settle(15)
+    assert world.job("a").parallelism == 4
+    assert [name for name, _ in world.api.patches] == ["a", "a"], "two writes"
+
+
+@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("landed", [False, True])
+def test_an_engine_that_is_killed_at_a_write_is_followed_by_one_that_goes_on(
+    writes: int, landed: bool
+) -> None:
+    world = World(rules=EAGER)
+    world.queue("a", 4, 2)
+    world.settle(3)
+    world.queue("b", 2)
+    left = writes
+
+    class Killed(BaseException):
+        pass
+
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            if landed:
+                world.api.land(kind, of, change)
+            raise Killed
+        return world.api.land(kind, of, change)
+
+    world.api.on_patch = patch
+    for _ in range(6):
+        try:
+            world.turn()
+        except Killed:
+            world.restart()
+    assert (world.job("a").parallelism, world.job("b").suspend) == (2, False)
+    assert len(world.api.patches) <= 3 + 1 + 3, world.api.patches
+
+
+def failing(world: World, error: Exception, *, landed: bool) -> Callable[[], int]:
+    """Let the next patch fail; returns how many failed so far."""
+    failed = 0
+
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        nonlocal failed
+        failed += 1
+        world.api.on_patch = world.api.land
+        if landed:
+            world.api.land(kind, of, change)
+        raise error
+
+    world.api.on_patch = patch
+    return lambda: failed
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_nothing_is_assumed_done_before_it_was_read_again(world: World, landed: bool) -> None:
+    world.queue("a", 4)
+    failed = failing(world, UnknownError("no answer"), landed=landed)
+    world.settle(3)
+    assert (failed(), world.api.reads) == (1, 1)
+    assert len(world.api.patches) == 1
+    assert not world.job("a").suspend
+
+
+def test_while_it_cannot_be_read_nothing_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.queue("a", 2)
+    failing(world, UnknownError("no answer"), landed=False)
+
+    def away(*_: object) -> None:
+        raise UnknownError("no answer")
+
+    monkeypatch.setattr(world.api, "get", away)
+    world.settle(3)
+    world.queue("b", 1)
+    world.settle(3)
+    assert world.api.patches == []
+
+
+def test_a_job_that_changed_meanwhile_is_looked_at_again(world: World) -> None:
+    made = world.queue("a", 4)
+    world.api.jobs["default", "a"] = replace(made, version="99")
+    world.settle(3)
+    assert world.api.reads == 1
+    assert not world.job("a").suspend
+
+
+def test_a_job_that_may_not_be_resized_keeps_its_width_and_says_so(world: World) -> None:
+    world.queue("a", 4, 2)
+    world.settle(3)
+    world.queue("b", 1)
+    failing_width(world)
+    world.settle(12)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (4, True)
+    assert "the API server refused to change it: the width is fixed" in told(world, "a")
+    before = len(world.api.patches)
+    world.settle(30)
+    assert len(world.api.patches) == before, "it is not tried again"
+
+
+def failing_width(world: World) -> None:
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        if "parallelism" in change.get("spec", {}):
+            raise RefusedError("the width is fixed", 422, "Invalid")
+        return world.api.land(kind, of, change)
+
+    world.api.on_patch = patch
+
+
+def test_a_job_whose_start_is_refused_keeps_nobody_else_waiting(world: World) -> None:
+    world.queue("a", 1)
+    world.queue("b", 1)
+    tries = 0
+
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        nonlocal tries
+        if of.name == "a":
+            tries += 1
+            raise RefusedError("not allowed", 403, "Forbidden")
+        return world.api.land(kind, of, change)
+
+    world.api.on_patch = patch
+    for _ in range(100):
+        world.turn(1.0)
+    assert not world.job("b").suspend
+    assert 2 <= tries <= 6, "later and later"
+
+
+def test_only_the_replica_that_leads_writes(world: World) -> None:
+    world.leads = False
+    world.queue("a", 1)
+    world.settle(3)
+    assert world.api.patches == []
+    assert "another replica" in told(world, "a")
+    world.leads = True
+    world.settle(1)
+    assert not world.job("a").suspend
+
+
+def test_a_job_that_cannot_be_read_says_what_to_write(world: World) -> None:
+    world.queue("a", 4, annotations={"vgpu.io/min-replicas": "none"})
+    world.settle(1)
+    assert world.job("a").suspend
+    assert "vgpu.io/min-replicas" in told(world, "a")
+
+
+def test_what_no_cluster_could_hold_is_refused_until_nodes_come(world: World) -> None:
+    world.queue("a", 9)
+    world.settle(2)
+    assert "ask for fewer" in told(world, "a")
+
+
+def test_kueue_decides_about_its_own_jobs(world: World) -> None:
+    labels = {"vgpu.io/queue": "default", "kueue.x-k8s.io/queue-name": "theirs"}
+    made = world.queue("a", 1)
+    world.api.put(replace(made, labels=labels))
+    world.settle(3)
+    assert world.job("a").suspend

@@ -1,0 +1,125 @@
+"""Jobs as the job engine sees them: phase, width, times, and the replicas that hold cards."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.annotations import GRANT, RESIZE
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.jobs.plan.states import scene
+from tests.builders.batch_jobs import replica, resize
+from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World
+
+NOW = 1_800_000_000.0
+B = ("default", "b")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def record(before: int, after: int, **more: object) -> str:
+    made = resize(before, after, asked=NOW - 10, until=NOW + 90, **more)
+    return made.encode()
+
+
+def hold(world: World, name: str, count: int) -> None:
+    """So many pods of a Job hold a card each."""
+    job = world.job(name)
+    taken = len(world.api.pods)
+    for index in range(count):
+        pod = replica(job, index, containers=ONE_CARD)
+        text = Grant(pod.uid, "n1", {"main": (Slice(f"n1-{taken + index}", CARD_MIB, CORES),)}).encode()
+        world.api.put_pod(replace(pod, annotations={GRANT: text}))
+
+
+def states(world: World) -> dict[str, JobState]:
+    fork = world.engine.rounds._fork
+    return {state.spec.key[1]: state for state in scene(NOW, world.engine.known.managed(), fork).states}
+
+
+def free(world: World) -> int:
+    """The cards that the plan may use."""
+    fork = world.engine.rounds._fork
+    made = scene(NOW, world.engine.known.managed(), fork)
+    return made.room.free(world.engine.known.managed()["default", "a"].spec)
+
+
+def running(world: World, name: str, width: int, pods: int, **more: object) -> None:
+    world.queue(name, width, 1, 4, suspend=False, active=pods, started="2027-01-15T07:50:00Z")
+    if more:
+        world.api.put(replace(world.job(name), **more))  # type: ignore[arg-type]
+    hold(world, name, pods)
+
+
+def annotated(world: World, name: str, text: str) -> None:
+    job = world.job(name)
+    world.api.put(replace(job, annotations={**job.annotations, RESIZE: text}))
+
+
+def test_a_job_that_never_ran_waits_since_it_was_made(world: World) -> None:
+    world.queue("a", 2)
+    state = states(world)["a"]
+    assert (state.phase, state.width, state.since) == (JobPhase.WAITING, 0, NOW - 3600)
+    assert free(world) == 4
+
+
+def test_a_job_runs_once_all_of_its_pods_are_bound(world: World) -> None:
+    running(world, "a", 3, 2)
+    assert (states(world)["a"].phase, states(world)["a"].width) == (JobPhase.STARTING, 3)
+    assert free(world) == 1, "the third pod will take a card"
+    hold(world, "a", 3)
+    assert states(world)["a"].phase is JobPhase.RUNNING
+    assert states(world)["a"].attained == pytest.approx(3 * 600)
+
+
+def test_service_and_times_go_on_from_the_record(world: World) -> None:
+    running(world, "a", 2, 2)
+    annotated(world, "a", record(0, 2, applied=True, attained=5000))
+    state = states(world)["a"]
+    assert (state.attained, state.since, state.resized) == (5000 + 2 * 10, NOW - 10, NOW - 10)
+
+
+def test_a_stopped_job_is_no_new_one(world: World) -> None:
+    world.queue("a", 2)
+    annotated(world, "a", record(2, 0, applied=True))
+    assert (states(world)["a"].phase, states(world)["a"].since) == (JobPhase.STOPPED, NOW - 10)
+    world.api.put(replace(world.job("a"), terminating=1))
+    assert states(world)["a"].phase is JobPhase.STOPPING
+
+
+def test_what_others_free_for_a_job_is_its_own_in_the_plan(world: World) -> None:
+    running(world, "a", 4, 4)
+    world.queue("b", 2)
+    annotated(world, "a", record(4, 2, beneficiary=B, replicas=2))
+    found = states(world)
+    assert (found["a"].phase, found["a"].width) == (JobPhase.RESIZING, 2)
+    assert (found["b"].phase, found["b"].width) == (JobPhase.STARTING, 2)
+    assert free(world) == 0
+
+
+def test_where_they_free_too_little_the_job_is_planned_anew(world: World) -> None:
+    running(world, "a", 4, 4)
+    world.queue("b", 3)
+    annotated(world, "a", record(4, 2, beneficiary=B, replicas=3))
+    assert states(world)["b"].phase is JobPhase.WAITING
+    assert free(world) == 2
+
+
+def test_a_width_that_is_not_the_engines_is_held(world: World) -> None:
+    running(world, "a", 2, 2)
+    assert states(world)["a"].adjustable
+    running(world, "b", 1, 1, owner="JobSet")
+    assert states(world)["b"].held
+    world.api.put(replace(world.job("a"), completed_indexes="1", succeeded=1))
+    assert states(world)["a"].held
+    world.engine.known.keep_width(world.job("a").uid, "no")
+    assert (states(world)["a"].spec.least, states(world)["a"].spec.most) == (2, 2)
+
+
+def test_ended_jobs_are_none(world: World) -> None:
+    running(world, "a", 2, 2)
+    world.finish("a")
+    assert states(world) == {}

@@ -1,0 +1,125 @@
+"""What is known of Jobs and their pods, whatever order the news comes in."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.annotations import CHECKPOINT, RESIZE
+from device_plugin.core.batch import Job
+from device_plugin.core.errors import RequestError
+from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
+from tests.builders.batch_jobs import job, replica, resize, spec
+
+A = ("default", "a")
+
+
+def read(of: Job) -> JobSpec:
+    if "bad" in of.annotations:
+        raise RequestError("write something else")
+    return spec(of)
+
+
+@pytest.fixture
+def known() -> KnownJobs:
+    return KnownJobs(read)
+
+
+def test_a_job_only_moves_forward(known: KnownJobs) -> None:
+    known.see(job("a", 4, version="12"))
+    known.see(job("a", 2, version="9"))
+    assert known.managed()[A].job.parallelism == 4
+    known.see(job("a", 3, version="100"))
+    assert known.managed()[A].job.parallelism == 3
+
+
+def test_a_job_that_is_gone_does_not_come_back(known: KnownJobs) -> None:
+    known.see(job("a"))
+    known.forget("uid-a")
+    known.see(job("a", version="9"))
+    assert known.managed() == {}
+    for number in range(GONE_REMEMBERED):
+        known.see(job(f"other{number}"))
+        known.forget(f"uid-other{number}")
+    known.see(job("a", version="9"))
+    assert A in known.managed(), "it is not remembered for ever"
+
+
+def test_a_job_that_leaves_its_queue_is_left_alone(known: KnownJobs) -> None:
+    known.see(job("a"))
+    known.see(job("a", version="2", labels={}))
+    assert known.managed() == {}
+
+
+def test_what_a_list_does_not_have_is_gone(known: KnownJobs) -> None:
+    assert known.why_not_synced() == "jobs and pods of jobs were not listed yet"
+    known.sync([job("a"), job("b")])
+    known.sync_pods([replica(job("a"), 0), replica(job("b"), 0)])
+    known.sync([job("a")])
+    known.sync_pods([replica(job("a"), 0)])
+    assert list(known.managed()) == [A]
+    assert known.why_not_synced() == ""
+
+
+def test_pods_belong_to_their_job_until_they_have_ended(known: KnownJobs) -> None:
+    made = job("a", 3)
+    known.see_pod(replica(made, 1))
+    known.see(made)
+    known.see_pod(replica(made, 0))
+    known.see_pod(replica(made, 2))
+    assert [pod.index for pod in known.managed()[A].pods] == [0, 1, 2]
+    known.see_pod(replica(made, 1, phase="Failed"))
+    known.forget_pod("uid-a-2")
+    known.forget_pod("nobody")
+    assert [pod.index for pod in known.managed()[A].pods] == [0]
+    known.see_pod(replace(replica(made, 0), owner="ReplicaSet", uid="x"))
+    assert len(known.managed()[A].pods) == 1
+
+
+def test_only_what_changes_counts_as_a_change(known: KnownJobs) -> None:
+    known.see(job("a"))
+    known.see_pod(replica(job("a"), 0))
+    before = known.changes
+    known.see(job("a"))
+    known.see_pod(replica(job("a"), 0))
+    known.forget_pod("nobody")
+    known.forget("nobody")
+    assert known.changes == before
+
+
+def test_a_record_is_read_with_its_job_and_one_that_cannot_be_read_is_none(known: KnownJobs) -> None:
+    record = resize(4, 2, beneficiary=("default", "b"), replicas=1)
+    known.see(job("a", annotations={RESIZE: record.encode()}))
+    assert known.managed()[A].record == record
+    known.see(job("a", version="2", annotations={RESIZE: "nonsense"}))
+    assert known.managed()[A].record is None
+
+
+def test_a_request_for_a_checkpoint_is_that_of_index_0(known: KnownJobs) -> None:
+    made, asked = job("a", 2), Checkpoint(gen=3, until=1000, saved=1)
+    known.see(made)
+    known.see_pod(replica(made, 1, annotations={CHECKPOINT: asked.encode()}))
+    assert known.managed()[A].checkpoint is None
+    known.see_pod(replica(made, 0, annotations={CHECKPOINT: asked.encode()}))
+    assert known.managed()[A].checkpoint == asked
+    known.see_pod(replica(made, 0, annotations={CHECKPOINT: "nonsense"}))
+    assert known.managed()[A].checkpoint is None
+
+
+def test_a_malformed_job_has_a_problem_until_it_is_mended(known: KnownJobs) -> None:
+    known.see(job("a", annotations={"bad": ""}))
+    assert (known.managed(), known.problems()) == ({}, {A: "write something else"})
+    known.see(job("a", version="2"))
+    assert known.problems() == {}
+    assert A in known.managed()
+
+
+def test_a_width_that_may_not_change_is_forgotten_with_its_job(known: KnownJobs) -> None:
+    made = job("a")
+    known.see(made)
+    known.keep_width(made.uid, "no")
+    assert known.managed()[A].rigid == "no"
+    known.forget(made.uid)
+    known.see(replace(made, uid="another"))
+    assert known.managed()[A].rigid == ""

@@ -1,0 +1,223 @@
+"""A job engine without any outside: an API server of dictionaries, a Job controller, cards, and a clock to move."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import GRANT, QUEUE, RESIZE
+from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.jobs.reading import job_spec
+from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.pods import Container, ContainerKind, Node, Pod
+from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.jobs.execute.sender import Sender
+from device_plugin.jobs.execute.writes import Write
+from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
+from device_plugin.kube.errors import ConflictError, GoneError
+from tests.builders.batch_jobs import waiting
+from tests.builders.cards import FAMILY, inventory
+
+CARD_MIB, CORES = 16368, tuple(range(60))
+ONE_CARD = (Container("main", ContainerKind.MAIN, {FAMILY: "1"}),)
+
+
+class JobApi:
+    """Jobs and their pods. `on_patch` may raise, before or after it calls `land`."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[tuple[str, str], Job] = {}
+        self.pods: dict[str, Pod] = {}
+        self.patches: list[tuple[str, Object]] = []
+        self.reads = 0
+        self.engines: list[Engine] = []
+        self.on_patch: Callable[[Kind[Any], Named, Object], Any] = self.land
+        self._version = 0
+
+    # The port
+
+    def get(self, kind: Kind[Any], of: Named) -> Any:
+        assert kind is JOBS
+        self.reads += 1
+        return self._job(of)
+
+    def patch(self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "") -> Any:
+        assert subresource == ("status" if kind is PODS else "")
+        return self.on_patch(kind, of, change)
+
+    def land(self, kind: Kind[Any], of: Named, change: Object) -> Any:
+        """The patch is done."""
+        if kind is PODS:
+            self.patches.append((of.name, change))
+            pod = self.pods[of.uid]
+            return self.put_pod(
+                replace(pod, annotations={**(pod.annotations or {}), **change["metadata"]["annotations"]})
+            )
+        job, metadata = self._job(of), change["metadata"]
+        if metadata["resourceVersion"] != job.version:
+            raise ConflictError("it has changed")
+        self.patches.append((of.name, change))
+        spec = dict(change.get("spec", {}))
+        return self.put(
+            replace(job, annotations={**job.annotations, **metadata.get("annotations", {})}, **spec)
+        )
+
+    # The others
+
+    def put(self, job: Job) -> Job:
+        self._version += 1
+        stored = self.jobs[job.namespace, job.name] = replace(job, version=str(self._version))
+        for engine in self.engines:
+            engine.known.see(stored)
+        return stored
+
+    def put_pod(self, pod: Pod) -> Pod:
+        self.pods[pod.uid] = pod
+        for engine in self.engines:
+            engine.hear(pod)
+        return pod
+
+    def remove_pod(self, pod: Pod) -> None:
+        del self.pods[pod.uid]
+        for engine in self.engines:
+            engine.lose(pod)
+
+    def _job(self, of: Named) -> Job:
+        found = self.jobs.get((of.namespace, of.name))
+        if found is None:
+            raise GoneError("gone")
+        return found
+
+
+class World:
+    """Node n1 with four cards, Jobs whose pods take a whole card each, and one engine that leads."""
+
+    def __init__(self, cards: int = 4, rules: Rules | None = None) -> None:
+        self.now = 1_800_000_000.0
+        self.api = JobApi()
+        self.node = Node("n1", inventory("n1", cards).encode())
+        self.cards = [f"n1-{number}" for number in range(cards)]
+        self.rules = rules or Rules()
+        self.leads = True
+        self.engine = Engine(self)
+
+    def queue(self, name: str, width: int, least: int = 0, most: int = 0, **more: Any) -> Job:
+        """Somebody creates a suspended Job of the queue `default`."""
+        bounds = (
+            {"vgpu.io/min-replicas": str(least), "vgpu.io/max-replicas": str(most or width)} if least else {}
+        )
+        template = Pod("default", "", "", containers=ONE_CARD)
+        fields = {
+            "annotations": bounds,
+            "template": template,
+            "restart_policy": "Never",
+            "created": "2027-01-15T07:00:00Z",
+        }
+        return self.api.put(waiting(name, width, labels={QUEUE: "default"}, **{**fields, **more}))
+
+    def job(self, name: str) -> Job:
+        return self.api.jobs["default", name]
+
+    def record(self, name: str) -> Resize:
+        return Resize.decode(self.job(name).annotations[RESIZE])
+
+    def turn(self, seconds: float = 6.0) -> None:
+        """The Job controller, the allocator and the kubelets do their work, then the engine, and time passes."""
+        self.cluster()
+        self.engine.rounds.step()
+        self.now += seconds
+
+    def cluster(self) -> None:
+        """The Job controller creates and deletes pods, which are bound, and end, at once."""
+        for key in list(self.api.jobs):
+            self._control(self.api.jobs[key])
+        for pod in list(self.api.pods.values()):
+            if not pod.node:
+                self._bind(pod)
+
+    def settle(self, turns: int = 12) -> None:
+        for _ in range(turns):
+            self.turn()
+
+    def finish(self, name: str) -> None:
+        """The Job completes."""
+        job = self.job(name)
+        for pod in self.of(job):
+            self.api.remove_pod(pod)
+        self.api.put(
+            replace(job, active=0, ready=0, succeeded=job.parallelism, conditions=(JobCondition("Complete"),))
+        )
+
+    def restart(self) -> None:
+        """Another engine takes over, and lists everything."""
+        self.engine = Engine(self)
+
+    def of(self, job: Job) -> list[Pod]:
+        return [pod for pod in self.api.pods.values() if pod.owner_uid == job.uid]
+
+    def _control(self, job: Job) -> None:
+        wanted = 0 if job.suspend or job.ended else job.parallelism
+        for pod in self.of(job):
+            if pod.index is not None and pod.index >= wanted:
+                self.api.remove_pod(pod)
+        for index in set(range(wanted)) - {pod.index for pod in self.of(job)}:
+            name = f"{job.name}-{index}"
+            self.api.put_pod(Pod(
+                job.namespace, name, f"{job.uid}-{index}", owner="Job", owner_name=job.name, owner_uid=job.uid,
+                index=index, containers=ONE_CARD,
+            ))  # fmt: skip
+        active = len(self.of(job))
+        if job.active != active:
+            self.api.put(replace(self.api.jobs[job.namespace, job.name], active=active, ready=active))
+
+    def _bind(self, pod: Pod) -> None:
+        held = {s.card for each in self.api.pods.values() if (made := each.grant()) for s in made.slices()}
+        free = [card for card in self.cards if card not in held]
+        if free:
+            text = Grant(pod.uid, "n1", {"main": (Slice(free[0], CARD_MIB, CORES),)}).encode()
+            self.api.put_pod(
+                replace(pod, node="n1", phase="Running", annotations={**(pod.annotations or {}), GRANT: text})
+            )
+
+
+class Engine:
+    """One replica, as `wiring.jobs` puts it together."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        api, wall = world.api, lambda: world.now
+        self.view = ClusterView(DEFAULT_PREFIXES, wall)
+        self.known = KnownJobs(lambda job: job_spec(job, DEFAULT_PREFIXES, {}, lambda _: 1.0))
+        self.sent: list[Write] = []
+        self.sender = Sender(api, self.known, lambda: world.leads, wall, self.sent.append)  # type: ignore[arg-type]
+        self.rounds = Rounds(
+            self.known, self.Held(self.view), self.sender, lambda: world.leads, wall, wall, world.rules
+        )
+        api.engines = [self]
+        self.view.sync_nodes([world.node])
+        self.view.sync_pods(list(api.pods.values()))
+        self.view.sync_jobs([])
+        self.known.sync_pods(list(api.pods.values()))
+        self.known.sync(list(api.jobs.values()))
+
+    class Held:
+        """The holdings of a view."""
+
+        def __init__(self, view: ClusterView) -> None:
+            self._view = view
+            self.why_not_synced, self.snapshot = view.why_not_synced, view.snapshot
+
+        def release_promised(self, *_: object) -> None:
+            """Nothing is promised here."""
+
+    def hear(self, pod: Pod) -> None:
+        self.view.see_pod(pod, watched=True)
+        self.known.see_pod(pod)
+
+    def lose(self, pod: Pod) -> None:
+        self.view.forget_pod(pod.uid, ended=True)
+        self.known.forget_pod(pod.uid)
