@@ -19,7 +19,7 @@ def grow(draft: Draft, rules: Rules) -> None:
 
     A running job grows by the share `growth` of its width, or to its most, or not at all: each change costs a start.
     """
-    wishes = [_wish(job, draft.width(job)) for job in _growing(draft, rules)]
+    wishes = [_wish(job, draft.width(job), rules) for job in _growing(draft, rules)]
     heapq.heapify(wishes)
     full = set[object]()
     while wishes:
@@ -34,7 +34,7 @@ def grow(draft: Draft, rules: Rules) -> None:
         if not draft.widen(job, wider):
             full.add((job.spec.request, wider - width))
         elif wider < job.spec.most:
-            heapq.heappush(wishes, _wish(job, wider))
+            heapq.heappush(wishes, _wish(job, wider, rules))
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:
@@ -72,7 +72,8 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
                 yield job
 
 
-def _wish(job: JobState, width: int) -> tuple[float, float, JobKey]:
-    """A sort key: the relative speed that one more replica adds for each of its cards, most first; then the score."""
+def _wish(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
+    """A sort key: the speed that one more replica adds for each of its cards, most first; then the score."""
     added = ((width + 1) ** job.exponent - width**job.exponent) / (job.spec.cards or 1.0)
+    added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness
     return -added, score(job, width), job.spec.key

@@ -26,6 +26,9 @@ class Rules:
     """The width of a job does not grow for this long after it changed."""
     growth: float = 0.25
     """A running job grows by at least this share of its width, or to its most, or not at all."""
+    shortness: float = 0.03
+    """Growth prefers jobs that are known to end soon: the speed that a card adds is divided by the remaining work to
+    this power. Speeds of neighbouring widths differ little, so a small one orders jobs that are about as wide."""
     giving: float = 0.25
     """A job that shrinks gives at least this share of its width, so that the next ones find room too."""
     use: float = 1.0

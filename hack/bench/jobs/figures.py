@@ -7,7 +7,7 @@ from math import prod
 from hack.bench.jobs.simulation import Outcome
 
 # Figures of which ratios are printed; a wait of nobody counts as one second.
-COMPARED = ("jct_mean_s", "jct_p99_s", "wait_mean_s")
+COMPARED = ("jct_mean_s", "jct_p99_s", "jct_silent_s", "wait_mean_s")
 LEAST_S = 1.0
 
 
@@ -15,13 +15,15 @@ LEAST_S = 1.0
 class Figures:
     """What became of a trace's jobs under one policy.
 
-    JCT is from arrival to end, a wait from arrival to the first start. `allocation` is the share of the cards that jobs
-    held from the first arrival to the last end. `outside_widths` and `over_commitments` must be 0.
+    JCT is from arrival to end, a wait from arrival to the first start; `jct_silent_s` is the mean JCT of the jobs that
+    say nothing of their length whatever the policy may know, with --tells, else of all. `allocation` is the share of
+    the cards that jobs held from the first arrival to the last end. `outside_widths` and `over_commitments` must be 0.
     """
 
     jct_mean_s: float
     jct_p50_s: float
     jct_p99_s: float
+    jct_silent_s: float
     wait_mean_s: float
     wait_worst_s: float
     stop_longest_s: float
@@ -41,9 +43,11 @@ class Figures:
         jct = [run.finished - run.trace.arrival for run in runs]
         waits = [run.first - run.trace.arrival for run in runs]
         restarts = [run.restarts for run in runs]
+        silent = [run.finished - run.trace.arrival for n, run in enumerate(runs) if n % outcome.tells]
         span = max(run.finished for run in runs) - min(run.trace.arrival for run in runs)
         return cls(
             round(_mean(jct), 1), round(_percentile(jct, 0.5), 1), round(_percentile(jct, 0.99), 1),
+            round(_mean(silent or jct), 1),
             round(_mean(waits), 1), round(max(waits), 1), round(max(run.stop_longest for run in runs), 1),
             round(_mean(restarts), 2), _percentile(restarts, 0.99),
             round(sum(run.attained for run in runs) / (outcome.cards * span), 4),

@@ -114,13 +114,14 @@ class Run:
 class Outcome:
     """What became of all jobs under one policy.
 
-    `rounds_to_rest` is the most rounds in a row that changed something for one cause. `useless_shrinks` counts jobs
-    that gave way though nobody was admitted in the same plan, `outside` widths below the least or above the most, and
-    `overcommitted` rounds with more replicas than cards.
+    One job of `tells` may say how long it is. `rounds_to_rest` is the most rounds in a row that changed something for
+    one cause. `useless_shrinks` counts jobs that gave way though nobody was admitted in the same plan, `outside` widths
+    below the least or above the most, and `overcommitted` rounds with more replicas than cards.
     """
 
     runs: Sequence[Run]
     cards: int
+    tells: int = 1
     rounds: int = 0
     rounds_to_rest: int = 0
     useless_shrinks: int = 0
@@ -143,7 +144,7 @@ class Simulation:
             Run(job, spec_of(job, widest, cards), Knows.NOTHING if number % tells else knows)
             for number, job in enumerate(jobs)
         ]
-        self.outcome = Outcome(runs, cards)
+        self.outcome = Outcome(runs, cards, tells)
         self._active: dict[JobKey, Run] = {}
         # Time, job and version of a start's end or of a job's end; void if the job has another version by then.
         self._events: list[tuple[float, JobKey, int]] = []

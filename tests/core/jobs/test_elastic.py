@@ -73,6 +73,11 @@ def test_r4_a_job_whose_speed_is_known_to_grow_less_gets_less() -> None:
     assert widths(jobs, planned(10, *jobs)) == {"a": 8, "b": 2}
 
 
+def test_r4_of_jobs_that_are_equally_wide_the_one_that_ends_soonest_grows() -> None:
+    jobs = [replace(running(name, 4, most=8), remaining=left) for name, left in (("a", 9e6), ("b", 9e5))]
+    assert widths(jobs, planned(12, *jobs)) == {"a": 4, "b": 8}
+
+
 def test_a_running_job_grows_by_a_quarter_or_to_its_most_or_not_at_all() -> None:
     job = running("a", 8, most=16)
     assert planned(9, job).steps == ()
