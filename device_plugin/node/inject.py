@@ -117,6 +117,7 @@ class Injector:
         state: Path,
         cdi: Path,
         library: Path,
+        tool: Path,
     ) -> None:
         self._records = records
         self._writable = writable
@@ -126,24 +127,28 @@ class Injector:
         self._aside = cdi / ".vgpu"
         self._reload = CdiReload(cdi)
         self._library = library
-        self._copy = state / "lib" / library.name
+        self._tool = tool
+        # Beside the containers' folders, so that each of them has a link and no copy.
+        self._copies = state / "lib"
 
     def prepare(self) -> None:
-        """Make the folders, copy the library, and remove unfinished files of an agent that was killed.
+        """Make the folders, copy the library and the tool, and remove unfinished files of an agent that was killed.
 
-        Raises OSError if a folder or the library is not there.
+        Raises OSError if a folder, the library or the tool is not there.
         """
         self._aside.mkdir(parents=True, exist_ok=True)
         for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
             leftover.unlink(missing_ok=True)
         self._reload.changed()  # if it was killed before it could say so
         self._reload.tell()
-        self._copy.parent.mkdir(parents=True, exist_ok=True)
-        if not self._copy.exists() or not filecmp.cmp(self._library, self._copy, shallow=False):
-            fresh = self._copy.with_name(f".{self._copy.name}.tmp")
-            shutil.copyfile(self._library, fresh)
-            fresh.chmod(0o755)
-            fresh.replace(self._copy)
+        self._copies.mkdir(parents=True, exist_ok=True)
+        for source in (self._library, self._tool):
+            copy = self._copies / source.name
+            if not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
+                fresh = copy.with_name(f".{copy.name}.tmp")
+                shutil.copyfile(source, fresh)
+                fresh.chmod(0o755)
+                fresh.replace(copy)
 
     def carry(self, record: Record, carrier: str) -> None:
         """Write the container's files, then the spec: the device of the resource `carrier` mounts them.
@@ -161,6 +166,7 @@ class Injector:
         preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
         self._link(folder / self._library.name)
+        self._link(folder / self._tool.name)
         self._writable.claim(record.key)
         self._write_texts(folder, wanted.texts)
         with suppress(FileExistsError):
@@ -266,6 +272,8 @@ class Injector:
         ]
         progress = self._writable.path(record.key, PROGRESS)
         own.append(_mount(progress, paths.CONTAINER_PROGRESS, READ_WRITE))
+        tool = self._records.folder(*record.key) / self._tool.name
+        own += [_mount(tool, inside, READ_ONLY) for inside in paths.CONTAINER_TOOLS]
         return own + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
 
     def _texts(self, folder: Path) -> list[tuple[Path, str]]:
@@ -285,7 +293,7 @@ class Injector:
     def _link(self, target: Path) -> None:
         fresh = target.with_name(f".{target.name}.tmp")
         fresh.unlink(missing_ok=True)
-        os.link(self._copy, fresh)
+        os.link(self._copies / target.name, fresh)
         fresh.replace(target)
 
     def _spec(self, name: str) -> Path:

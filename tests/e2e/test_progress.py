@@ -53,6 +53,10 @@ def test_progress_is_exported_and_outlives_the_agent(kubectl: Kubectl) -> None:
     assert eventually(lambda: done(node, "train") == 120000, 20)
     kubectl.inside("train", "sh", "-c", SAYS.replace("120000", "130000"))
     assert eventually(lambda: done(node, "train") == 130000, 20), "it is one file before and after"
+    tools = "cd /usr/local/vgpu && ./vgpu-progress 140000 1281167 && ./vgpu-checkpoint done && ./vgpu-checkpoint done"
+    kubectl.inside("train", "sh", "-c", f"{tools} && ! echo more 2>/dev/null >> vgpu-progress")
+    assert eventually(lambda: done(node, "train") == 140000, 20)
+    assert exported(node)["vgpu_checkpoints_total"]["train"] == 2
 
 
 def test_a_tenant_gets_no_more_of_the_node_than_two_small_files(kubectl: Kubectl) -> None:

@@ -105,6 +105,8 @@ class Parts:
             sim.add_driver(self.machine)
         library = folder / "libvgpu.so"
         library.write_text("the library\n")
+        tool = folder / "vgpu-tell"
+        tool.write_text("the tool\n")
         self.peer = peer
         # Figures that the cards report in place of their own.
         self.less: Mapping[str, Any] = {}
@@ -114,7 +116,7 @@ class Parts:
         self.shared.look()
         self.writable = WritableFiles(self.state, self.records.folder, room)
         self.injector = Injector(
-            self.records, self.writable, families, self.cards, self.state, self.cdi, library
+            self.records, self.writable, families, self.cards, self.state, self.cdi, library, tool
         )
         self.active = NodePods(peer)
         self.allocator = Allocator(peer, peer, self.active, self.records, self.injector, self.cards)

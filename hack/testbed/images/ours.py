@@ -42,6 +42,7 @@ def product_files(source: Path) -> Mapping[str, Path]:
     packages = (*_files(source, "device_plugin"), *_files(source, "vgpu_runtime"))
     return {
         "opt/vgpu/build/libvgpu.so": source / "build/libvgpu.so",
+        "opt/vgpu/build/vgpu-tell": source / "build/vgpu-tell",
         **{f"opt/vgpu/{file}": source / file for file in packages if not file.is_relative_to(SIMULATION)},
         "usr/local/bin/vgpu": _HERE / "vgpu",
     }
