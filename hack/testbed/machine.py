@@ -55,7 +55,7 @@ class NodeSupervisor(Supervisor):
         super().crash()
         while self._signal_others(signal.SIGKILL):
             continue
-        namespaces.forget_run()
+        namespaces.forget_mounts()
         namespaces.fresh_run()
 
     def _signal_others(self, number: int) -> int:

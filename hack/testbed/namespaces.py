@@ -19,7 +19,7 @@ SYSCTLS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-# A node's own; /run as on any machine does not outlive its end (see `forget_run`).
+# A node's own; /run, and what is mounted below these, as on any machine do not outlive its end (see `forget_mounts`).
 STATE = ("/var/lib", "/var/log")
 _NEWNS, _NEWCGROUP, _NEWUTS, _NEWNET = 0x00020000, 0x02000000, 0x04000000, 0x40000000
 
@@ -59,9 +59,12 @@ def fresh_run() -> None:
     Path("/run/cdi").mkdir()
 
 
-def forget_run() -> None:
-    """Unmount everything at /run and below."""
-    subprocess.run(["umount", "--lazy", "--recursive", "/run"], capture_output=True, check=False)
+def forget_mounts() -> None:
+    """Unmount everything at /run and below, and below the folders of the node's own."""
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    below = [point for point in points if any(point.startswith(f"{path}/") for path in STATE)]
+    for point in (*reversed(below), "/run"):
+        subprocess.run(["umount", "--lazy", "--recursive", point], capture_output=True, check=False)
 
 
 def processes() -> set[int]:
