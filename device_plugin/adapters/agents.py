@@ -27,7 +27,8 @@ from device_plugin.core.pods import Agent
 log = logging.getLogger(__name__)
 
 SECONDS = 1.0
-MOST_BYTES = 1 << 20
+# The lines of more than 2,000 containers: a container has about ten, of some 150 bytes each.
+MOST_BYTES = 4 << 20
 IDLE_SECONDS = 1.0
 # The pause of an agent that fails doubles each time, up to this.
 LONGEST_PAUSE = 300.0

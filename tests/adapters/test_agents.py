@@ -141,7 +141,10 @@ def endless(connection: socket.socket) -> None:
 
 
 def test_an_endless_answer_is_cut_off() -> None:
-    with answering(endless) as address, pytest.raises(ValueError, match="longer than 1048576 bytes"):
+    with (
+        answering(endless) as address,
+        pytest.raises(ValueError, match=f"longer than {agents.MOST_BYTES} bytes"),
+    ):
         read_loads(address)
 
 

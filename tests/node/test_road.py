@@ -49,6 +49,20 @@ def test_a_pod_gets_its_slice_and_leaves_nothing(make: Make) -> None:
     until(lambda: 'pod="one"' not in node.probe("/metrics")[1], "samples gone", 10)
 
 
+def test_without_a_tmpfs_the_agent_is_ready_says_so_and_exports_progress_all_the_same(make: Make) -> None:
+    node = make()
+    card = node.until_serving().cards[0]
+    node.place("one", Slice(card.uuid, 4092, (0, 1, 2)), mem=4, cores=3)
+    until(lambda: node.phase("one") == "Running", node.agent.log_tail())
+    assert node.probe("/readyz")[0] == 200
+    assert f"{node.state}/writable is not mounted" in node.agent.log_tail(100)
+    assert 'vgpu_writable_spare_containers{node="n1"} 0.0' in node.probe("/metrics")[1]
+    (progress,) = found(node.state / "slices", "*/*/region/progress")
+    progress.write_bytes(b"5 10\n")
+    said = 'vgpu_progress_done{node="n1",namespace="default",pod="one",container="main"} 5.0'
+    until(lambda: said in node.probe("/metrics")[1], "told")
+
+
 def test_twenty_pods_in_flight_each_get_their_own_grant(make: Make) -> None:
     node = make(NO_HYGON, ["--prefixes", "{'1002': hygon.com/dcu}"])
     cards = node.until_serving().cards
