@@ -175,7 +175,7 @@ class Api(Protocol):
         """
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object, a pod with its own grace period unless one is given.
+        """Delete the object, a pod with its own grace period unless one is given; what it owns is deleted after it.
 
         Raises GoneError also where another one of that name is there by now.
         """

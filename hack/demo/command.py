@@ -1,10 +1,10 @@
 """`vgpu demo`: a cluster on this machine with simulated cards, and the story that `make demo` tells on it.
 
     vgpu demo run [--keep]     the story; with --keep the cluster stays
-    vgpu demo submit FILE      create the pods of a YAML file
+    vgpu demo submit FILE      create the pods and Jobs of a YAML file
     vgpu demo status           cards and pods
     vgpu demo logs POD         what a pod's containers printed
-    vgpu demo delete POD       end a pod
+    vgpu demo delete POD       end a pod, or with job/NAME a Job and its pods
     vgpu demo explain [POD]    why pods wait, and who holds what: /explain of the cluster service
     vgpu demo kubeconfig       a file for `vgpu cordon`, `drain` and `defrag`
     vgpu demo end              end the cluster
@@ -16,6 +16,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import yaml
@@ -41,10 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     run_ = add("run", "start the cluster, tell the story, end it", run_story)
     run_.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
-    add("submit", "create the pods of a YAML file", submit).add_argument("file", type=Path, metavar="FILE")
+    add("submit", "create the pods and Jobs of a YAML file", submit).add_argument(
+        "file", type=Path, metavar="FILE"
+    )
     add("status", "show cards and pods", status)
     add("logs", "show what a pod's containers printed", logs).add_argument("pod", metavar="POD")
-    add("delete", "delete a pod", delete).add_argument("pod", metavar="POD")
+    deleted = add("delete", "delete a pod, or a Job and its pods", delete)
+    deleted.add_argument("name", metavar="NAME", help="of a pod, or job/NAME")
     explained = add("explain", "show /explain of the cluster service", explain)
     explained.add_argument("pod", metavar="POD", nargs="?", help="only this one (or NAMESPACE/POD)")
     add("kubeconfig", "print a kubeconfig for `vgpu cordon`, `drain` and `defrag`", kubeconfig)
@@ -76,11 +80,11 @@ def run_story(args: argparse.Namespace) -> None:
 
 
 def submit(args: argparse.Namespace) -> None:
-    """Create the pods of a file."""
-    api = DemoApi(session.require())
-    for manifest in manifests(args.file):
-        pod = api.create(manifest)
-        print(f"pod/{pod['metadata']['name']} created")
+    """Create the pods and Jobs of a file."""
+    with closing(DemoApi(session.require())) as api:
+        for manifest in manifests(args.file):
+            made = api.create(manifest)
+            print(f"{manifest['kind'].lower()}/{made['metadata']['name']} created")
 
 
 def status(_: argparse.Namespace) -> None:
@@ -102,9 +106,12 @@ def logs(args: argparse.Namespace) -> None:
 
 
 def delete(args: argparse.Namespace) -> None:
-    """Delete the named pod."""
-    DemoApi(session.require()).delete(args.pod)
-    print(f"pod/{args.pod} deleted")
+    """Delete the named pod or Job."""
+    job = args.name.startswith("job/")
+    name = args.name.removeprefix("job/").removeprefix("pod/")
+    with closing(DemoApi(session.require())) as api:
+        api.delete(name, kind="Job" if job else "Pod")
+    print(f"{'job' if job else 'pod'}/{name} deleted")
 
 
 def explain(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import yaml
 
 from hack.demo.session import DemoError, DemoSession
-from hack.embedded.person import NAMESPACE, Object, Person, read
+from hack.embedded.person import KINDS, NAMESPACE, Object, Person, read
 
 
 class DemoApi(Person):
@@ -43,7 +43,7 @@ class DemoApi(Person):
 
 
 def manifests(file: Path) -> list[Object]:
-    """The pods of a YAML file. Raises DemoError that names the file, before the first of them."""
+    """The pods and Jobs of a YAML file. Raises DemoError that names the file, before the first of them."""
     try:
         documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d is not None]
     except OSError as error:
@@ -54,10 +54,12 @@ def manifests(file: Path) -> list[Object]:
     except (yaml.YAMLError, UnicodeDecodeError):
         raise DemoError(f"{file}: not YAML: it is no text") from None
     if not documents:
-        raise DemoError(f"{file}: no pod in it")
+        raise DemoError(f"{file}: no pod or Job in it")
     for document in documents:
-        if not isinstance(document, dict) or document.get("kind") != "Pod":
-            raise DemoError(f"{file}: the demo cluster runs pods: every document needs `kind: Pod`")
+        if not isinstance(document, dict) or document.get("kind") not in KINDS:
+            raise DemoError(
+                f"{file}: the demo cluster runs pods and Jobs: every document needs `kind: Pod` or `kind: Job`"
+            )
         if not isinstance(document.get("metadata"), dict) or not isinstance(document.get("spec"), dict):
-            raise DemoError(f"{file}: a pod needs `metadata` and `spec`")
+            raise DemoError(f"{file}: a {document['kind']} needs `metadata` and `spec`")
     return documents

@@ -1,4 +1,4 @@
-"""What a person does with kubectl and curl: create pods, read and delete them, and read what the services say."""
+"""What a person does with kubectl and curl: create pods and Jobs, read and delete them, read what the services say."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.connections import Connections
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.core.errors import VgpuError
-from device_plugin.kube.api import EVENTS, PODS, Ref, Where
+from device_plugin.kube.api import EVENTS, JOBS, PODS, Kind, Ref, Where
 from device_plugin.kube.errors import GoneError
 
 NAMESPACE = "default"
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (PODS, JOBS)}
 SECONDS, LOOK_SECONDS = 10.0, 0.05
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -33,8 +34,8 @@ class Person:
         self.api.close()
 
     def create(self, manifest: Object) -> Object:
-        """Create a pod from a manifest."""
-        return self.api.create(PODS.json, manifest, NAMESPACE)
+        """Create a pod or a Job from a manifest."""
+        return self.api.create(KINDS[manifest["kind"]].json, manifest, NAMESPACE)
 
     def pods(self) -> list[Object]:
         """All pods, oldest first."""
@@ -45,9 +46,9 @@ class Person:
         """The pod, or None if there is none of that name."""
         return next((pod for pod in self.pods() if pod["metadata"]["name"] == name), None)
 
-    def delete(self, name: str, grace: int | None = None) -> None:
-        """Delete a pod; `grace` 0 is `kubectl delete --force`."""
-        self.api.delete(PODS, Ref(name, NAMESPACE), grace_seconds=grace)
+    def delete(self, name: str, grace: int | None = None, kind: str = "Pod") -> None:
+        """Delete a pod, or with its pods a Job; `grace` 0 is `kubectl delete --force`."""
+        self.api.delete(KINDS[kind], Ref(name, NAMESPACE), grace_seconds=grace)
 
     def remove(self, name: str, grace: int | None = None) -> None:
         """Delete a pod, without an error if it is gone already."""

@@ -108,8 +108,9 @@ class Cluster:
         *,
         role: str = "admin",
         media: str = "application/json",
+        accept: str = "application/json",
     ) -> Answer:
-        headers = {**self.identities[role], "Content-Type": media}
+        headers = {**self.identities[role], "Content-Type": media, "Accept": accept}
         content = None if body is None else json.dumps(body)
         try:
             self._connection.request(method, path, content, headers)
@@ -119,8 +120,8 @@ class Cluster:
             self.close()  # what is left of it would be taken for the next answer
             raise
 
-    def get(self, path: str) -> Answer:
-        return self.call("GET", path)
+    def get(self, path: str, accept: str = "application/json") -> Answer:
+        return self.call("GET", path, accept=accept)
 
     def post(self, path: str, body: object, role: str = "admin") -> Answer:
         return self.call("POST", path, body, role=role)
@@ -134,9 +135,9 @@ class Cluster:
     def delete(self, path: str, body: object = None, role: str = "admin") -> Answer:
         return self.call("DELETE", path, body, role=role)
 
-    def watch(self, path: str, **options: str) -> Watch:
+    def watch(self, path: str, accept: str = "application/json", **options: str) -> Watch:
         query = urlencode({"watch": "true", **options})
-        return Watch(self.connect(), f"{path}?{query}", self.identities["admin"])
+        return Watch(self.connect(), f"{path}?{query}", {**self.identities["admin"], "Accept": accept})
 
     def close(self) -> None:
         self._connection.close()

@@ -24,6 +24,15 @@ def test_a_running_pod_is_marked_and_keeps_its_grace(cluster: Cluster, name: str
     assert "deletionTimestamp" in metadata
 
 
+def test_a_pod_says_that_it_was_evicted(cluster: Cluster, name: str, pending: str) -> None:
+    cluster.post(f"{pending}/binding", binding(name, "no-node"))
+    cluster.post(f"{pending}/eviction", eviction(name), "allocator")
+    conditions = {item["type"]: item for item in cluster.get(pending).body["status"]["conditions"]}
+    assert conditions["PodScheduled"]["status"] == "True"
+    why = {"status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    assert conditions["DisruptionTarget"].items() >= why.items()
+
+
 def test_a_pod_that_runs_nowhere_is_gone_at_once(cluster: Cluster, name: str, pending: str) -> None:
     assert cluster.post(f"{pending}/eviction", eviction(name)).code == 201
     assert cluster.get(pending).refusal == (404, "NotFound")

@@ -72,6 +72,13 @@ def test_its_own_uid_selects_its_pods_and_the_pods_names_say_whose_they_are(
     }  # fmt: skip
 
 
+def test_the_priority_of_its_pods_is_not_settled_in_a_job(cluster: Cluster, name: str, path: str) -> None:
+    made = cluster.post(JOBS, job(name, suspend=True, pod={"priorityClassName": "no-such-class"}))
+    assert made.code == 201
+    spec = cluster.get(path).body["spec"]["template"]["spec"]
+    assert (spec["priorityClassName"], "priority" in spec) == ("no-such-class", False)
+
+
 def test_a_job_without_labels_gets_those_of_its_pods(cluster: Cluster, name: str, path: str) -> None:
     body = job(name, suspend=True)
     body["spec"]["template"]["metadata"] = {"labels": {"app": "x"}}

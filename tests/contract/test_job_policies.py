@@ -1,17 +1,20 @@
 """The admission policies of the job engine: what is refused of Jobs in a queue, and what the message says to do."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.jobs import read_job
 from tests.builders.bad_jobs import BAD, BAD_LABELS, QUEUED, SIZED, SPLIT
 from tests.builders.cards import FAMILY
 from tests.builders.objects import annotated, pod
-from tests.builders.written_jobs import ELASTIC, as_object, job, template
+from tests.builders.written_jobs import ELASTIC, as_object, job, read, template
 from tests.contract.asking import asking, refused
 from tests.contract.cluster import JOBS, Answer, Cluster, unique
 from tests.contract.test_grace import denied
+from tests.pages import documents
 from tests.release import since
 
 pytestmark = pytest.mark.usefixtures("job_policies")
@@ -21,14 +24,14 @@ KUEUE = "kueue.x-k8s.io/queue-name"
 
 
 @pytest.fixture
-def path(cluster: Cluster, name: str) -> Iterator[str]:
+def place(cluster: Cluster, name: str) -> Iterator[str]:
     """Where the Job `name` is."""
     yield f"{JOBS}/{name}"
     cluster.delete(f"{JOBS}/{name}?propagationPolicy=Background")
 
 
 @pytest.fixture
-def created(cluster: Cluster, name: str, path: str) -> Callable[..., str]:
+def created(cluster: Cluster, name: str, place: str) -> Callable[..., str]:
     """A function that creates a suspended Job of one pod, and returns its path."""
 
     def create(
@@ -36,7 +39,7 @@ def created(cluster: Cluster, name: str, path: str) -> Callable[..., str]:
     ) -> str:
         answer = cluster.post(JOBS, body(name, labels, annotations or {}, **fields), "editor")
         assert answer.code == 201, answer.body
-        return path
+        return place
 
     return create
 
@@ -56,16 +59,16 @@ def start(cluster: Cluster, path: str, role: str) -> Answer:
 @since("1.36", "MutatingAdmissionPolicy")
 @pytest.mark.parametrize("written", [None, False, True])
 def test_a_job_in_a_queue_is_created_suspended(
-    cluster: Cluster, name: str, path: str, written: bool | None
+    cluster: Cluster, name: str, place: str, written: bool | None
 ) -> None:
     wanted = body(name)
     wanted["spec"]["suspend"] = written
     for role in ("editor", "admin"):
         assert cluster.post(JOBS, wanted, role).body["spec"]["suspend"] is True
-        cluster.delete(f"{path}?propagationPolicy=Background")
+        cluster.delete(f"{place}?propagationPolicy=Background")
 
 
-@pytest.mark.usefixtures("path")
+@pytest.mark.usefixtures("place")
 def test_a_job_without_the_label_starts_as_it_says(cluster: Cluster, name: str) -> None:
     wanted = body(name, {}, {"min-replicas": "none"}, managed_by="example.com/none")
     wanted["spec"]["suspend"] = False
@@ -133,6 +136,29 @@ def test_a_resize_is_not_copied_into_a_new_job(cluster: Cluster, name: str) -> N
     denied(cluster.post(JOBS, body(name, {}, {"resize": RECORD}), "editor"), "leave it out")
 
 
+CHECKPOINT = "vgpu.io/checkpoint"
+
+
+def test_the_engine_asks_a_pod_for_a_checkpoint_and_changes_nothing_else(
+    cluster: Cluster, pending: str
+) -> None:
+    status = f"{pending}/status"
+    assert cluster.patch(status, annotated(**{CHECKPOINT: "{}"}), "engine").code == 200
+    assert cluster.patch(status, annotated(**{CHECKPOINT: "{1}"}), "engine").code == 200
+    assert cluster.patch(status, annotated(mine="1")).code == 200
+    changes: list[dict[str, Any]] = [
+        annotated(other="1"), annotated(mine=None), annotated(mine="2"), {"metadata": {"labels": {"other": "1"}}},
+        {"metadata": {"finalizers": ["vgpu.io/contract"]}}, {"status": {"phase": "Failed"}},
+        {"status": {"message": "none"}},
+    ]  # fmt: skip
+    for change in changes:
+        denied(
+            cluster.patch(status, change, "engine"), "'vgpu-job-checkpoints'", "writes only the annotation"
+        )
+    denied(cluster.patch(pending, annotated(**{CHECKPOINT: "{2}"}), "engine"), "by its status")
+    assert cluster.patch(status, annotated(**{CHECKPOINT: None}), "engine").code == 200
+
+
 @pytest.fixture
 def strict(cluster: Cluster) -> Iterator[str]:
     """The path of a namespace in which Jobs wait in queues."""
@@ -193,7 +219,7 @@ def test_where_queues_are_required_a_pod_that_asks_has_a_controller(
     assert all(answer.code == 201 or "serviceaccount" in answer.message for answer in answers), answers
 
 
-@pytest.mark.usefixtures("path")
+@pytest.mark.usefixtures("place")
 def test_elsewhere_they_need_none(cluster: Cluster, name: str) -> None:
     assert cluster.post(JOBS, body(name, {})).code == 201
 
@@ -240,12 +266,12 @@ def test_the_groups_of_a_job_and_of_its_pods_are_one(cluster: Cluster, name: str
     ],
 )  # fmt: skip
 def test_what_people_write(
-    cluster: Cluster, name: str, path: str, labels: Mapping[str, str], annotations: Mapping[str, str],
+    cluster: Cluster, name: str, place: str, labels: Mapping[str, str], annotations: Mapping[str, str],
     fields: Mapping[str, Any],
 ) -> None:  # fmt: skip
     answer = cluster.post(JOBS, as_object(job(labels, annotations, name=name, **fields)), "editor")
     assert answer.code == 201, answer.body
-    assert cluster.get(path).code == 200
+    assert cluster.get(place).code == 200
 
 
 def test_what_is_written_later_is_read_too(cluster: Cluster, created: Any) -> None:
@@ -264,12 +290,27 @@ def test_what_is_written_later_is_read_too(cluster: Cluster, created: Any) -> No
 
 
 def test_a_job_that_is_older_than_the_policy_can_be_written_and_deleted(
-    cluster: Cluster, name: str, path: str
+    cluster: Cluster, name: str, place: str
 ) -> None:
     """It gets its label by a write, as no policy looks at Jobs without one."""
     wanted = body(name, {}, {"min-replicas": "none"})
     wanted["metadata"]["finalizers"] = ["vgpu.io/contract"]
     assert cluster.post(JOBS, wanted).code == 201
-    labelled = cluster.patch(path, {"metadata": {"labels": {"vgpu.io/queue": "default"}}})
+    labelled = cluster.patch(place, {"metadata": {"labels": {"vgpu.io/queue": "default"}}})
     refused(labelled, "vgpu-jobs", "annotation vgpu.io/min-replicas is 'none'")
-    assert cluster.patch(path, {"metadata": {"finalizers": []}}).code == 200
+    assert cluster.patch(place, {"metadata": {"finalizers": []}}).code == 200
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [found for page, found in documents() if page.name == "jobs.md"],
+    ids=lambda found: found["metadata"]["name"],
+)
+def test_a_job_that_the_page_shows_is_accepted_and_read(
+    cluster: Cluster, name: str, place: str, shown: dict[str, Any]
+) -> None:
+    wanted = {**shown, "metadata": {**shown["metadata"], "name": name}}
+    wanted["spec"] = {**wanted["spec"], "suspend": True}
+    assert cluster.post(JOBS, wanted, "editor").code == 201
+    found = read(read_job(json.dumps(cluster.get(place).body).encode()))
+    assert (found.key, found.queue) == (("default", name), "default")

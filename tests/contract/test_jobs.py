@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders.objects import binding, job
+from tests.builders import objects
+from tests.builders.objects import binding, container, job
 from tests.contract.cluster import JOBS, PODS, Cluster, unique
 from tests.deadline import until
 from tests.release import OLDER, since
 
 EVENTS = "/api/v1/namespaces/default/events"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 # The real controller waits 10 s before it replaces a failed pod, and looks for garbage less often.
@@ -81,6 +83,15 @@ class Running:
             phase="Running",
             conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": moment}],
         )
+
+    def evict(self, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": "default"},
+        }
+        assert self.cluster.post(f"{PODS}/{name}/eviction", body).code == 201
 
     def remove(self, pod: Object) -> None:
         """The kubelet's last word about a pod."""
@@ -273,9 +284,6 @@ def test_where_a_pod_is_replaced_while_it_ends_its_deletion_counts_at_once(start
     assert len(running.every_pod()) == 2
 
 
-DISRUPTED = {
-    "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
-}
 RULES = [
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
     {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [128]}},
@@ -291,13 +299,14 @@ def exited(code: int) -> dict[str, Any]:
 
 
 def test_failures_that_the_policy_ignores_are_not_counted(start: Start) -> None:
-    ends = {
-        start(2, podFailurePolicy={"rules": RULES}, backoffLimit=0): end for end in (DISRUPTED, exited(128))
-    }
-    ended = {running: running.runs(0, 1)[1] for running in ends}
-    for running, end in ends.items():
-        running.report(ended[running], phase="Failed", **end)
-    for running, pod in ended.items():
+    evicted, killed = (start(2, podFailurePolicy={"rules": RULES}, backoffLimit=0) for _ in range(2))
+    gone = [running.runs(0, 1)[1] for running in (evicted, killed)]
+    evicted.bind(gone[0])
+    evicted.evict(gone[0])
+    evicted.report(gone[0], phase="Failed")
+    evicted.remove(gone[0])
+    killed.report(gone[1], phase="Failed", **exited(128))
+    for running, pod in zip((evicted, killed), gone, strict=True):
         assert running.runs(0, 1)[1]["metadata"]["uid"] != pod["metadata"]["uid"]
         assert "failed" not in running.status()
 
@@ -391,6 +400,32 @@ def test_pods_that_are_refused_are_shown_by_events(start: Start) -> None:
     assert "ValidatingAdmissionPolicy 'vgpu-grants'" in running.events("FailedCreate")[0]
     assert running.every_pod() == []
     assert "active" not in running.status()
+
+
+def test_what_a_quota_leaves_runs_and_events_name_the_quota(
+    cluster: Cluster, name: str, start: Start
+) -> None:
+    resource = f"example.com/{name}"
+    quota = {"metadata": {"name": name}, "spec": {"hard": {f"requests.{resource}": "2"}}}
+    assert cluster.post(QUOTAS, quota).code == 201
+
+    asking = objects.pod(unique(), {resource: 3})
+
+    def too_much() -> bool:
+        # Until the real one has counted what is there, it accepts all or refuses all.
+        return "exceeded quota" in cluster.post(f"{PODS}?dryRun=All", asking).body.get("message", "")
+
+    until(too_much, "the quota holds", SECONDS)
+    running = start(3, pod={"containers": [container(limits={resource: 1})]})
+    # The second and the third are created at once: one of them is refused.
+    until(lambda: running.status().get("active") == 2, "active: 2", SECONDS)
+    assert len(running.pods()) == 2
+    counts = {"requested": 1, "used": 2, "limited": 2}
+    amounts = ", ".join(f"{word}: requests.{resource}={count}" for word, count in counts.items())
+    text = f"is forbidden: exceeded quota: {name}, {amounts}"
+    until(lambda: any(text in message for message in running.events("FailedCreate")), "FailedCreate", SECONDS)
+    cluster.delete(f"{QUOTAS}/{name}")
+    running.runs(0, 1, 2)
 
 
 def test_an_annotation_reaches_a_pod_through_its_status_and_stays(start: Start) -> None:

@@ -8,6 +8,7 @@ from tests.builders.objects import node, pod
 from tests.contract.cluster import LEASES, PODS, Cluster, unique
 
 NODES = "/api/v1/nodes"
+META = "g=meta.k8s.io;v=v1"
 
 
 def lease(name: str) -> dict[str, object]:
@@ -219,6 +220,19 @@ def test_a_list_goes_on_where_its_page_ended_and_is_of_one_moment(cluster: Clust
     ]
     assert len({page["metadata"]["resourceVersion"] for page in pages}) == 1
     assert not third["metadata"].get("continue")
+
+
+def test_of_objects_the_metadata_alone_can_be_had(cluster: Cluster, name: str) -> None:
+    body = lease(name)
+    body["metadata"] = {"name": name, "labels": {"test": name}}
+    made = cluster.post(LEASES, body).body["metadata"]
+    one = cluster.get(f"{LEASES}/{name}", accept=f"application/json;as=PartialObjectMetadata;{META}").body
+    assert one == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made}
+    many = f"application/json;as=PartialObjectMetadataList;{META}, application/json"
+    found = cluster.get(f"{LEASES}?labelSelector=test={name}", accept=many).body
+    assert (found["kind"], found["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    assert [{"metadata": item["metadata"]} | item for item in found["items"]] == found["items"] == [one]
+    assert found["metadata"]["resourceVersion"]
 
 
 def test_a_page_of_no_list_is_a_bad_request(cluster: Cluster) -> None:

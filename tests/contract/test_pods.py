@@ -4,8 +4,10 @@ import pytest
 
 from tests.builders.objects import binding, container, pod
 from tests.contract.cluster import PODS, Cluster
+from tests.deadline import until
 
 MEM = "example.com/mem"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def test_defaults_are_filled_in(cluster: Cluster, name: str, path: str) -> None:
@@ -46,6 +48,27 @@ def test_amounts_that_cannot_be_counted_are_invalid(
     assert answer.refusal == (422, "Invalid")
     assert f'Pod "{name}" is invalid' in answer.message
     assert message in answer.message
+
+
+def test_the_class_of_a_pod_sets_its_priority(cluster: Cluster, name: str, path: str) -> None:
+    polite = {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"}
+    assert cluster.post(CLASSES, polite).code == 201
+
+    def answered() -> int:
+        return cluster.post(PODS, pod(name, priorityClassName=name, schedulerName="nobody")).code
+
+    # The real one learns of a class by a watch.
+    until(lambda: answered() == 201, seconds=30)
+    spec = cluster.get(path).body["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
+    cluster.delete(f"{path}?gracePeriodSeconds=0")
+    cluster.delete(f"{CLASSES}/{name}")
+
+
+def test_there_must_be_such_a_class(cluster: Cluster, name: str) -> None:
+    answer = cluster.post(PODS, pod(name, priorityClassName=name))
+    assert answer.refusal == (403, "Forbidden")
+    assert answer.message == f'pods "{name}" is forbidden: no PriorityClass with name {name} was found'
 
 
 def test_an_amount_that_is_no_amount_is_a_bad_request(cluster: Cluster, name: str) -> None:

@@ -10,10 +10,12 @@ import pytest
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint, from_kubeconfig
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.kube.api import Change, Metadata, Ref, Where
+from device_plugin.kube.api import JOBS, PODS, Change, Metadata, Ref, Where
 from device_plugin.kube.errors import ApiError, ConflictError, GoneError
 from device_plugin.kube.leases import LEASES, Candidate, Election
+from tests.builders.objects import job
 from tests.contract.cluster import Cluster
+from tests.deadline import until
 
 KUBECONFIG = os.environ.get("VGPU_CONTRACT_KUBECONFIG", "")
 
@@ -96,6 +98,17 @@ def test_only_the_object_of_this_uid_is_deleted(api: KubeClient, lease: Ref) -> 
     assert api.get(LEASES.metadata, lease).uid == lease.uid
     with pytest.raises(ConflictError):
         api.create(LEASES, {"metadata": {"name": lease.name}}, "default")
+
+
+def test_with_a_job_its_pods_are_deleted(api: KubeClient, name: str) -> None:
+    made = api.create(JOBS, job(name, 1, pod={"schedulerName": "nobody"}), "default")
+    mine = Where("default", labels=f"job-name={name}")
+    until(lambda: api.list(PODS, mine).items, "a pod", 30)
+    (pod,) = api.list(PODS, mine).items
+    assert (pod.owner, pod.owner_name, pod.owner_uid, pod.index) == ("Job", name, made.uid, 0)
+    until(lambda: api.get(JOBS, made).active == 1, "active", 30)
+    api.delete(JOBS, made)
+    until(lambda: not api.list(PODS, mine).items, "no pods", 60)
 
 
 def test_one_of_two_candidates_holds_a_lease(api: KubeClient, name: str) -> None:

@@ -39,6 +39,19 @@ def test_every_change_after_a_version_comes_once_and_in_order(cluster: Cluster, 
     assert versions[0] > int(version)
 
 
+@pytest.mark.usefixtures("pending")
+def test_the_metadata_alone_can_be_watched(cluster: Cluster, name: str) -> None:
+    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    with cluster.watch(PODS, accept, **only(name)) as watch:
+        ((kind, seen),) = watch.take(1)
+    assert kind == "ADDED"
+    assert seen == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": cluster.get(f"{PODS}/{name}").body["metadata"],
+    }
+
+
 def test_what_enters_a_selection_is_added_and_what_leaves_it_deleted(
     cluster: Cluster, name: str, pending: str
 ) -> None:

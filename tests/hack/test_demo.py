@@ -1,5 +1,6 @@
 """`vgpu demo`: what it says when it cannot do what it was asked. The story itself is told in tests/system."""
 
+import json
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +13,8 @@ from device_plugin.adapters.kube.endpoint import from_kubeconfig
 from device_plugin.wiring.commands import main
 from hack.demo import session
 from hack.demo.demo_api import DemoApi
+from hack.embedded.apiserver import EmbeddedApiServer
+from tests.builders import objects
 
 POD = "kind: Pod\nmetadata: {name: a}\nspec: {}\n"
 
@@ -23,15 +26,18 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "session.json"
 
 
+def publish(folder: Path, api: str) -> None:
+    """As if this process were a demo cluster with this API server."""
+    started = session.process_start(os.getpid())
+    assert started is not None
+    session.publish(session.DemoSession(os.getpid(), started, str(folder), api, "http://none", "http://none"))
+
+
 @pytest.fixture
 def created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     """The pods that were created on a demo cluster, which stands still."""
     pods: list[Any] = []
-    started = session.process_start(os.getpid())
-    assert started is not None
-    session.publish(
-        session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", "http://none", "http://none")
-    )
+    publish(tmp_path, "http://none")
     monkeypatch.setattr(DemoApi, "create", lambda _, pod: pods.append(pod))
     monkeypatch.setattr(DemoApi, "pods", lambda _: pods)
     return pods
@@ -61,9 +67,10 @@ def test_without_a_cluster_it_says_how_to_start_one(
         (None, "No such file or directory"),
         (b"a: [\n", "not YAML: line 2: "),
         (b"\xff\x00\x01", "not YAML: it is no text"),
-        (b"# nothing\n", "no pod in it"),
-        (b"words", "every document needs `kind: Pod`"),
-        (b"kind: Pod\n", "a pod needs `metadata` and `spec`"),
+        (b"# nothing\n", "no pod or Job in it"),
+        (b"words", "every document needs `kind: Pod` or `kind: Job`"),
+        (b"kind: Pod\n", "a Pod needs `metadata` and `spec`"),
+        (b"kind: Job\n", "a Job needs `metadata` and `spec`"),
         (f"{POD}---\nkind: Service\n".encode(), "every document needs `kind: Pod`"),
     ],
 )
@@ -78,6 +85,20 @@ def test_a_file_that_holds_no_pods_is_refused_in_one_line_before_anything_is_cre
     assert line.startswith(f"vgpu: {file}: ")
     assert says in line
     assert created == []
+
+
+def test_a_job_is_created_and_deleted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps(objects.job("a")))
+    server = EmbeddedApiServer()
+    server.start()
+    publish(tmp_path, server.url)
+    assert main(["demo", "submit", str(file)]) == 0
+    assert main(["demo", "delete", "job/a"]) == 0
+    assert capsys.readouterr().out == "job/a created\njob/a deleted\n"
+    assert main(["demo", "delete", "job/a"]) == 2
+    assert 'jobs.batch "a" not found' in capsys.readouterr().err
+    server.stop()
 
 
 def test_logs_of_a_pod_that_is_not_there_name_those_that_are(

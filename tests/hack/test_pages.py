@@ -1,7 +1,11 @@
 """Every command that README and docs show exists, and takes the words that they show."""
 
+import json
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 import pytest
 
 from device_plugin.wiring.commands import parse
+from tests.deadline import eventually
 from tests.pages import PAGES, PROJECT, blocks
 
 _LINE = re.compile(r"(vgpu|make|hack/[a-z-]+)( |$)")
@@ -75,3 +80,17 @@ def test_each_file_that_a_page_names_exists() -> None:
     for page in PAGES:
         for named in path.findall(page.read_text(encoding="utf-8")):
             assert (PROJECT / named).exists(), (page, named)
+
+
+def test_the_program_of_a_job_saves_when_it_is_told_to_leave_and_goes_on_from_there(tmp_path: Path) -> None:
+    (text,) = (text for page, text in blocks("python") if page.name == "jobs.md")
+    saved, endless = tmp_path / "checkpoint.json", text.replace("100_000", "10**12")
+    with subprocess.Popen([sys.executable, "-c", endless], cwd=tmp_path) as program:
+        assert eventually(saved.exists, 30)
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(30) == 1
+    left = json.loads(saved.read_text())["step"]
+    rest = text.replace("100_000", str(left + 5))
+    subprocess.run([sys.executable, "-c", rest], cwd=tmp_path, check=True, timeout=30)
+    assert json.loads(saved.read_text())["step"] == left + 5
+    assert [path.name for path in tmp_path.iterdir()] == [saved.name]

@@ -1,16 +1,15 @@
-"""Jobs through the whole system: the job engine admits and resizes them, and the allocator places their pods."""
+"""Jobs through the whole system: controller, scheduler, allocator, kubelet and agent."""
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from device_plugin.kube.api import JOBS, Ref
-from hack.embedded.cluster import ENGINE_USER, EmbeddedCluster, Options
-from hack.embedded.person import NAMESPACE, Person, phase, read
+from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.person import NAMESPACE, Person, phase
 from hack.trials.random_pods import FAMILY, FLAGS
 from hack.trials.witness import Witness
 from tests.builders import objects
@@ -20,119 +19,41 @@ from vgpu_runtime import sim
 pytestmark = pytest.mark.usefixtures("native")
 
 SECONDS = 60.0
-CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 4}\n"
+CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 2}\n"
+HALF = {f"{FAMILY}-mem": "8", f"{FAMILY}-cores": "30"}
 
 
 @pytest.fixture
-def cluster() -> Iterator[EmbeddedCluster]:
-    """A cluster of one node with four cards, and two replicas of the job engine."""
+def person() -> Iterator[Person]:
+    """A person at a cluster of one node with two cards."""
     with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(
-            on_start=Witness(), flags=FLAGS, engines=2, engine_flags=["--cooldown-seconds", "1"]
-        )
-        with EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as made:
-            yield made
+        options = Options(on_start=Witness(), flags=FLAGS)
+        with (
+            EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as cluster,
+            closing(Person(cluster.api.url)) as person,
+        ):
+            yield person
 
 
-@pytest.fixture
-def person(cluster: EmbeddedCluster) -> Iterator[Person]:
-    with closing(Person(cluster.api.url)) as made:
-        yield made
+def running(person: Person) -> set[str]:
+    """The names of running pods, without the random end of those of a Job."""
+    return {
+        "-".join(pod["metadata"]["name"].split("-")[:2]) for pod in person.pods() if phase(pod) == "Running"
+    }
 
 
-def queued(name: str, width: int, least: int = 0, most: int = 0) -> dict[str, Any]:
-    """A Job of a queue whose pods ask for a whole card each."""
-    pods = {"terminationGracePeriodSeconds": 1, "containers": [objects.container("main", {FAMILY: "1"})]}
-    made = objects.job(name, width, pod=pods, suspend=True, podReplacementPolicy="Failed")
-    made["metadata"]["labels"] = {"vgpu.io/queue": "default"}
-    if least:
-        bounds = {"vgpu.io/min-replicas": str(least), "vgpu.io/max-replicas": str(most or width)}
-        made["metadata"]["annotations"] = bounds
-    return made
-
-
-def submit(person: Person, job: dict[str, Any]) -> None:
-    person.api.create(JOBS.json, job, NAMESPACE)
-
-
-def running(person: Person, job: str) -> list[str]:
-    """The indexes of the Job's pods that run."""
-    return sorted(
-        pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
-        for pod in person.pods()
-        if pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == job and phase(pod) == "Running"
-    )
-
-
-def test_a_job_waits_for_room_and_is_admitted(cluster: EmbeddedCluster, person: Person) -> None:
-    submit(person, queued("a", 3))
-    assert eventually(lambda: running(person, "a") == ["0", "1", "2"], SECONDS)
-    submit(person, queued("b", 2))
-    explain = f"http://{_leader(cluster)}"
-    assert eventually(lambda: "waits for room" in read(explain, "/explain?job=default/b"), SECONDS), read(
-        explain, "/explain"
-    )
-    person.api.delete(JOBS, Ref("a", NAMESPACE))
-    _remove_pods(person, "a")
-    assert eventually(lambda: running(person, "b") == ["0", "1"], SECONDS), read(explain, "/explain")
-
-
-def test_a_running_job_gives_way_to_one_that_waits_and_grows_back(
-    cluster: EmbeddedCluster, person: Person
-) -> None:
-    submit(person, queued("a", 4, 2, 4))
-    assert eventually(lambda: len(running(person, "a")) == 4, SECONDS)
-    explain = f"http://{_leader(cluster)}"
-    cluster.api.write_requests.clear()
-    submit(person, queued("b", 1))
-    assert eventually(lambda: running(person, "b") == ["0"], SECONDS), read(explain, "/explain")
-    assert running(person, "a") == ["0", "1", "2"], "the highest index leaves"
-    assert _written(cluster) == ["jobs/a", "jobs/a", "jobs/b"]
-    cluster.api.write_requests.clear()
-    person.api.delete(JOBS, Ref("b", NAMESPACE))
-    _remove_pods(person, "b")
-    assert eventually(lambda: running(person, "a") == ["0", "1", "2", "3"], SECONDS), read(
-        explain, "/explain"
-    )
-    assert _written(cluster) == ["jobs/a", "jobs/a"]
-
-
-def test_when_the_engine_that_plans_is_killed_the_other_one_goes_on(
-    cluster: EmbeddedCluster, person: Person
-) -> None:
-    submit(person, queued("a", 4, 2, 4))
-    assert eventually(lambda: len(running(person, "a")) == 4, SECONDS)
-    address = _leader(cluster)
-    (first,) = [engine for engine in cluster.engines if engine.addresses["explain"] == address]
-    # Its pods take their time to end: the engine is killed while they do.
-    submit(person, queued("b", 2))
-    assert eventually(lambda: "jobs/a" in _written(cluster)[1:], SECONDS)
-    first.kill()
-    assert eventually(lambda: running(person, "b") == ["0", "1"], SECONDS)
-    assert running(person, "a") == ["0", "1"]
-    assert _written(cluster).count("jobs/b") == 1
-
-
-def _leader(cluster: EmbeddedCluster) -> str:
-    """The address of the /explain of the replica that plans."""
-
-    def found() -> str:
-        for engine in cluster.engines:
-            if "\nvgpu_job_engine_leader 1.0" in read(f"http://{engine.addresses['http']}", "/metrics"):
-                return engine.addresses["explain"]
-        return ""
-
-    return eventually(found, SECONDS)
-
-
-def _written(cluster: EmbeddedCluster) -> list[str]:
-    """What the job engine wrote beside its Lease, in order."""
-    paths = [path for user, _, path in list(cluster.api.write_requests) if user == ENGINE_USER]
-    return ["/".join(path.split("/")[-2:]) for path in paths if "leases" not in path]
-
-
-def _remove_pods(person: Person, job: str) -> None:
-    """What the garbage collector does after a deletion that does not orphan."""
-    for pod in person.pods():
-        if pod["metadata"]["name"].startswith(f"{job}-"):
-            person.remove(pod["metadata"]["name"])
+def test_what_a_narrower_job_leaves_another_pod_takes_and_gives_back(person: Person) -> None:
+    pod = {"containers": [objects.container(limits=HALF)], "terminationGracePeriodSeconds": 1}
+    train = Ref("train", NAMESPACE)
+    person.create(objects.job("train", 4, pod=pod, podReplacementPolicy="Failed"))
+    assert eventually(lambda: running(person) == {f"train-{index}" for index in range(4)}, SECONDS)
+    person.create(objects.pod("urgent", HALF, terminationGracePeriodSeconds=1))
+    person.api.patch(JOBS, train, {"spec": {"parallelism": 3, "completions": 3}})
+    assert eventually(lambda: running(person) == {"train-0", "train-1", "train-2", "urgent"}, SECONDS)
+    person.remove("urgent")
+    person.api.patch(JOBS, train, {"spec": {"parallelism": 4, "completions": 4}})
+    assert eventually(lambda: running(person) == {f"train-{index}" for index in range(4)}, SECONDS)
+    job = person.api.get(JOBS, train)
+    assert (job.active, job.failed, job.parallelism) == (4, 0, 4)
+    person.delete("train", kind="Job")
+    assert eventually(lambda: not person.pods(), SECONDS)

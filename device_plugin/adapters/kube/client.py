@@ -151,9 +151,11 @@ class KubeClient:
         return self._decoded(kind, self._request("PATCH", path, body, MERGE, accept=_accept(kind)))
 
     def delete(self, kind: Kind[Any], of: Named, *, grace_seconds: int | None = None) -> None:
-        """Delete the object of this UID."""
+        """Delete the object of this UID; what it owns is deleted after it."""
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", **grace, **_preconditions(of)}
+        # Said, because Jobs leave their pods otherwise.
+        kind_of = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        body = {**kind_of, **grace, **_preconditions(of)}
         with _conflict_means_gone():
             self._request("DELETE", _object(kind, of), body)
 

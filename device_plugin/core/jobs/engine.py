@@ -11,6 +11,7 @@ from device_plugin.core.jobs.rank import expected_work, level, next_level_at, tu
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.split import SplitTurns
 
 # Where remaining work is known it may change the order of jobs at any time: they are compared this often.
 COMPARED_S = 600.0
@@ -54,8 +55,12 @@ def _admit_some(
 ) -> Sequence[Unit] | None:
     """Admit those of the units that fit, or fit where others give way: the others, None once cards must be kept."""
     left, hopeless = list[Unit](), set[object]()
-    for unit in units:
+    splits = SplitTurns(draft.jobs.values(), _startable(draft))
+    for unit in splits.in_order(units):
         if any(job.spec.key in draft.refused for job in unit):
+            continue
+        if not splits.may_start(unit) or _too_scarce(draft, unit, rules):
+            left.append(unit)
             continue
         kind = _kind(unit, draft.now, rules)
         if kind not in hopeless and (fits(draft, unit) or rearrangement.admit(unit)):
@@ -64,7 +69,23 @@ def _admit_some(
             return None
         hopeless.add(kind)
         left.append(unit)
+        splits.not_started(unit)
     return left
+
+
+def _startable(draft: Draft) -> Iterator[JobState]:
+    """The waiting jobs that have no turn behind them."""
+    for key, job in draft.jobs.items():
+        if job.queued and not draft.widths[key] and key not in draft.refused:
+            yield job
+
+
+def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
+    """True for a split that has not begun and needs too many times of what is free, until it is due."""
+    job = unit[0]
+    if job.spec.parts < rules.split_ratio or job.phase is not JobPhase.WAITING or due(job, draft.now, rules):
+        return False
+    return job.spec.parts >= rules.split_ratio * draft.room.free(job.spec)
 
 
 def _kind(unit: Unit, now: float, rules: Rules) -> object:

@@ -6,7 +6,7 @@ jobs only, and takes a bounded amount of memory.
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import log
 
@@ -76,6 +76,11 @@ class Rates:
             return found
         others = [curve for (name, _), curve in self.curves.items() if name == model]
         return replace(min(others, key=lambda curve: curve.speed(1)), guess=True) if others else None
+
+    def slowest(self, model: str, cards: Iterable[str]) -> Curve | None:
+        """The curve of a model on the slowest of these models of cards; None if no rate of it is known."""
+        found = [curve for card in cards if (curve := self.curve(model, card))]
+        return min(found, key=lambda curve: curve.speed(1), default=self.curve(model, ""))
 
     def unknown(self, model: str) -> str:
         """What to do about a model of which no rate is known."""

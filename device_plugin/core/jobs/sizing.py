@@ -7,18 +7,21 @@ samples are only offered. Whether replicas fit is asked of a trial, which places
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from device_plugin.core import annotations
-from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.rates import Curve
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.rates import Curve, Rates
+from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.spec import Goal
 
 Fits = Callable[[int], bool]
 """True if so many replicas of the job fit now, together. Where some fit, fewer do."""
 
+# Jobs that do not fit, for which room is sought in one round: each costs some ten trials.
+MOST_TRIED = 16
 # Of a duration that is enough up to rounding.
 _ENOUGH = 1 - 1e-9
 
@@ -76,13 +79,53 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
     )
 
 
-def with_width(job: JobSpec, found: Sized) -> JobSpec:
-    """The job with the width that was found, which stays unless its author wrote bounds."""
-    if _goal(job).bounded:
-        return replace(job, asked=found.width, expected_seconds=found.seconds)
-    return replace(
-        job, asked=found.width, least=found.width, most=found.width, expected_seconds=found.seconds
-    )
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The jobs of a round with their widths, what those that wait could have now, and why others are refused."""
+
+    jobs: Sequence[JobState]
+    short: Mapping[JobKey, Short]
+    refused: Mapping[JobKey, str]
+
+
+def with_widths(jobs: Iterable[JobState], room: Room, rates: Rates, cards: Collection[str]) -> Sizing:
+    """Give the jobs with a goal, which have never run, their widths; `cards` are the models of cards that there are.
+
+    A job waits for the width that it needs where no narrower one is in time. Room is sought for the oldest first.
+    """
+    made, short, refused = list[JobState](), dict[JobKey, Short](), dict[JobKey, str]()
+    for job in sorted(jobs, key=lambda job: (job.since, job.spec.key)):
+        goal = job.spec.goal
+        if goal is None or job.phase is not JobPhase.WAITING:
+            made.append(job)
+            continue
+        curve = rates.slowest(goal.model, [card for card in cards if job.spec.request.models.accepts(card)])
+        found = size(job.spec, curve, _trial(room, job.spec, len(short) < MOST_TRIED)) if curve else None
+        if isinstance(found, Sized):
+            made.append(replace(job, spec=with_width(job.spec, found.width, found.seconds)))
+        elif found is not None and found.needed:
+            short[job.spec.key] = found
+            made.append(replace(job, spec=with_width(job.spec, found.needed, goal.seconds)))
+        else:
+            refused[job.spec.key] = offers(found) if found else rates.unknown(goal.model)
+            made.append(replace(job, phase=JobPhase.REFUSED))
+    return Sizing(made, short, refused)
+
+
+def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
+    """The job as it starts with a width that was found for it; later it is elastic where its author wrote bounds."""
+    most = job.most if _goal(job).bounded else width
+    return replace(job, asked=width, least=width, most=most, expected_seconds=seconds)
+
+
+def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:
+    """Whether replicas of the job fit into the room, which is as before afterwards; none do if it is not sought."""
+
+    def fits(width: int) -> bool:
+        with room.trial():
+            return room.take(job, width)
+
+    return fits if sought else lambda _: False
 
 
 def _goal(job: JobSpec) -> Goal:

@@ -1,6 +1,7 @@
 """HTTP/1.1 to and from the registry: one thread per kept connection."""
 
 import contextlib
+import operator
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from http import HTTPStatus
@@ -14,7 +15,7 @@ from hack.embedded.apiserver import errors, patch, resources, watch
 from hack.embedded.apiserver.registry import Deletion
 from hack.embedded.apiserver.resources import BINDINGS, RequestTarget
 from hack.embedded.apiserver.selectors import selects
-from hack.embedded.apiserver.store import Object, Stored, Token
+from hack.embedded.apiserver.store import METADATA_HEAD, Object, Stored, Token
 
 if TYPE_CHECKING:
     from hack.embedded.apiserver.server import EmbeddedApiServer, Listener
@@ -70,7 +71,7 @@ class ApiHandler(BaseHTTPRequestHandler):
 
     def _get(self, target: RequestTarget, body: bytes) -> None:  # noqa: ARG002 - GET has no body
         if target.name:
-            self._send(200, self.api.registry.get(target).document)
+            self._send(200, self._shown(self.api.registry.get(target)))
         elif target.resource is BINDINGS:
             raise errors.method_not_allowed()
         elif self._asks("watch"):
@@ -94,8 +95,10 @@ class ApiHandler(BaseHTTPRequestHandler):
         else:
             version, items = store.select(resource, selection)
         metadata["resourceVersion"] = str(version)
-        head = resource.head("List") + b'"metadata":%b,"items":[' % msgspec.json.encode(metadata)
-        self._send(200, head + b",".join(stored.item for stored in items) + b"]}")
+        head = METADATA_HEAD % b"List" if self._alone() else resource.head("List")
+        head += b'"metadata":%b,"items":[' % msgspec.json.encode(metadata)
+        shown = self._shown if self._alone() else operator.attrgetter("item")
+        self._send(200, head + b",".join(map(shown, items)) + b"]}")
 
     def _watch(self, target: RequestTarget) -> None:
         self._version()
@@ -108,6 +111,7 @@ class ApiHandler(BaseHTTPRequestHandler):
             # Read before the client learns that the watch is open, so that it ends if it is dropped then.
             epoch=self.api.store.epoch,
             bookmark_seconds=self.api.bookmark_seconds if self._asks("allowWatchBookmarks") else None,
+            shown=self._shown,
         )
         self.wfile.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -129,7 +133,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         elif target.name or (target.resource.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         else:
-            self._send(201, self.api.registry.create(self._user, target, value).document)
+            self._send(201, self._shown(self.api.registry.create(self._user, target, value)))
 
     def _put(self, target: RequestTarget, body: bytes) -> None:
         self._update(target, lambda _: _object(body), patch=False)
@@ -142,7 +146,7 @@ class ApiHandler(BaseHTTPRequestHandler):
     def _update(self, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool) -> None:
         _check_named(target)
         stored, created = self.api.registry.update(self._user, target, change, patch=patch)
-        self._send(201 if created else 200, stored.document)
+        self._send(201 if created else 200, self._shown(stored))
 
     def _delete(self, target: RequestTarget, body: bytes) -> None:
         _check_named(target)
@@ -164,6 +168,13 @@ class ApiHandler(BaseHTTPRequestHandler):
             self._query.get("labelSelector", ""),
             self._query.get("fieldSelector", ""),
         )
+
+    def _alone(self) -> bool:
+        """True if the client wants of each object its metadata alone."""
+        return ";as=PartialObjectMetadata" in (self.headers.get("Accept") or "")
+
+    def _shown(self, stored: Stored) -> bytes:
+        return stored.metadata_document if self._alone() else stored.document
 
     def _asks(self, option: str) -> bool:
         return self._query.get(option) in ("1", "true")

@@ -125,14 +125,24 @@ def bound(old: Object, binding: Object) -> Object:
     for key in ("annotations", "labels"):
         if wanted.get(key):
             metadata[key] = {**(metadata.get(key) or {}), **wanted[key]}
-    conditions = [item for item in old["status"].get("conditions", []) if item["type"] != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
     return {
         **old,
         "metadata": metadata,
         "spec": {**old["spec"], "nodeName": binding["target"]["name"]},
-        "status": {**old["status"], "conditions": [*conditions, scheduled]},
+        "status": _with_condition(old["status"], "PodScheduled"),
     }
+
+
+def disrupted(old: Object) -> Object:
+    """The pod `old` with the condition that an eviction gives it; it may share parts with `old`."""
+    why = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    return {**old, "status": _with_condition(old["status"], "DisruptionTarget", **why)}
+
+
+def _with_condition(status: Object, kind: str, **more: str) -> Object:
+    others = [item for item in status.get("conditions", []) if item["type"] != kind]
+    made = {"type": kind, "status": "True", "lastTransitionTime": timestamp(), **more}
+    return {**status, "conditions": [*others, made]}
 
 
 def uid_mismatch(uid: str, old: Object) -> str:

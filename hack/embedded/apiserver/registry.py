@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hack.embedded.apiserver import errors, pods
+from hack.embedded.apiserver import errors, pods, priorities, quotas
 from hack.embedded.apiserver.admission import PolicyAdmission, Write
 from hack.embedded.apiserver.jobs import JobStrategy
 from hack.embedded.apiserver.pods import PodStrategy
+from hack.embedded.apiserver.quotas import QuotaStrategy
 from hack.embedded.apiserver.resources import (
     BINDINGS,
     EVENTS,
@@ -22,6 +23,8 @@ from hack.embedded.apiserver.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
+    QUOTAS,
     ApiResource,
     RequestTarget,
 )
@@ -38,7 +41,8 @@ _KEPT = ("uid", "creationTimestamp", *_LATER)
 # The finalizers of a deletion, for what collects garbage. Only Jobs own objects here.
 _PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 _STRATEGIES: Mapping[ApiResource, Strategy] = {
-    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), JOBS: JobStrategy()
+    PODS: PodStrategy(), NODES: NodeStrategy(), EVENTS: EventStrategy(), QUOTAS: QuotaStrategy(),
+    JOBS: JobStrategy(),
 }  # fmt: skip
 _PLAIN = Strategy()
 
@@ -81,6 +85,8 @@ class Registry:
             )
             raise errors.invalid(resource.qualified_kind, "", [cause])
         rules.default(new)
+        if resource is PODS:
+            priorities.resolve(new, self._beside(PRIORITY_CLASSES, ""))
         target = RequestTarget(resource, target.namespace, metadata["name"])
         self._admission.mutate(Write(user, "CREATE", target, new))
         if resource.namespaced:
@@ -92,7 +98,14 @@ class Registry:
         rules.prepare_create(new)
         _check(resource, target.name, rules.validate(new))
         self._admission.validate(Write(user, "CREATE", target, new))
+        if resource is PODS:
+            quotas.check(new, *(self._beside(kind, target.namespace) for kind in (PODS, QUOTAS)))
         return self.store.create(resource, new)
+
+    def _beside(self, resource: ApiResource, namespace: str) -> list[Object]:
+        """The objects of a kind in the namespace."""
+        _, found = self.store.select(resource, lambda stored: stored.namespace == namespace)
+        return [stored.value for stored in found]
 
     def update(
         self, user: str, target: RequestTarget, change: Callable[[Object], Object], *, patch: bool
@@ -145,7 +158,7 @@ class Registry:
     def evict(
         self, user: str, target: RequestTarget, eviction: Object, options: Deletion, *, dry: bool
     ) -> None:
-        """Evict a pod: delete it unless a disruption budget protects it; there are none here. A `dry` one only checks.
+        """Evict a pod: say so in its status and delete it; a `dry` one only checks. There are no disruption budgets.
 
         Admission is asked about the eviction, and not about the deletion that follows (pkg/registry/core/pod/storage).
         """
@@ -154,10 +167,14 @@ class Registry:
         pod = replace(target, subresource="")
         self.get(pod)
         self._admission.validate(Write(user, "CREATE", target, eviction))
-        if dry:
-            _check_preconditions(pod, options, self.get(pod).value["metadata"])
-        else:
-            self._remove(pod, options, lambda _old, _grace: None)
+        while True:
+            old = self.get(pod)
+            _check_preconditions(pod, options, old.value["metadata"])
+            if dry:
+                return
+            if self.store.replace(old, pods.disrupted(old.copy())) is not None:
+                break
+        self._remove(pod, replace(options, version=""), lambda _old, _grace: None)
 
     def delete(self, user: str, target: RequestTarget, options: Deletion) -> Stored:
         """Remove an object, or mark a running pod for its kubelet to end; returns its last or its marked state."""

@@ -62,13 +62,17 @@ EVENTS = ApiResource(
 LEASES = ApiResource(
     "leases", "Lease", group="coordination.k8s.io", create_on_update=True, unconditional_update=False
 )
+QUOTAS = ApiResource("resourcequotas", "ResourceQuota")
+PRIORITY_CLASSES = ApiResource(
+    "priorityclasses", "PriorityClass", group="scheduling.k8s.io", namespaced=False
+)
 JOBS = ApiResource("jobs", "Job", group="batch", fields=("status.successful",), subresources=("status",))
 # Never stored: a POST to it binds a pod.
 BINDINGS = ApiResource("bindings", "Binding")
 # Never stored either: a POST to a pod's subresource.
 EVICTIONS = ApiResource("evictions", "Eviction", group="policy")
 
-RESOURCES = (PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, JOBS, BINDINGS)
+RESOURCES = (PODS, NODES, NAMESPACES, CONFIGMAPS, EVENTS, LEASES, QUOTAS, PRIORITY_CLASSES, JOBS, BINDINGS)
 _BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES}
 
 _PATH = re.compile(

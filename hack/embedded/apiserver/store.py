@@ -18,6 +18,8 @@ from hack.embedded.apiserver.resources import ApiResource
 
 Object = dict[str, Any]
 DEFAULT_HISTORY = 8192
+# The beginning of the JSON of an object's metadata alone, or of a list of such.
+METADATA_HEAD = b'{"kind":"PartialObjectMetadata%b","apiVersion":"meta.k8s.io/v1",'
 # Moments of a kind whose lists can be continued.
 KEPT_LISTS = 8
 
@@ -37,6 +39,11 @@ class Stored:
     def document(self) -> bytes:
         """The JSON of the whole object."""
         return self.resource.head() + self.item[1:]
+
+    @property
+    def metadata_document(self) -> bytes:
+        """The JSON of a PartialObjectMetadata of the object."""
+        return METADATA_HEAD % b"" + b'"metadata":%b}' % msgspec.json.encode(self.value["metadata"])
 
     def copy(self) -> Object:
         """A fresh value that the caller may change."""

@@ -10,6 +10,7 @@ from hack.embedded.apiserver.resources import ApiResource
 from hack.embedded.apiserver.store import ObjectStore, Stored, StoreEvent
 
 Selects = Callable[[Stored], bool]
+Shown = Callable[[Stored], bytes]
 
 
 def stream(
@@ -21,16 +22,18 @@ def stream(
     seconds: float,
     bookmark_seconds: float | None,
     epoch: int,
+    shown: Shown = lambda stored: stored.document,
 ) -> Iterator[bytes]:
     """Lines of JSON, several to a piece, from after `version` until `seconds` or the store's `epoch` are over.
 
     Without a version (or with 0) the stream begins with the objects that are there. Lost history is a line of type
     ERROR that ends the stream. With `bookmark_seconds`, a bookmark follows every such time of silence, and the end.
+    `shown` makes the JSON of an object.
     """
     deadline = time.monotonic() + seconds
     if version in ("", "0"):
         seen, present = store.select(resource, selects)
-        yield b"".join(_line("ADDED", stored.document) for stored in present)
+        yield b"".join(_line("ADDED", shown(stored)) for stored in present)
     else:
         seen = int(version)
     try:
@@ -42,7 +45,7 @@ def stream(
             patience = remaining if bookmark_seconds is None else min(remaining, bookmark_seconds)
             changes, seen = store.wait(resource, position, patience, epoch)
             position += len(changes)
-            lines = b"".join(_lines(changes, selects))
+            lines = b"".join(_lines(changes, selects, shown))
             if lines:
                 yield lines
             elif bookmark_seconds is not None and not changes and time.monotonic() < deadline:
@@ -53,14 +56,14 @@ def stream(
         yield _line("ERROR", msgspec.json.encode(error.status()))
 
 
-def _lines(changes: list[StoreEvent], selects: Selects) -> Iterator[bytes]:
+def _lines(changes: list[StoreEvent], selects: Selects, shown: Shown) -> Iterator[bytes]:
     for change in changes:
         left = change.old if change.old is not None and selects(change.old) else None
         if selects(change.new) and not change.gone:
-            yield _line("ADDED" if left is None else "MODIFIED", change.new.document)
+            yield _line("ADDED" if left is None else "MODIFIED", shown(change.new))
         elif left is not None:
             # An object that leaves the selection is shown as it was before, at the version of the change.
-            yield _line("DELETED", left.at(change.new.version).document)
+            yield _line("DELETED", shown(left.at(change.new.version)))
 
 
 def _line(kind: str, document: bytes) -> bytes:

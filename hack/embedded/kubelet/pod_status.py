@@ -6,6 +6,10 @@ from typing import Any
 from hack.embedded.clock import timestamp
 from hack.embedded.kubelet.container_life import CREATING, ContainerLife
 from hack.embedded.kubelet.pod_admission import Rejection
+from hack.embedded.pod_spec import Json
+
+# The conditions that the kubelet writes.
+_OWN = ("PodScheduled", "Ready")
 
 
 def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> str:
@@ -20,8 +24,8 @@ def phase(lives: Sequence[ContainerLife], *, initialized: bool, over: bool) -> s
     return "Running"
 
 
-def pod_status(lives: Sequence[ContainerLife], phase_now: str, start_time: str) -> dict[str, Any]:
-    """The whole status of a pod that was taken."""
+def pod_status(pod: Json, lives: Sequence[ContainerLife], phase_now: str, start_time: str) -> dict[str, Any]:
+    """The whole status of a pod that was taken, with the conditions that others gave it."""
     over = phase_now in ("Succeeded", "Failed")
     entries = [life.status(over=over) for life in lives]
     ready = phase_now == "Running" and all(
@@ -33,6 +37,7 @@ def pod_status(lives: Sequence[ContainerLife], phase_now: str, start_time: str) 
         "conditions": [
             {"type": "PodScheduled", "status": "True"},
             {"type": "Ready", "status": str(ready)},
+            *(item for item in pod["status"].get("conditions") or () if item["type"] not in _OWN),
         ],
         "containerStatuses": [
             entry for entry, life in zip(entries, lives, strict=True) if not life.view.init

@@ -207,7 +207,7 @@ class PodWorker:
             )
 
     def _report(self, phase_now: str, *, delete: bool) -> None:
-        status = pod_status(self._lives, phase_now, self._started)
+        status = pod_status(self._pod, self._lives, phase_now, self._started)
         for entry in status["containerStatuses"]:
             if told := self._around.devices.health(self.uid, entry["name"]):
                 entry["allocatedResourcesStatus"] = told

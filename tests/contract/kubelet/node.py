@@ -144,6 +144,11 @@ class Node:
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         self._cluster.delete(self._path(name), options)
 
+    def evict(self, name: str) -> None:
+        metadata = {"name": self.full(name), "namespace": "default"}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        assert self._cluster.post(f"{self._path(name)}/eviction", body).code == 201
+
     def events(self, name: str) -> list[tuple[str, str]]:
         """(reason, message) of the events about a pod."""
         items = self._cluster.get(EVENTS).body["items"]

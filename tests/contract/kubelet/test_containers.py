@@ -31,6 +31,15 @@ def test_a_pre_start_error_is_retried_and_the_container_says_why(node: Node) -> 
     assert len(plugin.allocated) == 1
 
 
+def test_a_condition_that_another_wrote_outlives_the_containers(node: Node) -> None:
+    """By it a Job's failure policy tells an eviction from a failure of the program."""
+    node.create("one", node.container(), finalizers=["example.com/keep"])
+    node.until_phase("one", "Running")
+    node.evict("one")
+    conditions = node.until_phase("one", "Failed")["conditions"]
+    assert [item["status"] for item in conditions if item["type"] == "DisruptionTarget"] == ["True"]
+
+
 def test_pre_start_runs_concurrently_for_different_pods(node: Node) -> None:
     plugin = node.plugin(node.mem, 3)
     together, met = threading.Barrier(3, timeout=node.machine.patience), threading.Event()

@@ -9,11 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.rates import Curve
-from device_plugin.core.jobs.sizing import Short, Sized, offers, size, span, with_width
+from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.rates import Curve, Rates
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.jobs.sizing import (
+    MOST_TRIED,
+    Short,
+    Sized,
+    offers,
+    size,
+    span,
+    with_width,
+    with_widths,
+)
+from device_plugin.core.ledger import Ledger
+from device_plugin.core.placement import Placer
 from tests.builders.bad_jobs import QUEUED, SIZED
-from tests.builders.cards import FAMILY
+from tests.builders.cards import FAMILY, inventory
+from tests.builders.jobs import job_spec
+from tests.builders.requests import whole_request
 from tests.builders.written_jobs import ELASTIC, spec, template
 
 HOUR = 3600.0
@@ -21,8 +36,9 @@ HOUR = 3600.0
 
 def job(written: dict[str, str] | None = None, cards: int = 1, **fields: Any) -> JobSpec:
     """A job of 1,000 samples in 10 epochs to be done in 1,000 s, each pod with so many cards."""
-    goal = {"samples": "1000", "epochs": "10", "duration": "1000s", "model": "m"}
-    return spec(QUEUED, {**goal, **(written or {})}, template=template({FAMILY: str(cards)}), **fields)
+    goal = {"samples": "1000", "epochs": "10", "duration": "1000s", "model": "m", **(written or {})}
+    models = {key: text for key, text in goal.items() if key == "card-model"}
+    return spec(QUEUED, goal, template=template({FAMILY: str(cards)}, annotations=models), **fields)
 
 
 def linear(rate: float, guess: bool = False) -> Curve:
@@ -167,11 +183,11 @@ def test_s4_the_pods_are_placed_as_they_say() -> None:
     pods = template(annotations=asked, labels={"group": "g", "role": "trainer-0"})
     found = spec({**QUEUED, "group": "g", "role": "trainer"}, SIZED, template=pods)
     assert (found.request.policy, found.request.app_type) == ("node-score", "gpu")
-    assert with_width(found, Sized(4, 4, HOUR, guess=False)).request == found.request
+    assert with_width(found, 4, HOUR).request == found.request
 
 
 def test_a_width_that_was_found_stays_unless_bounds_are_written() -> None:
-    fixed = with_width(job(), Sized(10, 10, 1000.0, guess=False))
+    fixed = with_width(job(), 10, 1000.0)
     assert (fixed.least, fixed.asked, fixed.most, fixed.elastic, fixed.expected_seconds) == (
         10,
         10,
@@ -179,8 +195,80 @@ def test_a_width_that_was_found_stays_unless_bounds_are_written() -> None:
         False,
         1000,
     )
-    bounded = with_width(job(dict(ELASTIC)), Sized(5, 5, 1000.0, guess=False))
-    assert (bounded.least, bounded.asked, bounded.most, bounded.elastic) == (2, 5, 8, True)
+    bounded = with_width(job(dict(ELASTIC)), 5, 1000.0)
+    assert (bounded.least, bounded.asked, bounded.most, bounded.elastic) == (5, 5, 8, True)
+
+
+RATES = Rates({("m", "slow"): linear(1.0), ("m", "fast"): linear(2.0)})
+
+
+def room(nodes: int, cards: int, busy: int = 0) -> LedgerRoom:
+    """Nodes of some cards, of which `busy` cards of each are held."""
+    ledger = Ledger()
+    for number in range(nodes):
+        name = f"n{number}"
+        ledger.set_node(name, inventory(name, cards), HostAmounts(cpu_milli=64_000, memory_mib=65_536))
+    made = LedgerRoom(ledger, Placer(ledger), {})
+    for number in range(nodes if busy else 0):
+        assert made.take(job_spec(f"busy-{number}", request=whole_request("", busy)), 1)
+    return made
+
+
+def test_s3_room_is_where_the_pods_can_be_placed_not_a_sum_of_cards() -> None:
+    """Three nodes with four free cards each have room for three pods of three cards, although twelve cards are free."""
+    waiting = JobState(spec=job({"duration": "835s"}, cards=3))
+    (made,) = with_widths([waiting], room(3, 8, busy=4), RATES, ["slow"]).jobs
+    assert made.spec.least == 4
+    stretched = JobState(spec=job({"duration": "835s", "duration-at-most": "20m"}, cards=3))
+    found = with_widths([stretched], room(3, 8, busy=4), RATES, ["slow"])
+    assert [(made.spec.least, made.spec.most) for made in found.jobs] == [(3, 3)]
+    assert not found.short
+
+
+def test_s3_the_room_is_as_before() -> None:
+    left = room(2, 8)
+    with_widths([JobState(spec=job())], left, RATES, ["slow"])
+    assert left.free(job()) == 16
+
+
+def test_s2_the_slowest_card_that_the_job_accepts_counts() -> None:
+    accepting = job({"card-model": "fast"})
+    for wanted, cards, expected in (
+        (job(), ["fast", "slow"], 10), (job(), ["fast"], 5), (accepting, ["fast", "slow"], 5), (job(), [], 10),
+    ):  # fmt: skip
+        (made,) = with_widths([JobState(spec=wanted)], room(2, 8), RATES, cards).jobs
+        assert made.spec.asked == expected
+
+
+def test_a_job_waits_for_the_width_that_it_needs_and_says_what_it_can_have() -> None:
+    found = with_widths([JobState(spec=job())], room(1, 8), RATES, ["slow"])
+    (made,) = found.jobs
+    assert (made.queued, made.spec.least, made.spec.most) == (True, 10, 10)
+    assert offers(found.short[made.spec.key]).startswith("21 min with 8 cards now")
+
+
+def test_a_job_that_no_width_helps_is_refused_and_so_is_an_unknown_model() -> None:
+    for written, words in (
+        ({"max-replicas": "4"}, "42 min with 4 cards now"),
+        ({"model": "x"}, "no rate is known of"),
+    ):
+        found = with_widths([JobState(spec=job(written))], room(1, 8), RATES, ["slow"])
+        assert [made.phase for made in found.jobs] == [JobPhase.REFUSED]
+        assert next(iter(found.refused.values())).startswith(words)
+
+
+def test_only_jobs_that_have_never_run_are_sized() -> None:
+    jobs = [JobState(spec=job(), phase=phase) for phase in JobPhase if phase is not JobPhase.WAITING]
+    jobs.append(JobState(spec=spec()))
+    assert list(with_widths(jobs, room(1, 8), RATES, ["slow"]).jobs) == jobs
+
+
+def test_room_is_sought_for_few_jobs_in_a_round_those_that_wait_longest() -> None:
+    waiting = [JobState(spec=job(name=f"j{n:02}"), since=100.0 - n) for n in range(2 * MOST_TRIED)]
+    found = with_widths(waiting, room(1, 8), RATES, ["slow"])
+    tried = [key[1] for key, short in found.short.items() if short.now]
+    assert tried == [f"j{n:02}" for n in reversed(range(MOST_TRIED, 2 * MOST_TRIED))]
+    assert all(made.spec.least == 10 for made in found.jobs)
 
 
 def test_only_a_job_with_a_goal_is_sized() -> None:

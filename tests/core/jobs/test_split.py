@@ -1,16 +1,19 @@
 """Rule Q2: a job that does not fit as a whole runs by its sub-tasks, as many at a time as there is room for."""
 
 import random
-from collections.abc import Callable
-from math import ceil, inf, log2
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.split import MOST_MISSES, Entry, entry, scarcity, split_problem, starting, taken
+from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.split import split_problem
 from tests.builders.cards import FAMILY
+from tests.builders.jobs import running, waiting
 from tests.builders.written_jobs import spec, template
+from tests.core.jobs.rounds import NOW, RULES, carried_out, planned, widths
 
 
 def part(number: int, cards: int = 1, queue: str = "default", **written: str) -> JobSpec:
@@ -20,127 +23,113 @@ def part(number: int, cards: int = 1, queue: str = "default", **written: str) ->
     return spec(labels, written, name=f"n-{number}", **fields)
 
 
-def room(cards: float) -> Callable[[JobSpec], bool]:
-    """Takes Jobs until the cards are used up."""
-
-    def take(job: JobSpec) -> bool:
-        nonlocal cards
-        if job.cards > cards:
-            return False
-        cards -= job.cards
-        return True
-
-    return take
+def parts(*cards: int, **written: str) -> list[JobState]:
+    """The waiting sub-tasks of a split, each with so many cards, in a random order."""
+    jobs = [JobState(spec=part(number, each, **written), since=NOW - 60) for number, each in enumerate(cards)]
+    random.Random(len(cards)).shuffle(jobs)
+    return jobs
 
 
-def numbers(jobs: Any) -> list[int]:
-    return [job.part for job in jobs]
+def started(slots: int, jobs: Sequence[JobState], rules: Rules = RULES) -> list[int]:
+    """The numbers of the sub-tasks that a round starts."""
+    before = {job.spec.key for job in jobs if job.width}
+    after = carried_out(jobs, planned(slots, *jobs, rules=rules), NOW)
+    return sorted(job.spec.part or 0 for job in after if job.width and job.spec.key not in before)
 
 
-@pytest.mark.parametrize(
-    ("need", "free", "expected"),
-    [
-        ({"cards": 4.0}, {"cards": 8.0}, 0.5),
-        ({"cards": 4.0, "cpu": 30.0}, {"cards": 8.0, "cpu": 10.0}, 3.0),
-        ({"cards": 4.0, "cpu": 0.0}, {"cards": 8.0}, 0.5),
-        ({"cards": 4.0}, {}, inf),
-        ({}, {}, 0.0),
-    ],
-)
-def test_q2_the_ratio_is_that_of_the_scarcest_resource(need: Any, free: Any, expected: float) -> None:
-    assert scarcity(need, free) == expected
+def split_job(count: int) -> JobState:
+    """A Job of so many equal sub-tasks."""
+    made = waiting("frames", most=min(count, 1024))
+    return replace(made, since=NOW - 60, spec=replace(made.spec, parts=count, asked=1))
 
 
-@pytest.mark.parametrize(
-    ("ratio", "whole", "parts"),
-    [
-        (0.5, Entry.WHOLE, Entry.WHOLE), (1.0, Entry.WHOLE, Entry.WHOLE), (1.5, Entry.QUEUE, Entry.PARTS),
-        (4.0, Entry.QUEUE, Entry.QUEUE), (inf, Entry.QUEUE, Entry.QUEUE),
-    ],
-)  # fmt: skip
-def test_q2_below_a_ratio_it_is_split_by_the_parts_that_are_declared(
-    ratio: float, whole: Entry, parts: Entry
-) -> None:
-    assert entry(ratio, divided=False, most_ratio=4.0) is whole
-    assert entry(ratio, divided=True, most_ratio=4.0) is parts
+def test_q2_as_many_sub_tasks_of_a_job_run_as_there_is_room_for() -> None:
+    assert widths([split_job(16)], planned(5, split_job(16))) == {"frames": 5}
+    assert widths([split_job(3)], planned(5, split_job(3))) == {"frames": 3}
 
 
-@pytest.mark.parametrize("count", range(1, 40))
-def test_q2_as_many_equal_sub_tasks_start_as_fit_together(count: int) -> None:
-    for free in range(count + 3):
-        left, trials = free, 0
+def test_q2_the_window_of_a_job_slides() -> None:
+    half = split_job(16)
+    half = replace(half, phase=JobPhase.RUNNING, width=3, since=NOW - 60, resized=NOW - 1)
+    assert widths([half], planned(5, half)) == {"frames": 5}
 
-        def take(more: int) -> bool:
-            nonlocal left, trials
-            trials += 1
-            if more > left:
-                return False
-            left -= more
-            return True
 
-        assert taken(count, take) == min(count, free)
-        assert trials <= ceil(log2(count)) + 2
+def test_q2_where_nothing_is_free_or_no_parts_are_declared_it_waits() -> None:
+    other = running("other", 4, since=NOW - 60)
+    for job in (split_job(16), waiting("whole", least=2, most=2)):
+        assert widths([other, job], planned(4, other, job))[job.spec.key[1]] == 0
+
+
+def test_q2_above_a_ratio_of_need_to_what_is_free_it_waits() -> None:
+    job, rules = split_job(16), Rules(split_ratio=4.0)
+    assert widths([job], planned(4, job, rules=rules)) == {"frames": 0}
+    assert widths([job], planned(5, job, rules=rules)) == {"frames": 5}
+    begun = replace(job, phase=JobPhase.RUNNING, width=1, since=NOW - 60)
+    assert widths([begun], planned(2, begun, rules=rules)) == {"frames": 2}
+    due = replace(job, since=NOW - rules.age_s)
+    assert widths([due], planned(2, due, rules=rules)) == {"frames": 2}
 
 
 def test_q2_several_start_whose_needs_sum_to_what_is_free_in_order() -> None:
-    waiting = [part(3, 1), part(1, 2), part(2, 4), part(0, 2)]
-    assert numbers(starting(waiting, 0, room(5))) == [0, 1]
-    assert numbers(starting(waiting, 0, room(9))) == [0, 1, 2, 3]
-    assert numbers(starting(waiting, 0, room(1))) == []
-    assert numbers(starting([], 0, room(9))) == []
+    jobs = parts(2, 2, 4, 1)
+    assert started(5, jobs) == [0, 1]
+    assert started(9, jobs) == [0, 1, 2, 3]
+    assert started(8, jobs) == [0, 1, 2]
+
+
+def test_q2_in_order_nothing_passes_a_sub_task_that_does_not_fit() -> None:
+    other = running("other", 4, since=NOW - 60)
+    assert started(7, [other, *parts(2, 4, 1)]) == [0]
+    assert started(7, [other, *parts(4, 1, 1)]) == []
 
 
 def test_q2_in_any_order_what_fits_passes_what_does_not() -> None:
-    waiting = [
-        part(0, 2, split="any"),
-        part(1, 8, split="any"),
-        part(2, 1, split="any"),
-        part(3, 2, split="any"),
+    other = running("other", 4, since=NOW - 60)
+    assert started(8, [other, *parts(2, 4, 1, 1, split="any")]) == [0, 2, 3]
+
+
+def test_q2_a_sub_task_that_can_never_run_keeps_nothing_back() -> None:
+    jobs = parts(9, 1, 1)
+    assert started(4, jobs) == [1, 2]
+
+
+def test_q2_two_splits_do_not_wait_for_each_other() -> None:
+    other = [
+        replace(job, spec=replace(job.spec, key=("ns", f"m-{job.spec.part}"), split_of="m"))
+        for job in parts(1, 1)
     ]
-    assert numbers(starting(waiting, 3, room(5))) == [0, 2, 3]
+    busy = running("busy", 4, since=NOW - 60)
+    assert started(6, [busy, *parts(3, 1), *other]) == [0, 1]
 
 
-def test_q2_trials_are_bounded_whatever_a_tenant_creates() -> None:
-    trials = 0
-
-    def take(_: JobSpec) -> bool:
-        nonlocal trials
-        trials += 1
-        return False
-
-    assert starting([part(number, split="any") for number in range(200)], 0, take) == []
-    assert trials == MOST_MISSES + 1
-
-
-def test_q2_the_window_slides_and_only_a_barrier_waits_for_all() -> None:
-    assert numbers(starting([part(1), part(2)], 3, room(1))) == [1]
-    waiting = [part(1, barrier="true"), part(2, barrier="true")]
-    assert numbers(starting(waiting, 3, room(9))) == []
-    assert numbers(starting(waiting, 0, room(9))) == [1, 2]
+def test_q2_only_with_a_barrier_all_that_run_end_first() -> None:
+    for written, expected in (({}, [1, 2]), ({"barrier": "true"}, [])):
+        first, *rest = sorted(parts(1, 1, 1, **written), key=lambda job: job.spec.part or 0)
+        busy = replace(first, phase=JobPhase.RUNNING, width=1)
+        assert started(4, [busy, *rest]) == expected
+    assert started(4, parts(1, 1, barrier="true")) == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_q2_no_sub_task_is_lost_or_runs_twice_and_a_barrier_is_never_faster(seed: int) -> None:
     print("seed", seed)
     draw = random.Random(seed)
-    parts = [(number, draw.randint(1, 4), draw.randint(1, 9)) for number in range(24)]
+    shapes = [(draw.randint(1, 4), draw.randint(1, 9)) for _ in range(24)]
     spans = {}
     for barrier in ("false", "true"):
-        waiting = {number: part(number, cards, barrier=barrier) for number, cards, _ in parts}
-        length = {number: length for number, _, length in parts}
-        running: dict[int, float] = {}
+        jobs = parts(*(cards for cards, _ in shapes), barrier=barrier)
+        ends: dict[int, int] = {}
         begun: list[int] = []
-        now = 0.0
-        while waiting or running:
-            held = sum(parts[number][1] for number in running)
-            for job in starting(list(waiting.values()), len(running), room(8 - held)):
-                number = job.part or 0
-                del waiting[number]
-                begun.append(number)
-                running[number] = now + length[number]
-            assert sum(parts[number][1] for number in running) <= 8
-            now = min(running.values())
-            running = {number: end for number, end in running.items() if end > now}
+        now = 0
+        while jobs:
+            new = started(8, jobs)
+            begun += new
+            ends |= {number: now + shapes[number][1] for number in new}
+            now = min(end for end in ends.values() if end > now)
+            jobs = [
+                replace(job, phase=JobPhase.RUNNING, width=1) if (job.spec.part or 0) in ends else job
+                for job in jobs if ends.get(job.spec.part or 0, now + 1) > now
+            ]  # fmt: skip
         assert begun == sorted(begun) == list(range(24))
         spans[barrier] = now
     assert spans["false"] <= spans["true"]

@@ -1,0 +1,54 @@
+"""ResourceQuotas: the number of pods in a namespace, and what they request together of extended resources.
+
+Model: k8s.io/apiserver pkg/admission/plugin/resourcequota, and pkg/quota/v1/evaluator/core in k8s.io/kubernetes.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from hack.embedded.apiserver import errors, quantities
+from hack.embedded.apiserver.strategies import Object, Strategy
+from hack.embedded.pod_requests import requested
+
+PODS, REQUESTS = "pods", "requests."
+Amounts = Mapping[str, Fraction]
+
+
+class QuotaStrategy(Strategy):
+    """The strategy of quotas. Nothing writes their status here: what is used is counted for each new pod."""
+
+    def default(self, new: Object) -> None:
+        """Raises StatusError 400 for a limit on what is not counted here."""
+        for key in new["spec"].get("hard") or {}:
+            if key != PODS and not (key.startswith(REQUESTS) and "/" in key):
+                raise errors.bad_request(
+                    f"a quota of {key} is not served here: only {PODS} and {REQUESTS}DOMAIN/NAME"
+                )
+
+
+def check(new: Object, pods: Iterable[Object], quotas: Iterable[Object]) -> None:
+    """Raises StatusError 403 if the pod `new`, beside `pods` of its namespace, exceeds a quota."""
+    asked, holding = _amounts(new), [_amounts(pod) for pod in pods if not _over(pod)]
+    for quota in quotas:
+        limits = {key: quantities.parse(text) or Fraction() for key, text in quota["spec"]["hard"].items()}
+        used = {key: sum((amounts.get(key, Fraction()) for amounts in holding), Fraction()) for key in limits}
+        beyond = [key for key in sorted(limits) if asked.get(key) and used[key] + asked[key] > limits[key]]
+        if beyond:
+            parts = (("requested", asked), ("used", used), ("limited", limits))
+            text = ", ".join(f"{word}: {_shown(amounts, beyond)}" for word, amounts in parts)
+            name = new["metadata"]["name"]
+            message = f'pods "{name}" is forbidden: exceeded quota: {quota["metadata"]["name"]}, {text}'
+            raise errors.StatusError(403, "Forbidden", message, {"name": name, "kind": "pods"})
+
+
+def _amounts(pod: Object) -> Amounts:
+    extended = {f"{REQUESTS}{name}": amount for name, amount in requested(pod).items() if "/" in name}
+    return {**extended, PODS: Fraction(1)}
+
+
+def _over(pod: Object) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def _shown(amounts: Amounts, keys: Iterable[str]) -> str:
+    return ",".join(f"{key}={amounts[key]}" for key in keys)
