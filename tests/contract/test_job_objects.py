@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.builders.objects import container, job
-from tests.contract.cluster import JOBS, Cluster
+from tests.contract.cluster import JOBS, Cluster, unique
 
 
 @pytest.fixture
@@ -110,6 +110,24 @@ def test_a_job_that_cannot_be_run_is_invalid(
     assert answer.refusal == (422, "Invalid")
     assert f'Job.batch "{name}" is invalid' in answer.message
     assert message in answer.message
+
+
+@pytest.mark.parametrize("long", ["x" * 62, "a.b"])
+def test_the_names_of_its_pods_are_host_names(cluster: Cluster, long: str) -> None:
+    answer = cluster.post(JOBS, job(long, suspend=True))
+    assert answer.refusal == (422, "Invalid")
+    said = f'metadata.name: Invalid value: "{long}": will not able to create pod with invalid DNS label: {long}-0'
+    assert said in answer.message
+
+
+def test_a_long_name_sets_a_limit_to_the_width(cluster: Cluster) -> None:
+    long = unique("x").ljust(61, "x")
+    assert cluster.post(JOBS, job(long, 9, suspend=True)).code == 201
+    assert cluster.patch(f"{JOBS}/{long}", {"spec": {"completions": 10, "parallelism": 10}}).code == 200
+    answer = cluster.patch(f"{JOBS}/{long}", {"spec": {"completions": 11, "parallelism": 11}})
+    assert answer.refusal == (422, "Invalid")
+    assert f"will not able to create pod with invalid DNS label: {long}-10" in answer.message
+    cluster.delete(f"{JOBS}/{long}?propagationPolicy=Background")
 
 
 def test_both_numbers_of_an_indexed_job_change_together(cluster: Cluster, suspended: str) -> None:

@@ -4,6 +4,7 @@ Model: k8s.io/kubernetes pkg/registry/batch/job (strategy) and pkg/apis/batch (v
 """
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from hack.embedded.apiserver import errors, pods
 from hack.embedded.apiserver.errors import Cause
 from hack.embedded.apiserver.strategies import Object, Strategy, keep
 
+# A host name, by which the pods of an Indexed Job find each other.
+_HOST = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 PREFIX = "batch.kubernetes.io/"
 CONTROLLER_UID, JOB_NAME = f"{PREFIX}controller-uid", f"{PREFIX}job-name"
 MOST_FAILURES = 2**31 - 1
@@ -64,8 +67,18 @@ class JobStrategy(Strategy):
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
     def validate(self, new: Object) -> list[Cause]:
-        """Numbers that can be counted, and a template whose pods can end."""
-        return [*super().validate(new), *_causes(new["spec"])]
+        """Numbers that can be counted, a template whose pods can end, and a name that its pods can have as hosts."""
+        name, spec = new["metadata"]["name"], new["spec"]
+        causes = [*super().validate(new), *_causes(spec)]
+        last = f"{name}-{spec.get('completions', 0) - 1}"
+        if (
+            spec["completionMode"] == "Indexed"
+            and spec.get("completions", 0) > 0
+            and not _HOST.fullmatch(last)
+        ):
+            message = f'Invalid value: "{name}": will not able to create pod with invalid DNS label: {last}'
+            causes.append(Cause("metadata.name", message))
+        return causes
 
     def validate_update(self, new: Object, old: Object) -> list[Cause]:
         """A Job keeps its form; an Indexed one may change its width, and one that has not begun its pods' places."""
