@@ -82,8 +82,12 @@ def _view(pod: Json, raw: Json, *, init: bool) -> ContainerView:
 
 
 def _value(pod: Json, variable: Json) -> str:
-    """The value as it was written, or that of the pod's label or annotation that it names."""
-    path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
-    if found := _KEPT.fullmatch(path):
-        return str((pod["metadata"].get(found["kind"]) or {}).get(found["key"], ""))
-    return str(variable.get("value", ""))
+    """The value as it was written, or that of the pod's field that it names."""
+    source = (variable.get("valueFrom") or {}).get("fieldRef")
+    return field(pod, source["fieldPath"]) if source else str(variable.get("value", ""))
+
+
+def field(pod: Json, path: str) -> str:
+    """The label or annotation of the pod that `path` names, `metadata.labels['KEY']`; empty if there is none."""
+    found = _KEPT.fullmatch(path)
+    return str((pod["metadata"].get(found["kind"]) or {}).get(found["key"], "")) if found else ""

@@ -9,6 +9,7 @@ from hack.embedded import pod_spec
 from hack.embedded.clock import timestamp
 from hack.embedded.kubelet.container_life import ContainerLife
 from hack.embedded.kubelet.devices import DeviceManager
+from hack.embedded.kubelet.downward import DownwardVolumes
 from hack.embedded.kubelet.plugin_endpoint import PluginError
 from hack.embedded.kubelet.pod_status import phase, pod_status
 from hack.embedded.kubelet.reporter import Reporter
@@ -28,6 +29,7 @@ class Surroundings:
     """The parts of the kubelet that a pod worker uses."""
 
     devices: DeviceManager
+    downward: DownwardVolumes
     runtime: Runtime
     reporter: Reporter
     timing: KubeletTiming
@@ -58,6 +60,7 @@ class PodWorker:
         self._grace: float | None = None
         self._removed = False
         self._abandoned = False
+        self._ended = False
         self._shown: object = None
         self.finished = False
         self._thread = threading.Thread(target=self._run, name=f"pod-{pod['metadata']['name']}", daemon=True)
@@ -78,6 +81,13 @@ class PodWorker:
             if self._grace is None:
                 self._grace = pod_spec.grace_seconds(pod)
         self.poke()
+
+    def refresh(self, pod: Json) -> None:
+        """Show the containers what others changed of the pod."""
+        with self._wake:
+            self._pod = pod
+            if not self._ended:
+                self._around.downward.write(pod)
 
     def remove(self, pod: Json) -> None:
         """End the containers of a pod that is gone from the API server, without a report."""
@@ -103,6 +113,8 @@ class PodWorker:
             self._poked = False
 
     def _run(self) -> None:
+        with self._wake:
+            self._around.downward.write(self._pod)
         self._around.runtime.groups.open_sandbox(self.uid)
         while self._grace is None and not self._abandoned:
             initialized = self._start_due()
@@ -120,6 +132,9 @@ class PodWorker:
         if self._abandoned:
             return
         self._around.runtime.groups.close_sandbox(self.uid)
+        with self._wake:
+            self._ended = True
+            self._around.downward.remove(self._pod)
         final = phase(self._lives, initialized=True, over=True)
         if self._grace is None:
             # Succeeded or Failed: the pod stays until it is deleted.
@@ -162,6 +177,7 @@ class PodWorker:
             spec = ContainerSpec(
                 self._pod, life.view.name, life.view.command, life.view.env, plugin.env, plugin.cdi_devices,
                 life.restarts + 1 if life.container is not None else 0,
+                self._around.downward.mounts(self._pod, life.view.name),
             )  # fmt: skip
             time.sleep(self._random.uniform(0, self._around.timing.create))
             if self._grace is not None:

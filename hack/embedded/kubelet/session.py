@@ -13,6 +13,7 @@ from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.kube.api import PODS, Change, Where
 from hack.embedded import pod_spec
 from hack.embedded.kubelet.devices import DeviceManager
+from hack.embedded.kubelet.downward import DownwardVolumes
 from hack.embedded.kubelet.node_status import NodeStatus
 from hack.embedded.kubelet.pod_admission import Rejection, admit
 from hack.embedded.kubelet.pod_resources import PodResourcesServer
@@ -76,7 +77,8 @@ class KubeletSession:
             threading.Thread(target=run, name=f"{what}-{config.name}", daemon=True)
             for what, run in runs.items()
         ]
-        self._around = Surroundings(self._devices, runtime, self._reporter, timing)
+        downward = DownwardVolumes(config.kubelet_dir / "pods")
+        self._around = Surroundings(self._devices, downward, runtime, self._reporter, timing)
 
     def start(self) -> None:
         """Serve the sockets, publish the node, and follow its pods."""
@@ -132,6 +134,8 @@ class KubeletSession:
             self._add(pod)
         elif pod_spec.deleting(pod):
             self._delete(pod)
+        elif uid in self._workers:
+            self._workers[uid].refresh(pod)
 
     def _add(self, pod: Json) -> None:
         uid = pod_spec.uid(pod)

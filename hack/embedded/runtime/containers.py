@@ -34,6 +34,8 @@ class StartError(CreateError):
 class ContainerSpec:
     """One container of a pod, ready to be made. `devices` are CDI names; `pod` is the pod object as JSON gives it.
 
+    `mounts` are folders of the host with their paths in the container, which may read them.
+
     `plugin_env` comes from Allocate; the container's own `env` overrides it, and what CDI sets overrides both.
     """
 
@@ -44,6 +46,7 @@ class ContainerSpec:
     plugin_env: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     attempt: int = 0
+    mounts: tuple[tuple[str, str], ...] = ()
 
     @property
     def pod_uid(self) -> str:

@@ -107,6 +107,8 @@ class ProcessRuntime(Runtime):
     def _operations(self, spec: ContainerSpec, edits: Edits) -> list[str]:
         operations = ["root", str(self._root), *image_operations(self._extra)]
         operations += ["host", str(spec.pod["metadata"]["name"])[:63]]
+        for source, target in spec.mounts:
+            operations += ["bind", source, target, "ro,nosuid"]
         for source, target in edits.devices:
             operations += ["bind", source, target, "rw"]
         for mount in edits.mounts:

@@ -144,6 +144,11 @@ class Node:
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         self._cluster.delete(self._path(name), options)
 
+    def annotate(self, name: str, annotations: dict[str, str]) -> None:
+        """By the route of the pod's status."""
+        change = {"metadata": {"annotations": annotations}}
+        assert self._cluster.patch(f"{self._path(name)}/status", change).code == 200
+
     def evict(self, name: str) -> None:
         metadata = {"name": self.full(name), "namespace": "default"}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}

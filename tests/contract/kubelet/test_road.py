@@ -43,6 +43,20 @@ def test_a_label_may_be_in_the_environment(node: Node) -> None:
     assert "INDEX=7" in node.log("one").splitlines()
 
 
+def test_what_is_written_on_a_pod_reaches_its_file(node: Node) -> None:
+    """As the request for a checkpoint does."""
+    source = {"path": "request", "fieldRef": {"fieldPath": "metadata.annotations['example.com/request']"}}
+    volume = {"name": "info", "downwardAPI": {"items": [source]}}
+    mounts = [{"name": "info", "mountPath": "/var/info"}]
+    script = "cat /var/info/request; until grep -q 7 /var/info/request; do sleep 0.05; done"
+    container = node.container(command=["sh", "-c", script], volumeMounts=mounts)
+    node.create("one", container, volumes=[volume], restartPolicy="Never")
+    node.until_phase("one", "Running")
+    node.annotate("one", {"example.com/request": "7"})
+    node.until_phase("one", "Succeeded")
+    assert node.log("one") == ""
+
+
 def test_whose_environment_wins(node: Node) -> None:
     plugin = node.plugin(node.mem, 4)
     plugin.env = {"FROM_ALLOCATE": "plugin", "ONLY_ALLOCATE": "plugin"}
