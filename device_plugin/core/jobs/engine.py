@@ -1,17 +1,18 @@
 """One round of the job engine: time, jobs and room in, one plan out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from device_plugin.core.jobs import elastic
-from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.groups import group_problem
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft, Plan
 from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn
 from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.core.jobs.split import SplitTurns
+from device_plugin.core.jobs.split import SplitTurns, split_problem
 
 # Where remaining work is known it may change the order of jobs at any time: they are compared this often.
 COMPARED_S = 600.0
@@ -28,16 +29,37 @@ def plan_round(now: float, jobs: Iterable[JobState], room: Room, rules: Rules) -
 
 
 def _refuse(draft: Draft) -> None:
-    """Refuse the jobs that have never run and for which the room would be too small if it were empty."""
+    """Refuse the jobs that contradict others of their group or split, and those that no empty room would hold.
+
+    A job that has run before is not refused.
+    """
+    problems = _problems(draft.jobs.values())
     for job in draft.jobs.values():
         if job.queued and job.phase is not JobPhase.STOPPED:
             most, least = draft.room.capacity(job.spec), job.spec.least
-            if not most:
+            if problem := problems.get(job.spec.key):
+                draft.refuse(job, problem)
+            elif not most:
                 draft.refuse(job, "no node could hold one replica even if nothing else ran: ask for less")
             elif most < least:
                 draft.refuse(
                     job, f"needs {least} replicas, and {most} fit even if nothing else runs: ask for fewer"
                 )
+
+
+def _problems(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
+    """What groups and splits do not agree on, for each of their jobs."""
+    groups: dict[tuple[str, str], list[JobSpec]] = {}
+    splits: dict[tuple[str, str], list[JobSpec]] = {}
+    for job in jobs:
+        namespace, spec = job.spec.key[0], job.spec
+        if spec.group:
+            groups.setdefault((namespace, spec.group), []).append(spec)
+        if spec.split_of:
+            splits.setdefault((namespace, spec.split_of), []).append(spec)
+    found = [(members, group_problem(members)) for members in groups.values()]
+    found += [(members, split_problem(members)) for members in splits.values()]
+    return {spec.key: problem for members, problem in found if problem for spec in members}
 
 
 def _admit(draft: Draft, rules: Rules) -> bool:

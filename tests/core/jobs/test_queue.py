@@ -10,6 +10,7 @@ from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Draft, Refuse
 from device_plugin.core.jobs.queue import in_turn
 from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.core.jobs.spec import Split
 from hack.bench.jobs.slots import SlotRoom
 from tests.builders.jobs import running, stopped, waiting
 from tests.core.jobs.rounds import NOW, RULES, planned, widths
@@ -116,8 +117,30 @@ def test_e2_a_group_waits_for_jobs_that_do_not_exist_yet() -> None:
     assert planned(8, *jobs).steps == ()
 
 
+def test_e1_a_group_whose_jobs_contradict_each_other_is_refused() -> None:
+    trainer = group("t", "trainer")
+    jobs = [group("m", "master"), replace(trainer, spec=replace(trainer.spec, group_size=3))]
+    steps = planned(8, *jobs).steps
+    texts = {step.text for step in steps if isinstance(step, Refuse)}
+    assert (len(steps), len(texts)) == (2, 1)
+    assert "say that group g has 4 and 3 pods that start together" in texts.pop()
+
+
+def part(number: int, **spec: Any) -> JobState:
+    """A sub-task that is a Job of its own."""
+    return new(f"s{number}", split_of="s", part=number, **({"split": Split.ORDERED} | spec))
+
+
+def test_q2_sub_tasks_that_contradict_each_other_are_refused() -> None:
+    texts = {
+        step.text for step in planned(8, part(1), part(2, split=Split.ANY)).steps if isinstance(step, Refuse)
+    }
+    assert len(texts) == 1
+    assert "have different vgpu.io/split" in texts.pop()
+
+
 @pytest.mark.parametrize("parts", [4, 16])
-def test_a_split_job_runs_as_many_sub_tasks_as_fit(parts: int) -> None:
+def test_q2_a_split_job_runs_as_many_sub_tasks_as_fit(parts: int) -> None:
     job = new("s", most=parts, parts=parts)
     assert widths([job], planned(3, job)) == {"s": 3}
     assert widths([job], planned(32, job)) == {"s": parts}
