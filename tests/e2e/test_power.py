@@ -6,6 +6,7 @@ from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
 from tests.e2e.slices import check_disjoint, held, inventory
+from tests.e2e.test_progress import exported
 from tests.e2e.test_restarts import allocatable, life
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import slice_pod
@@ -32,6 +33,7 @@ def test_a_node_that_comes_back_runs_old_and_new_pods(kubectl: Kubectl, machines
     assert eventually(all_ready, 90)
     assert eventually(lambda: service.restarts(NODE) > restarts, 120), "the agent came back"
     assert eventually(lambda: allocatable(NODE) == full, 60)
+    assert exported(NODE)["vgpu_writable_spare_containers"][""] > 0, "the tmpfs is mounted again"
 
     def both() -> bool:
         return all(settled(name) for name in ("old", "new"))
