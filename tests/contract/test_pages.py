@@ -13,9 +13,11 @@ from tests.release import NAMED
 def shown() -> Iterator[Any]:
     """The pod of each workload on a page, with the page's name and the pod's."""
     for page, found in documents():
-        if found["kind"] == "Pod":
+        # Parts of a kustomization have no kind.
+        kind = found.get("kind")
+        if kind == "Pod":
             yield pytest.param(found, id=f"{page.relative_to(PROJECT)}-{found['metadata']['name']}")
-        elif found["kind"] in ("Deployment", "Job"):
+        elif kind in ("Deployment", "Job"):
             template = found["spec"]["template"]
             yield pytest.param(template, id=f"{page.relative_to(PROJECT)}-{found['metadata']['name']}")
 

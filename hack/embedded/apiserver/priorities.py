@@ -8,10 +8,16 @@ from collections.abc import Iterable
 from hack.embedded.apiserver import errors
 from hack.embedded.apiserver.strategies import Object
 
+_SYSTEM = {
+    name: {"metadata": {"name": name}, "value": value}
+    for name, value in (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
+}
+"""The classes that every API server has."""
+
 
 def resolve(pod: Object, classes: Iterable[Object]) -> None:
     """Set the priority and preemption policy of a new pod. Raises StatusError 403 if there is no such class."""
-    spec, known = pod["spec"], {found["metadata"]["name"]: found for found in classes}
+    spec, known = pod["spec"], _SYSTEM | {found["metadata"]["name"]: found for found in classes}
     default = next((found for found in known.values() if found.get("globalDefault")), None)
     name = spec.get("priorityClassName", "")
     chosen = known.get(name) if name else default
