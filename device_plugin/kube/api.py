@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from device_plugin.core import annotations
 from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.jobs.resize import MAX_RECORD
+from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 from device_plugin.core.pods import Agent, Node, Pod
 
 Item = TypeVar("Item")
@@ -90,11 +91,19 @@ def _queued(job: Object) -> QueuedJob:
     )  # fmt: skip
 
 
+def _priority_class(found: Object) -> NamedPriorityClass:
+    priority = PriorityClass(int(found["value"]), found.get("preemptionPolicy") != "Never")
+    return NamedPriorityClass(found["metadata"]["name"], priority, bool(found.get("globalDefault")))
+
+
 PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
 QUEUED_JOBS = Kind("batch", "v1", "jobs", "Job", QueuedJob, _queued, partial=True)
 """Jobs of queues, read as what the allocator needs of them."""
+PRIORITY_CLASSES = Kind(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", NamedPriorityClass, _priority_class
+)
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 """Pods of the node agent, read as what can be asked for loads."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)

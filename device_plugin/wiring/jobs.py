@@ -1,4 +1,4 @@
-"""The job engine, put together: three watches, the rounds, and two HTTP servers around one view of the Jobs.
+"""The job engine, put together: four watches, the rounds, and two HTTP servers around what is known of the Jobs.
 
 Who holds what it takes from the allocator's view of the cluster, which it keeps for itself: one owner for how pods,
 nodes and promises become a ledger.
@@ -25,6 +25,7 @@ from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.spec import NamedPriorityClass
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.placement.fit import size_on
 from device_plugin.core.pods import Node, Pod
@@ -36,7 +37,8 @@ from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.show.health import LoopHealth
 from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.kube.api import JOBS, NODES, PODS, Change, Ref, Where
+from device_plugin.jobs.watch.priorities import Priorities
+from device_plugin.kube.api import JOBS, NODES, PODS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import Candidate, Election
 from device_plugin.wiring.memory import MemoryReturn, malloc_trim
@@ -105,6 +107,7 @@ class JobEngine:
         self._view = ClusterView(settings.prefixes, clock)
         self._holdings = ViewedHoldings(self._view)
         self._known = KnownJobs(self._read)
+        self._priorities = Priorities(self._known.read_again)
         lease = Ref(settings.lease_name, settings.lease_namespace)
         self._dispatcher = Candidate(api, lease, Election(settings.pod_name), clock, _now)
         self._lease_problem = "the Lease was not read yet"
@@ -123,6 +126,7 @@ class JobEngine:
         self._pods = ListWatch(api, PODS)
         self._nodes = ListWatch(api, NODES)
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
+        self._classes = ListWatch(api, PRIORITY_CLASSES)
         self._threads = Threads(stop)
 
     def run(self) -> int:
@@ -144,6 +148,7 @@ class JobEngine:
         return {
             "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop),
             "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
+            "priority classes": partial(self._classes.run, self._priorities.sync, self._on_class, stop),
             "jobs": self._watch_jobs,
             "lease": partial(self._every, "lease", RENEW_SECONDS, self._renew),
             "rounds": partial(self._every, "rounds", LOOK_SECONDS, self._rounds.step),
@@ -164,11 +169,11 @@ class JobEngine:
         return shown
 
     def _read(self, job: Job) -> JobSpec | None:
-        return job_spec(job, self._settings.prefixes, {}, self._holdings.share)
+        return job_spec(job, self._settings.prefixes, self._priorities.by_name, self._holdings.share)
 
     def _watch_jobs(self) -> None:
-        # What part of a card a slice takes is known once the cards are.
-        while not self._view.nodes_listed:
+        # What part of a card a slice takes is known once the cards are, and what a Job's priority is with the classes.
+        while not (self._view.nodes_listed and self._priorities.listed):
             if self._stop.wait(LOOK_SECONDS):
                 return
         self._jobs.run(self._sync_jobs, self._on_job, self._stop)
@@ -203,6 +208,12 @@ class JobEngine:
             self._holdings.see_job(job)
             self._known.see(job)
 
+    def _on_class(self, change: Change, found: NamedPriorityClass) -> None:
+        if change is Change.DELETED:
+            self._priorities.forget(found.name)
+        else:
+            self._priorities.see(found)
+
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)
 
@@ -227,7 +238,7 @@ class JobEngine:
 
     def _join(self) -> None:
         self._stop.set()
-        for watch in (self._pods, self._nodes, self._jobs):
+        for watch in (self._pods, self._nodes, self._jobs, self._classes):
             watch.interrupt()
         self._threads.join()
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.kube.api import JOBS, Ref
+from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Ref
 from hack.embedded.cluster import ENGINE_USER, EmbeddedCluster, Options
 from hack.embedded.person import NAMESPACE, Person, phase, read
 from hack.trials.random_pods import FAMILY, FLAGS
@@ -95,6 +95,23 @@ def test_a_running_job_gives_way_to_one_that_waits_and_grows_back(
         explain, "/explain"
     )
     assert _written(cluster) == ["jobs/a", "jobs/a"]
+
+
+def test_a_job_of_a_higher_class_takes_the_cards_of_a_lower_one(
+    cluster: EmbeddedCluster, person: Person
+) -> None:
+    with closing(Person(cluster.api.url, "system:admin")) as admin:
+        urgent = {"metadata": {"name": "urgent"}, "value": 1000}
+        admin.api.create(PRIORITY_CLASSES.json, urgent)
+    submit(person, queued("a", 4))
+    assert eventually(lambda: len(running(person, "a")) == 4, SECONDS)
+    job = queued("b", 4)
+    job["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    submit(person, job)
+    assert eventually(lambda: len(running(person, "b")) == 4, SECONDS), read(
+        f"http://{_leader(cluster)}", "/explain"
+    )
+    assert person.api.get(JOBS, Ref("a", NAMESPACE)).suspend
 
 
 def test_when_the_engine_that_plans_is_killed_the_other_one_goes_on(

@@ -36,3 +36,12 @@ class PriorityClass:
 
     value: int = 0
     preempts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPriorityClass:
+    """A PriorityClass of the cluster; `default` if it is that of pods that name none."""
+
+    name: str
+    priority: PriorityClass
+    default: bool = False

@@ -87,6 +87,12 @@ class KnownJobs:
             self.forget(uid)
         self._listed["jobs"] = True
 
+    def read_again(self) -> None:
+        """Read all Jobs again, because what they are read with has changed."""
+        with self._lock:
+            self._jobs = {uid: self._made(read.job) for uid, read in self._jobs.items()}
+            self.changes += 1
+
     def keep_width(self, uid: str, why: str) -> None:
         """The width of a Job stays as it is from now on, because the API server refuses to change it."""
         with self._lock:

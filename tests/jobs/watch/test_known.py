@@ -123,3 +123,12 @@ def test_a_width_that_may_not_change_is_forgotten_with_its_job(known: KnownJobs)
     known.forget(made.uid)
     known.see(replace(made, uid="another"))
     assert known.managed()[A].rigid == ""
+
+
+def test_all_jobs_are_read_again_when_what_they_are_read_with_changes() -> None:
+    least = 1
+    known = KnownJobs(lambda made: spec(made, priority=least))
+    known.see(job("a"))
+    least = 7
+    known.read_again()
+    assert known.managed()[A].spec.priority == 7

@@ -1,0 +1,45 @@
+"""The cluster's PriorityClasses: a Job that waits has no pods yet whose priority could be read."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
+
+# Under this name stands the class of pods that name none.
+DEFAULT = ""
+
+
+class Priorities:
+    """The PriorityClasses by name. `changed` is called after each change; one thread changes them."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._classes: dict[str, NamedPriorityClass] = {}
+        self.listed = False
+        self.by_name: Mapping[str, PriorityClass] = {}
+        """The classes as a job is read with them; replaced with every change."""
+
+    def sync(self, classes: Iterable[NamedPriorityClass]) -> None:
+        """Take a list of all classes."""
+        self._classes = {each.name: each for each in classes}
+        self._renew()
+        self.listed = True
+
+    def see(self, found: NamedPriorityClass) -> None:
+        """Take news of a class."""
+        self._classes[found.name] = found
+        self._renew()
+
+    def forget(self, name: str) -> None:
+        """The class is gone; pods that exist keep its value."""
+        if self._classes.pop(name, None) is not None:
+            self._renew()
+
+    def _renew(self) -> None:
+        found = {name: each.priority for name, each in self._classes.items()}
+        # Kubernetes takes the lowest where several classes are the default.
+        defaults = sorted((each.priority.value, each.name) for each in self._classes.values() if each.default)
+        if defaults:
+            found[DEFAULT] = found[defaults[0][1]]
+        if found != self.by_name:
+            self.by_name = found
+            self._changed()
