@@ -23,6 +23,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import NamedPriorityClass
@@ -117,7 +118,8 @@ class JobEngine:
             quantum_s=settings.quantum_seconds, cooldown_s=settings.cooldown_seconds, use=settings.use,
             weights=settings.queue_weights,
         )  # fmt: skip
-        self._rounds = Rounds(self._known, self._holdings, sender, leads, clock, time.time, rules)
+        rates, _ = read_rates("\n".join(settings.rates))
+        self._rounds = Rounds(self._known, self._holdings, sender, leads, clock, time.time, rules, rates)
         self._gauges = JobGauges(self._rounds, leads)
         self._health = LoopHealth(clock)
         self._explain = JobExplainer(self._known, self._rounds)

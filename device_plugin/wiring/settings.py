@@ -194,6 +194,13 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         dict[str, float],
         Meta(description="weights of queues, 1 for each that is not named", examples=[{"research": 2}]),
     ] = msgspec.field(default_factory=dict)
+    rates: Annotated[
+        list[str],
+        Meta(
+            description="samples a second that a model trains on one card, or on 1 and 8, by names of model and card",
+            examples=[["resnet50 Z100 390", "bert Z100 1:52 8:390"]],
+        ),
+    ] = msgspec.field(default_factory=list)
     explain_listen: Annotated[str, Meta(description="loopback address of /explain")] = "127.0.0.1:9404"
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9403"
     kube: KubeSettings = KubeSettings()

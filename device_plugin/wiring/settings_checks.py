@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from device_plugin.adapters.http.server import address
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
+from device_plugin.core.jobs.rates import read_rates
 
 if TYPE_CHECKING:
     from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeScoreSettings, NodeSettings
@@ -42,6 +43,7 @@ def jobs(settings: "JobsSettings") -> Iterator[str]:
     for queue, weight in settings.queue_weights.items():
         if not weight > 0:
             yield f"queueWeights: {queue} has weight {weight:g}: write a number greater than 0"
+    yield from (f"rates: {problem}" for problem in read_rates("\n".join(settings.rates))[1])
     yield from _private("explainListen", settings.explain_listen, "reads about the jobs of all namespaces")
 
 

@@ -8,6 +8,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GRANT, QUEUE, RESIZE
 from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import Rules
@@ -96,12 +97,13 @@ class JobApi:
 class World:
     """Node n1 with four cards, Jobs whose pods take a whole card each, and one engine that leads."""
 
-    def __init__(self, cards: int = 4, rules: Rules | None = None) -> None:
+    def __init__(self, cards: int = 4, rules: Rules | None = None, rates: str = "") -> None:
         self.now = 1_800_000_000.0
         self.api = JobApi()
         self.node = Node("n1", inventory("n1", cards).encode())
         self.cards = [f"n1-{number}" for number in range(cards)]
         self.rules = rules or Rules()
+        self.rates, _ = read_rates(rates)
         self.leads = True
         self.engine = Engine(self)
 
@@ -195,7 +197,14 @@ class Engine:
         self.sent: list[Write] = []
         self.sender = Sender(api, self.known, lambda: world.leads, wall, self.sent.append)  # type: ignore[arg-type]
         self.rounds = Rounds(
-            self.known, self.Held(self.view), self.sender, lambda: world.leads, wall, wall, world.rules
+            self.known,
+            self.Held(self.view),
+            self.sender,
+            lambda: world.leads,
+            wall,
+            wall,
+            world.rules,
+            world.rates,
         )
         api.engines = [self]
         self.view.sync_nodes([world.node])

@@ -124,6 +124,10 @@ def test_a_bad_variable_is_named() -> None:
         ("jobs --explain-listen 0.0.0.0:9404", "write 127.0.0.1:9404"),
         ("jobs --kube-server ftp://a:1", "kube.server: 'ftp://a:1': write http(s)://host:port"),
         ("jobs --use 0", "use: write a number > 0"),
+        (
+            'jobs --rates ["resnet50"]',
+            "rates: line 1 of the table of rates is 'resnet50': write MODEL CARD SPEED",
+        ),
         ('jobs --queue-weights {"a":0}', "queueWeights: a has weight 0: write a number greater than 0"),
         (
             "cluster --kube-server https://a:99999",

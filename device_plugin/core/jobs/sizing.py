@@ -81,7 +81,7 @@ def size(job: JobSpec, curve: Curve, fits: Fits) -> Sized | Short:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The jobs of a round with their widths, what those that wait could have now, and why others are refused."""
+    """The jobs of a round with their widths, what those that wait could have now, and why others are left out."""
 
     jobs: Sequence[JobState]
     short: Mapping[JobKey, Short]
@@ -96,8 +96,8 @@ def with_widths(jobs: Iterable[JobState], room: Room, rates: Rates, cards: Colle
     made, short, refused = list[JobState](), dict[JobKey, Short](), dict[JobKey, str]()
     for job in sorted(jobs, key=lambda job: (job.since, job.spec.key)):
         goal = job.spec.goal
-        if goal is None or job.phase is not JobPhase.WAITING:
-            made.append(job)
+        if goal is None or job.phase not in (JobPhase.WAITING, JobPhase.REFUSED):
+            made.append(job if goal is None or goal.bounded else replace(job, spec=_fixed(job.spec)))
             continue
         curve = rates.slowest(goal.model, [card for card in cards if job.spec.request.models.accepts(card)])
         found = size(job.spec, curve, _trial(room, job.spec, len(short) < MOST_TRIED)) if curve else None
@@ -108,7 +108,6 @@ def with_widths(jobs: Iterable[JobState], room: Room, rates: Rates, cards: Colle
             made.append(replace(job, spec=with_width(job.spec, found.needed, goal.seconds)))
         else:
             refused[job.spec.key] = offers(found) if found else rates.unknown(goal.model)
-            made.append(replace(job, phase=JobPhase.REFUSED))
     return Sizing(made, short, refused)
 
 
@@ -116,6 +115,11 @@ def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
     """The job as it starts with a width that was found for it; later it is elastic where its author wrote bounds."""
     most = job.most if _goal(job).bounded else width
     return replace(job, asked=width, least=width, most=most, expected_seconds=seconds)
+
+
+def _fixed(job: JobSpec) -> JobSpec:
+    """The job with the width that was found for it before it first ran."""
+    return replace(job, least=job.asked, most=job.asked)
 
 
 def _trial(room: Room, job: JobSpec, sought: bool) -> Fits:

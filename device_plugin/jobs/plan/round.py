@@ -5,14 +5,16 @@ Where nothing has changed, a round costs a comparison.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey, JobState
 from device_plugin.core.jobs.plan import Plan
+from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.sizing import Short, with_widths
 from device_plugin.jobs.execute.executor import Executor
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.stages import Stage, stages
@@ -33,12 +35,17 @@ _UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED, Stage.JOINING, Stage.OVER
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The last round: when it was, the Jobs as it saw them, and what it planned."""
+    """The last round: when it was, the Jobs as it saw them, and what it planned.
+
+    `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized.
+    """
 
     at: float = -inf
     states: Mapping[JobKey, JobState] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
     seconds: float = 0.0
+    short: Mapping[JobKey, Short] = field(default_factory=dict)
+    refused: Mapping[JobKey, str] = field(default_factory=dict)
 
 
 class Rounds:
@@ -46,7 +53,7 @@ class Rounds:
 
     def __init__(
         self, known: KnownJobs, holdings: Holdings, sender: Sender, leads: Callable[[], bool],
-        clock: Callable[[], float], wall: Callable[[], float], rules: Rules,
+        clock: Callable[[], float], wall: Callable[[], float], rules: Rules, rates: Rates | None = None,
     ) -> None:  # fmt: skip
         self._known = known
         self._holdings = holdings
@@ -55,6 +62,7 @@ class Rounds:
         self._clock = clock
         self._wall = wall
         self._rules = rules
+        self._rates = rates or Rates()
         self._fork = Fork(holdings)
         self._seen: tuple[int, object] = (-1, None)
         self._next = -inf
@@ -86,10 +94,18 @@ class Rounds:
     def _planned(self, now: float, jobs: Mapping[JobKey, Managed]) -> Plan:
         began = self._clock()
         seen = scene(now, jobs, self._fork)
-        plan = plan_round(now, seen.states, seen.room, self._rules)
-        states = {state.spec.key: state for state in seen.states}
-        self.last = Round(now, states, plan, self._clock() - began)
+        sizing = with_widths(seen.states, seen.room, self._rates, self._card_models(seen.states))
+        plan = plan_round(now, sizing.jobs, seen.room, self._rules)
+        states = {state.spec.key: state for state in sizing.jobs}
+        self.last = Round(now, states, plan, self._clock() - began, sizing.short, sizing.refused)
         return plan
+
+    def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
+        """The models of all cards; only asked for where a job is to be sized."""
+        if all(state.spec.goal is None for state in states):
+            return ()
+        inventories = self._holdings.snapshot().inventories().values()
+        return {card.model for inventory in inventories for card in inventory.cards}
 
     def _carried_out(self, plan: Plan) -> bool:
         """Send what is due, until nothing is; false if a write was not done."""

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 from device_plugin.core.http_values import JSON, HttpAnswer, HttpRequest
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Refuse
+from device_plugin.core.jobs.sizing import offers
 from device_plugin.jobs.plan.round import Round, Rounds
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import Managed
@@ -77,12 +78,14 @@ class JobExplainer:
 
 def _view(managed: Managed, last: Round, waits: str) -> JobView:
     spec, state = managed.spec, last.states.get(managed.key)
-    refused = next(
+    refused = last.refused.get(managed.key) or next(
         (step.text for step in last.plan.steps if isinstance(step, Refuse) and step.job == managed.key), ""
     )
     why = refused or (
         _why(managed, state) if state is not None else waits or "it is looked at in the next round"
     )
+    if not refused and (short := last.short.get(managed.key)):
+        why = f"{why}; it can have {offers(short)}"
     phase = JobPhase.REFUSED.value if refused else (state.phase.value if state is not None else "new")
     width, since = (state.width, state.since) if state is not None else (0, spec.created)
     return JobView(*managed.key, spec.queue, phase, width, spec.least, spec.most, since, why)

@@ -253,14 +253,17 @@ def test_a_job_that_no_width_helps_is_refused_and_so_is_an_unknown_model() -> No
         ({"model": "x"}, "no rate is known of"),
     ):
         found = with_widths([JobState(spec=job(written))], room(1, 8), RATES, ["slow"])
-        assert [made.phase for made in found.jobs] == [JobPhase.REFUSED]
+        assert not found.jobs
         assert next(iter(found.refused.values())).startswith(words)
 
 
-def test_only_jobs_that_have_never_run_are_sized() -> None:
-    jobs = [JobState(spec=job(), phase=phase) for phase in JobPhase if phase is not JobPhase.WAITING]
-    jobs.append(JobState(spec=spec()))
-    assert list(with_widths(jobs, room(1, 8), RATES, ["slow"]).jobs) == jobs
+def test_only_jobs_that_have_never_run_are_sized_and_others_keep_their_width() -> None:
+    new = (JobPhase.WAITING, JobPhase.REFUSED)
+    ran = [JobState(spec=job(name=phase.value), phase=phase) for phase in JobPhase if phase not in new]
+    made = with_widths(ran, room(1, 8), RATES, ["slow"]).jobs
+    assert {(made.spec.least, made.spec.asked, made.spec.most) for made in made} == {(4, 4, 4)}
+    others = [JobState(spec=spec()), JobState(spec=job(dict(ELASTIC)), phase=JobPhase.STOPPED)]
+    assert sorted(with_widths(others, room(1, 8), RATES, ["slow"]).jobs, key=others.index) == others
 
 
 def test_room_is_sought_for_few_jobs_in_a_round_those_that_wait_longest() -> None:

@@ -215,3 +215,42 @@ def test_kueue_decides_about_its_own_jobs(world: World) -> None:
     world.api.put(replace(made, labels=labels))
     world.settle(3)
     assert world.job("a").suspend
+
+
+GOAL = {"samples": "1000", "epochs": "10", "duration": "5000s", "model": "m"}
+
+
+def sized(world: World, name: str, **changed: str) -> None:
+    """Somebody creates a Job of one pod that is to be sized."""
+    goal = {f"vgpu.io/{key}": text for key, text in {**GOAL, **changed}.items()}
+    world.queue(name, 1, annotations=goal)
+
+
+def test_a_job_with_a_goal_starts_with_the_width_that_it_needs_and_keeps_it() -> None:
+    world = World(rules=EAGER, rates="m Z100 1:1 2:2 4:4")
+    sized(world, "a")
+    world.settle(2)
+    job = world.job("a")
+    assert (job.suspend, job.parallelism, job.completions) == (False, 2, 2)
+    world.settle(20)
+    assert world.job("a").parallelism == 2, "it does not grow onto idle cards"
+
+
+def test_a_job_with_a_goal_waits_for_its_width_and_says_what_it_can_have() -> None:
+    world = World(rules=EAGER, rates="m Z100 1:1 2:2 4:4")
+    world.queue("other", 3)
+    world.settle(2)
+    sized(world, "a")
+    world.settle(2)
+    assert world.job("a").suspend
+    assert "it can have 2 h 47 min with 1 card now" in told(world, "a")
+    world.finish("other")
+    world.settle(2)
+    assert world.job("a").parallelism == 2
+
+
+def test_a_model_of_which_no_rate_is_known_is_said_to_be_unknown(world: World) -> None:
+    sized(world, "a")
+    world.settle(2)
+    assert world.job("a").suspend
+    assert "no rate is known of the model m: let an operator" in told(world, "a")
