@@ -237,7 +237,7 @@ class Promises:
             else:
                 leaving = self._taken(giver, grant, beneficiary, believed=believed)
             if leaving is not None and grant.pod not in strangers:
-                self._add(grant.pod, leaving)
+                self._add(grant.pod, leaving, self._records.asked(giver) if believed else "")
                 giver.leaving.add(grant.pod)
                 touched[beneficiary, leaving.node] = None
         if strangers:
@@ -279,16 +279,22 @@ class Promises:
         freed = self._is_free(held.node, uid)
         return _Leaving(giver.job.uid, beneficiary, held.node, tuple(held.slices()), giver.until, freed)
 
-    def _add(self, uid: str, leaving: _Leaving) -> None:
+    def _add(self, uid: str, leaving: _Leaving, asked: str) -> None:
+        """The pod's slices are promised from now on, or since the time `asked`."""
         self._leaving[uid] = leaving
         self.first_end = min(self.first_end, leaving.until)
         on = self._promises.setdefault(leaving.beneficiary, {})
         if leaving.beneficiary not in self._bound:
             self._bound[leaving.beneficiary] = self._bound_of(leaving.beneficiary)
         if leaving.node not in on:
-            on[leaving.node] = _Promise(frozenset(self._holders(leaving.beneficiary, leaving.node)))
+            on[leaving.node] = _Promise(self._before(leaving, asked))
             self._on_node.setdefault(leaving.node, set()).add(leaving.beneficiary)
         on[leaving.node].leaving.add(uid)
+
+    def _before(self, leaving: _Leaving, asked: str) -> frozenset[str]:
+        """The beneficiary's pods that have slices on the node now; only those that were bound by the time `asked`."""
+        pods = map(self._pods.get, self._holders(leaving.beneficiary, leaving.node))
+        return frozenset(pod.uid for pod in pods if pod is not None and (not asked or pod.bound <= asked))
 
     def _drop(self, uid: str) -> None:
         """The pod's slices are promised no longer. The promise that they were part of is ended by `_hold`."""

@@ -13,7 +13,7 @@ from device_plugin.core.batch import QueuedJob
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
 
 # Seconds that a promise lasts at most, whatever its record says: a checkpoint may take an hour.
@@ -103,6 +103,10 @@ class Records:
     def grants(self, giver: Giver) -> Sequence[Grant]:
         """The grants that a sound record names."""
         return Resize.decode(giver.text).grants
+
+    def asked(self, giver: Giver) -> str:
+        """The time at which a change was decided, as the API server writes times; empty without a record."""
+        return api_time(giver.record.asked) if giver.record is not None else ""
 
     def beneficiary_of(self, pod: Pod) -> str:
         """The name of what promises to the pod's Job are kept for; empty if it belongs to no Job of a queue."""

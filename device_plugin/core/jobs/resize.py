@@ -61,8 +61,8 @@ class Resize:
     def encode(self) -> str:
         """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept for anybody."""
         fields: dict[str, object] = {
-            "gen": self.gen, "from": self.before, "to": self.after, "asked": _written(self.asked),
-            "until": _written(self.until), "applied": self.applied,
+            "gen": self.gen, "from": self.before, "to": self.after, "asked": api_time(self.asked),
+            "until": api_time(self.until), "applied": self.applied,
         }  # fmt: skip
         if self.attained >= 1:
             fields["attained"] = min(int(self.attained), annotations.MAX_INT)
@@ -117,7 +117,8 @@ def _leaving(fields: Fields) -> Sequence[object]:
     return fields.items("grants", most=MAX_RECORD) if fields.has("grants") else ()
 
 
-def _written(time: float) -> str:
+def api_time(time: float) -> str:
+    """The time, in seconds since 1970, as the API server writes times."""
     return datetime.fromtimestamp(time, UTC).strftime(_TIME)
 
 

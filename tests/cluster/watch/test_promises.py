@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -55,6 +56,11 @@ def record(*leaving: Pod, job: str = "b", **more: Any) -> str:
 def shrinks(world: World, name: str, *leaving: Pod, **more: Any) -> QueuedJob:
     """The Job, with its record."""
     return job(world, name, record=record(*leaving, **more))
+
+
+def now(world: World) -> float:
+    """The time by the API server's clock."""
+    return datetime.fromisoformat(world.api.time()).timestamp()
 
 
 def kept(one: Replica, beneficiary: str = "job default/b", node: str = "n1") -> Sequence[Slice]:
@@ -332,6 +338,26 @@ def test_a_service_that_starts_anew_keeps_what_the_one_before_kept(
     assert bool(kept(two)) is (taken < 2)
 
 
+def test_what_the_job_had_before_is_not_taken_from_its_promise(world: World) -> None:
+    """Neither while the service runs nor after a start, which tells by the times of record and bindings."""
+    one = world.one
+    for name in ("a", "b"):
+        job(world, name)
+    runs(world, of("b", 0))
+    leaving = runs(world, of("a", 1))
+    runs(world, pod("stranger", **CARD))
+    shrinks(world, "a", leaving, asked=now(world))
+    leave(world, "a-1")
+    held = leaving.grant()
+    assert held is not None
+    for left in (list(held.slices()), []):
+        two = Replica(world.api, world.clock, "vgpu-1")
+        two.follow()
+        assert [*kept(one)] == [*kept(two)] == left
+        if left:
+            runs(world, of("b", 1))
+
+
 def test_a_replica_that_stands_by_keeps_the_same(shrunk: World) -> None:
     two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
     two.follow()
@@ -452,7 +478,9 @@ class Storm:
         giver, taker = self.rng.sample(("a", "b", "c"), 2)
         if leaving := self.pods(bound=True, name=giver)[: self.rng.randint(1, 3)]:
             until = self.world.clock.now + self.rng.randint(5, 60)
-            shrinks(self.world, giver, *leaving, job=taker, until=until, replicas=self.rng.choice((0, 0, 4)))
+            asked = now(self.world)
+            replicas = self.rng.choice((0, 0, 4))
+            shrinks(self.world, giver, *leaving, job=taker, asked=asked, until=until, replicas=replicas)
 
     def withdraw(self) -> None:
         job(self.world, self.rng.choice(("a", "b", "c")))
