@@ -15,7 +15,10 @@ from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.jobs.watch.managed import Managed, seconds
+
+# Seconds in which a pod for which there are cards is bound: a scheduler's backoff is less.
+PLACE_SECONDS = 60.0
 
 
 class Fork:
@@ -29,7 +32,7 @@ class Fork:
         self.replicas: dict[JobKey, list[str]] = {}
         """By Job: the holders of its replicas, in the order of their indexes."""
 
-    def renew(self, jobs: Collection[Managed]) -> None:
+    def renew(self, jobs: Collection[Managed], now: float) -> None:
         """Take over the ledger as it is now, with all replicas that were started."""
         self.ledger.restore(self._holdings.snapshot())
         self.replicas = {
@@ -37,7 +40,7 @@ class Fork:
         }
         for job in jobs:
             # Where they do not fit at once, each that fits takes its room: they wait for the rest already.
-            for _ in range(expected(job)):
+            for _ in range(expected(job, now)):
                 if not self.take(job, 1):
                     break
 
@@ -85,25 +88,27 @@ class Fork:
 class Free:
     """The trial of the executor: what is free now."""
 
-    def __init__(self, fork: Fork, jobs: Mapping[JobKey, Managed]) -> None:
+    def __init__(self, fork: Fork, jobs: Mapping[JobKey, Managed], now: float) -> None:
         self._fork = fork
         self._jobs = jobs
-        fork.renew(jobs.values())
+        fork.renew(jobs.values(), now)
 
     def take(self, job: JobKey, count: int) -> bool:
         """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit."""
         return self._fork.take(self._jobs[job], count)
 
 
-def expected(job: Managed) -> int:
+def expected(job: Managed, now: float) -> int:
     """How many replicas of a Job take cards beside the pods that hold some.
 
     The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that was stopped live on.
+    Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their node selector, and the
+    cards that are free are of use to other jobs.
     """
-    bound = sum(bool(pod.node) for pod in job.pods)
     if not job.lives:
         return 0
     width = 0 if job.job.suspend else job.job.parallelism
     if job.spec.parts:
         width = min(width, job.spec.parts - job.job.succeeded)
-    return max(0, max(width, job.job.active + job.job.terminating) - bound)
+    counted = sum(bool(pod.node) or now - seconds(pod.created, now) >= PLACE_SECONDS for pod in job.pods)
+    return max(0, max(width, job.job.active + job.job.terminating) - counted)

@@ -110,10 +110,10 @@ class Rounds:
     def _carried_out(self, plan: Plan) -> bool:
         """Send what is due, until nothing is; false if a write was not done."""
         for _ in range(MOST_LOOKS):
-            decided, jobs = self._clock(), self._known.managed()
+            decided, now, jobs = self._clock(), self._wall(), self._known.managed()
             if not plan.steps and not self._under_way(jobs):
                 return True
-            due = Executor(self._wall(), jobs, Free(self._fork, jobs)).due(plan)
+            due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)
             writes = [write for write in due if self._sender.may(write)]
             if not writes:
                 return not due

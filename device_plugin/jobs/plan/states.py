@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.jobs.execute.stages import Stage, stages, wanted
 from device_plugin.jobs.plan.fork import Fork
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.jobs.watch.managed import Managed, seconds
 
 _UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 
@@ -27,7 +26,7 @@ def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
     A Job that waits for Kueue is none of them.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
-    fork.renew(jobs.values())
+    fork.renew(jobs.values(), now)
     reached = stages(jobs, now)
     for key, managed in jobs.items():
         fork.leave(managed, _width(managed, reached[key]))
@@ -72,9 +71,9 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     phase, width = _phase(managed, reached, promised)
     record = managed.record
     asked = record.asked if record is not None else None
-    began = _time(managed.job.created, now)
+    began = seconds(managed.job.created, now)
     if phase is JobPhase.RUNNING:
-        began = asked or _time(managed.job.started, now)
+        began = asked or seconds(managed.job.started, now)
     elif asked is not None:
         began = asked
     resized = {} if asked is None else {"resized": asked}
@@ -112,7 +111,3 @@ def _bounded(managed: Managed) -> JobSpec:
         return managed.spec
     width = managed.job.parallelism
     return replace(managed.spec, asked=width, least=width, most=width)
-
-
-def _time(text: str, otherwise: float) -> float:
-    return datetime.fromisoformat(text).timestamp() if text else otherwise

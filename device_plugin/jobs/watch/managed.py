@@ -58,7 +58,7 @@ class Managed:
         """The service that the job has had until now, in card-seconds: that of its last record, and what ran since."""
         width = 0 if self.job.suspend or self.job.ended else self.job.parallelism
         before = self.record.attained if self.record is not None else 0.0
-        since = self.record.asked if self.record is not None else _seconds(self.job.started, now)
+        since = self.record.asked if self.record is not None else seconds(self.job.started, now)
         return before + width * self.spec.cards * max(0.0, now - since)
 
     def leaving(self, width: int) -> Iterator[Pod]:
@@ -66,6 +66,6 @@ class Managed:
         return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
 
 
-def _seconds(time: str, otherwise: float) -> float:
+def seconds(time: str, otherwise: float) -> float:
     """A time as Kubernetes writes it, in seconds since 1970."""
     return datetime.fromisoformat(time).timestamp() if time else otherwise

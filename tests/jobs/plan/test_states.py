@@ -75,6 +75,17 @@ def test_a_job_runs_once_all_of_its_pods_are_bound(world: World) -> None:
     assert states(world)["a"].attained == pytest.approx(3 * 600)
 
 
+def test_pods_that_wait_for_something_else_keep_no_cards_from_others(world: World) -> None:
+    running(world, "a", 3, 2)
+    pod = replica(
+        world.job("a"), 2, node="", phase="Pending", containers=ONE_CARD, created="2027-01-15T07:59:30Z"
+    )
+    world.api.put_pod(pod)
+    assert free(world) == 1, "it was created half a minute ago"
+    world.api.put_pod(replace(pod, created="2027-01-15T07:59:00Z"))
+    assert free(world) == 2
+
+
 def test_service_and_times_go_on_from_the_record(world: World) -> None:
     running(world, "a", 2, 2)
     annotated(world, "a", record(0, 2, applied=True, attained=5000))
