@@ -97,10 +97,12 @@ class LedgerRoom:
     def give(self, job: JobSpec, count: int) -> None:
         if not job.cards:
             return
-        held = self._replicas[job.key]
-        for name in held[len(held) - count :]:
+        held = self._replicas.get(job.key, ())
+        # Fewer may hold cards than the job has: pods that wait for something else hold none.
+        stay = max(0, len(held) - count)
+        for name in held[stay:]:
             self._ledger.release(name)
-        self._replicas[job.key] = held[: len(held) - count]
+        self._replicas[job.key] = held[:stay]
 
     def free(self, job: JobSpec) -> int:
         if not job.cards:

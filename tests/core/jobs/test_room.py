@@ -51,6 +51,16 @@ def test_the_last_replicas_leave() -> None:
     assert sorted(held.holdings()) == ["default/j/0", "default/j/1"]
 
 
+def test_a_job_of_which_fewer_replicas_hold_cards_gives_what_it_has() -> None:
+    held = ledger("a", "b")
+    job = job_spec("j", most=4)
+    assert LedgerRoom(held, Placer(held), {}).take(job, 2)
+    again = LedgerRoom(held, Placer(held), {job.key: sorted(map(str, held.holdings()))})
+    again.give(job, 3)
+    assert again.free(job) == 4
+    LedgerRoom(held, Placer(held), {}).give(job, 1)
+
+
 def test_a_trial_is_undone_unless_it_is_committed() -> None:
     held = ledger("a", "b")
     job = job_spec("j", most=4)
