@@ -34,7 +34,7 @@ class Rearrangement:
             (job for job in running if job.adjustable and job.width > job.spec.least),
             key=lambda job: (job.spec.priority, -(job.width - job.spec.least) * job.spec.cards, job.spec.key),
         )
-        ending = [job for job in running if not job.spec.joint and not job.spec.parts]
+        ending = [job for job in running if not job.spec.joint]
         self._levels = {job.spec.key: level(expected_work(job), rules) for job in ending}
         self._ending = sorted(
             ending,
@@ -49,7 +49,8 @@ class Rearrangement:
         if self._left <= 0 or not all(job.spec.preempts for job in unit):
             return False
         self._left -= 1
-        lacking = max(0.0, need(unit) - self._draft.room.free(unit[0].spec) * unit[0].spec.cards)
+        largest = max((job.spec for job in unit), key=lambda spec: spec.cards)
+        lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
         before: list[Offer] = []
         for givers in self._givers(unit):
             if givers and self._make(unit, givers, before, lacking):
@@ -135,7 +136,8 @@ class Rearrangement:
         priority, now, rules = min(each.spec.priority for each in unit), self._draft.now, self._rules
         if job.spec.priority != priority:
             return job.spec.priority < priority
-        if now < job.since + rules.quantum_s or not self._shares(job, unit):
+        # Sub-tasks that are suspended begin anew.
+        if job.spec.parts or now < job.since + rules.quantum_s or not self._shares(job, unit):
             return False
         if any(due(each, now, rules) for each in unit):
             return True

@@ -1,6 +1,7 @@
 """Room for a job that does not fit: rules R2 and R5, priorities, turns."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
+from device_plugin.core.requests import PodRequest
 from tests.builders.cards import inventory
 from tests.builders.jobs import running, stopped, waiting
 from tests.builders.requests import whole_request
@@ -19,7 +21,7 @@ from tests.core.jobs.rounds import NOW, RULES, planned, widths
 LATELY = NOW - 60
 
 
-def new(name: str, **spec: object) -> JobState:
+def new(name: str, **spec: Any) -> JobState:
     return replace(waiting(name, **spec), since=LATELY)
 
 
@@ -147,6 +149,12 @@ def test_a_lower_priority_never_makes_a_higher_one_shrink() -> None:
     assert planned(8, wide, replace(new("new"), since=0.0)).steps == ()
 
 
+def test_sub_tasks_are_suspended_for_a_higher_priority_only() -> None:
+    split = running("split", 4, most=8, parts=8, attained=500 * HOUR)
+    assert planned(4, split, new("new")).steps == ()
+    assert widths([split, new("new", priority=1)], planned(4, split, new("new", priority=1)))["split"] == 0
+
+
 def test_lower_priorities_give_first() -> None:
     low, other = running("low", 4, least=1, most=4, priority=-1), running("other", 8, least=1, most=8)
     chosen = widths([low, other, new("new")], planned(12, low, other, new("new")))
@@ -172,3 +180,21 @@ def test_what_is_not_the_engines_to_change_gives_nothing() -> None:
     owned = replace(running("owned", 4, least=1, most=4), held=True)
     pending = replace(running("pending", 4, least=1, most=4), phase=JobPhase.STARTING)
     assert planned(8, owned, pending, new("new", priority=1)).steps == ()
+
+
+def test_e2_a_group_with_a_role_without_cards_starts_together_where_another_job_shrinks() -> None:
+    ledger = Ledger()
+    ledger.set_node("a", inventory("a", 9))
+    placer = Placer(ledger)
+    room = LedgerRoom(ledger, placer, {})
+    wide = running("wide", 8, least=1, most=8)
+    assert room.take(wide.spec, 8)
+    more = {"group": "g", "joint": True, "group_size": 3}
+    master = new("m", role="master", request=PodRequest("", ()), cards=0.0, **more)
+    trainer = new("t", role="trainer", least=3, most=3, **more)
+    plan = plan_round(NOW, [wide, master, trainer], room, RULES)
+    assert plan.steps == (
+        Scale(wide.spec.key, 8, 6, master.spec.key),
+        Admit(master.spec.key, 1),
+        Admit(trainer.spec.key, 3),
+    )

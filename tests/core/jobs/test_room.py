@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from device_plugin.core.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
+from device_plugin.core.requests import PodRequest
 from tests.builders.cards import inventory
 from tests.builders.jobs import job_spec
 from tests.builders.requests import slice_request, whole_request
@@ -85,3 +87,32 @@ def test_the_capacity_does_not_count_what_is_held_and_does_count_hosts() -> None
     job = replace(job_spec("j", most=4), request=asked)
     assert room.take(job_spec("whole"), 4)
     assert (room.free(job), room.capacity(job)) == (0, 2)
+
+
+def test_a_job_without_cards_needs_no_room() -> None:
+    held = ledger()
+    room = LedgerRoom(held, Placer(held), {})
+    job = replace(job_spec("ps", most=3), request=PodRequest("", ()), cards=0.0)
+    assert room.take(job, 3)
+    room.give(job, 2)
+    assert room.free(job) == room.capacity(job) > 1000
+    assert held.holdings() == {}
+
+
+def test_cards_in_use_are_those_of_the_scarcer_resource_without_what_takes_no_slices() -> None:
+    held = ledger("a", "b")
+    held.set_node("c", Inventory(inventory("c").cards, serving=False), HostAmounts())
+    room = LedgerRoom(held, Placer(held), {})
+    assert (room.cards(), room.idle()) == (4.0, 4.0)
+    assert room.take(replace(job_spec("j"), request=slice_request("", 4, 30), cards=0.5), 1)
+    assert room.idle() == 3.5
+
+
+def test_replicas_that_are_counted_again_after_a_change_are_those_that_fit_then() -> None:
+    held = ledger("a", "b")
+    room, job = LedgerRoom(held, Placer(held), {}), job_spec("j", most=4)
+    assert room.free(job) == 4
+    with room.trial():
+        assert room.take(job, 3)
+        assert room.free(job) == 1
+    assert room.free(job) == 4
