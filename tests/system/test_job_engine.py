@@ -72,8 +72,7 @@ def test_a_job_waits_for_room_and_is_admitted(cluster: EmbeddedCluster, person: 
     assert eventually(lambda: "waits for room" in read(explain, "/explain?job=default/b"), SECONDS), read(
         explain, "/explain"
     )
-    person.api.delete(JOBS, Ref("a", NAMESPACE))
-    _remove_pods(person, "a")
+    person.delete("a", kind="Job")
     assert eventually(lambda: running(person, "b") == ["0", "1"], SECONDS), read(explain, "/explain")
 
 
@@ -89,8 +88,7 @@ def test_a_running_job_gives_way_to_one_that_waits_and_grows_back(
     assert running(person, "a") == ["0", "1", "2"], "the highest index leaves"
     assert _written(cluster) == ["jobs/a", "jobs/a", "jobs/b"]
     cluster.api.write_requests.clear()
-    person.api.delete(JOBS, Ref("b", NAMESPACE))
-    _remove_pods(person, "b")
+    person.delete("b", kind="Job")
     assert eventually(lambda: running(person, "a") == ["0", "1", "2", "3"], SECONDS), read(
         explain, "/explain"
     )
@@ -146,10 +144,3 @@ def _written(cluster: EmbeddedCluster) -> list[str]:
     """What the job engine wrote beside its Lease, in order."""
     paths = [path for user, _, path in list(cluster.api.write_requests) if user == ENGINE_USER]
     return ["/".join(path.split("/")[-2:]) for path in paths if "leases" not in path]
-
-
-def _remove_pods(person: Person, job: str) -> None:
-    """What the garbage collector does after a deletion that does not orphan."""
-    for pod in person.pods():
-        if pod["metadata"]["name"].startswith(f"{job}-"):
-            person.remove(pod["metadata"]["name"])
