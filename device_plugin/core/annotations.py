@@ -118,7 +118,7 @@ KEYS = (
     Key(APP_TYPE, "Job", "annotation", _USER, "`gpu` (default), `cpu` or `memory`; only jobs of type `gpu` are sized."),
     Key(CARD_MODEL, "Job", "annotation", _USER, "The pods' own annotation of this name, by which cards are chosen."),
     Key(EXPECTED_DURATION, "Job", "annotation", _USER,
-        "How long the Job will run with the pods that it has, `6h`; it decides who waits for whom."),
+        "How long the Job will run with the pods that it has, `6h`."),
     Key(CHECKPOINT_SECONDS, "Job", "annotation", _USER,
         "How long a checkpoint may take before pods are ended, 1 to 3600 s, where their grace period is not enough."),
     Key(RESIZE, "Job", "annotation", _JOBS,
