@@ -7,8 +7,10 @@ import pytest
 
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
+from device_plugin.core.batch import QueuedJob
+from device_plugin.core.jobs.resize import MAX_RECORD
 from device_plugin.core.pods import Agent
-from device_plugin.kube.api import AGENTS
+from device_plugin.kube.api import AGENTS, JOBS, QUEUED_JOBS
 
 
 def agent_pod(ports: list[dict[str, Any]], **status: str) -> bytes:
@@ -40,3 +42,26 @@ def test_an_agent_can_be_asked_while_it_runs(text: bytes, address: str) -> None:
 def test_a_pod_of_another_form_is_no_agent(spec: object) -> None:
     with pytest.raises(DecodeError, match="no Pod: "):
         decode.read(AGENTS, json.dumps({"metadata": {"name": "x"}, "spec": spec}).encode())
+
+
+def test_of_a_job_of_a_queue_only_its_group_and_a_bounded_record_are_read() -> None:
+    """The server sends the metadata alone; one that cannot sends whole objects."""
+    labels = {"vgpu.io/queue": "default", "vgpu.io/group": "g", "app": "x" * 63}
+    annotations = {"vgpu.io/resize": "r" * 262_144, "vgpu.io/model": "m" * 63}
+    metadata = {
+        "name": "train", "namespace": "team", "uid": "u", "labels": labels, "annotations": annotations,
+    }  # fmt: skip
+    read = QueuedJob("team", "train", "u", "g", "r" * (MAX_RECORD + 1))
+    for more in ({}, {"spec": {"suspend": True}, "status": {}}):
+        assert decode.read(QUEUED_JOBS, json.dumps({"metadata": metadata} | more).encode()) == read
+    bare = {"metadata": {"name": "train", "namespace": "team", "uid": "u"}}
+    assert decode.read(QUEUED_JOBS, json.dumps(bare).encode()) == QueuedJob("team", "train", "u")
+    assert (QUEUED_JOBS.partial, JOBS.metadata.partial, JOBS.partial) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"name": "train"}, {"name": "t", "namespace": "n", "uid": "u", "labels": 7}]
+)
+def test_what_is_no_job_of_a_queue_is_an_error_and_no_exception_of_another_kind(metadata: object) -> None:
+    with pytest.raises(DecodeError):
+        decode.read(QUEUED_JOBS, json.dumps({"metadata": metadata}).encode())
