@@ -185,3 +185,25 @@ def _prefixes(spec: Object) -> list[str]:
 def _unfolded(value: object) -> str:
     """As text with one space for any space: kustomize folds long lines in its own way."""
     return " ".join(json.dumps(value, sort_keys=True).replace("\\n", " ").split())
+
+
+def test_the_job_engine_may_do_its_work_and_nothing_else(manifests: Path) -> None:
+    made = overlay(manifests, "simulated", "jobs")
+    pod = made.pods()["vgpu-jobs"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"volumes", "hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    (engine,) = pod["containers"]
+    assert engine["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    allowed = {
+        (resource, verb)
+        for rule in made.one("ClusterRole", "vgpu-jobs")["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    watched = {
+        (kind, verb) for kind in ("jobs", "pods", "nodes", "priorityclasses") for verb in ("list", "watch")
+    }
+    assert allowed == watched | {("jobs", "get"), ("jobs", "patch"), ("pods/status", "patch")}

@@ -78,12 +78,13 @@ class JobExplainer:
 
 def _view(managed: Managed, last: Round, waits: str) -> JobView:
     spec, state = managed.spec, last.states.get(managed.key)
+    if waits:
+        # What this replica saw when it last planned may be long ago.
+        return JobView(*managed.key, spec.queue, "unknown", 0, spec.least, spec.most, spec.created, waits)
     refused = last.refused.get(managed.key) or next(
         (step.text for step in last.plan.steps if isinstance(step, Refuse) and step.job == managed.key), ""
     )
-    why = refused or (
-        _why(managed, state) if state is not None else waits or "it is looked at in the next round"
-    )
+    why = refused or (_why(managed, state) if state is not None else "it is looked at in the next round")
     if not refused and (short := last.short.get(managed.key)):
         why = f"{why}; it can have {offers(short)}"
     phase = JobPhase.REFUSED.value if refused else (state.phase.value if state is not None else "new")

@@ -37,6 +37,12 @@ def test_each_job_has_a_line(world: World) -> None:
     )
 
 
+def test_a_replica_that_does_not_plan_says_so(world: World) -> None:
+    world.leads = False
+    _, text = ask(world, "/explain?job=default/a")
+    assert text == "default/a queue default unknown 0 (2 to 4): another replica holds the Lease\n"
+
+
 def test_one_job_as_json(world: World) -> None:
     status, text = ask(world, "/explain?job=default/a", "application/json")
     (found,) = json.loads(text)["jobs"]
