@@ -64,7 +64,7 @@ def test_help_has_a_line_for_every_command(capsys: pytest.CaptureFixture[str]) -
 
 def test_up_loads_the_images_of_the_project(started: list[tuple[int, Sequence[Path]]]) -> None:
     assert command.main(["up"]) == 0
-    assert started == [(3, [Path(f"/{name}.tar") for name in images.NAMES])]
+    assert started == [(3, [Path(f"/{name}.tar") for name in images.NAMES if name != "trainer"])]
 
 
 def test_images_that_are_given_replace_them_but_for_that_of_the_sandbox(

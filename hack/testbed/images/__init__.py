@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hack.testbed.images import busybox, ours, scheduler
+from hack.testbed.images import busybox, ours, scheduler, trainer
 from vgpu_runtime.paths import SOURCES
 
 NAMES = {
@@ -11,7 +11,10 @@ NAMES = {
     "scheduler": "kube-scheduler, for the pods of vgpu-cluster",
     "workload": "what the tests' pods run: busybox, the real HIP, the probes",
     "pause": "the sandbox of every pod",
+    "trainer": "elastic PyTorch, for the tests that train",
 }
+# Those that only some clusters have.
+SPECIAL = ("trainer",)
 PROJECT = SOURCES.parent
 
 
@@ -31,9 +34,11 @@ def build(name: str, *, source: Path = PROJECT, tag: str = ours.TAG) -> Path:
             return busybox.build_workload(source)
         case "pause":
             return busybox.build_pause()
+        case "trainer":
+            return trainer.build(source)
     raise LookupError(name)
 
 
 def build_all() -> list[Path]:
-    """The archives of all images, of this checkout."""
-    return [build(name) for name in NAMES]
+    """The archives of the images that every cluster has, of this checkout."""
+    return [build(name) for name in NAMES if name not in SPECIAL]

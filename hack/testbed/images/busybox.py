@@ -21,7 +21,7 @@ def build_workload(source: Path) -> Path:
 
     def system(root: Path) -> None:
         debian.unpack(packages, root)
-        _link_applets(root)
+        link_applets(root)
 
     layers = (
         layer("hip", system, packages),
@@ -37,12 +37,13 @@ def build_pause() -> Path:
 
     def fill(root: Path) -> None:
         debian.unpack(packages, root)
-        _link_applets(root)
+        link_applets(root)
 
     return archive("pause", oci.Image(PAUSE, [layer("busybox", fill, packages)], {"Entrypoint": _SLEEP}))
 
 
-def _link_applets(root: Path) -> None:
+def link_applets(root: Path) -> None:
+    """Give every command that busybox is its name in /bin."""
     listed = subprocess.run([root / "bin/busybox", "--list"], check=True, capture_output=True, text=True)
     for applet in listed.stdout.split():
         if applet != "busybox":
