@@ -27,23 +27,30 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Lane:
-    """Tests that run one after another on one cluster; with `product` our services are installed there."""
+    """Tests that run one after another on one cluster; with `product` our services are installed there.
+
+    The cluster has the images named here beside those that every cluster has.
+    """
 
     name: str
     nodes: int
     tests: tuple[str, ...]
     product: bool = True
+    images: tuple[str, ...] = ()
 
 
 # Tests that wait for most of their time. The last one of WAITING takes a node's power.
 LEADERS = ("tests/e2e/test_leaders.py",)
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
-ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING))
+# They train with PyTorch, whose image is the size of all others together.
+ELASTIC = ("tests/e2e/test_elastic.py",)
+ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *ELASTIC))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
     Lane("leaders", 3, LEADERS),
     Lane("waiting", 3, WAITING),
+    Lane("elastic", 1, ELASTIC, images=("trainer",)),
     Lane("contract", 1, ("tests/contract",), product=False),
     Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
 )
@@ -70,7 +77,8 @@ def main() -> int:
         return 1
     os.environ["VGPU_E2E_PREVIOUS"] = str(earlier.source)
     if rest or arguments.keep:
-        chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
+        elastic = any(word.startswith(ELASTIC) for word in rest)
+        chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]), images=images.SPECIAL if elastic else ())
         return run(chosen, Cluster(layout.here(), found), built, keep=arguments.keep).status
     return _all_lanes(found, built)
 
@@ -105,7 +113,7 @@ def run(
     """Run one lane on its cluster with this overlay, and print pytest's output at the end."""
     begin = time.monotonic()
     try:
-        cluster.up(lane.nodes, built)
+        cluster.up(lane.nodes, [*built, *map(images.build, lane.images)])
         (product if lane.product else admission)(cluster, overlay)
         where = {"VGPU_CONTRACT_KUBECONFIG": str(cluster.layout.kubeconfig)}
         status, output = cluster.output([*PYTEST, *lane.tests], **where)

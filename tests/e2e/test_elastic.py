@@ -1,0 +1,167 @@
+"""PyTorch that trains on, whatever becomes of its replicas: a Job of torchrun's agents with a card each."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import pytest
+
+from device_plugin.kube.api import JOBS
+from hack.elastic import steps
+from hack.elastic.steps import Step
+from hack.testbed.images.trainer import PROGRAM, TRAINER
+from tests import deadline
+from tests.e2e import nodes, service
+from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.machines import Machines
+from tests.e2e.slices import inventory
+from tests.e2e.waiting import PATIENCE, eventually
+from tests.e2e.workloads import container, job, pod, slice_of
+from tests.exposed import families
+from tests.requirement import require
+
+PORT, INTERVAL = 29400, 20
+INDEX = "batch.kubernetes.io/job-completion-index"
+# The rendezvous is at index 0, which does not find itself by its Service's address.
+START = f"""
+[ "$JOB_COMPLETION_INDEX" != 0 ] || export PET_RDZV_ENDPOINT=localhost:{PORT}
+exec torchrun -r 1 -t 1 /{PROGRAM} --folder=/work --steps=1000000 --interval={INTERVAL} --step-seconds=0.1
+"""
+SETTLED, SECONDS = 30, 60
+
+
+class Training:
+    """A Job that trains on the first node, in a folder of that node."""
+
+    def __init__(self, kubectl: Kubectl, machines: Machines) -> None:
+        self.node = nodes.first()
+        self._kubectl, self._machines = kubectl, machines
+        self._folder = f"/run/training/{kubectl.namespace}"
+
+    def start(self, width: int) -> None:
+        """Create the Job, and the Service of its index 0."""
+        meeting = {"selector": {"app": "train", INDEX: "0"}, "ports": [{"port": PORT}]}
+        self._kubectl.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "train"},
+                "spec": {**meeting, "publishNotReadyAddresses": True},
+            }
+        )
+        address = self._kubectl("get", "service", "train", "--output=jsonpath={.spec.clusterIP}")
+        settings = {
+            "PET_NNODES": "1:4",
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ID": "train",
+            "PET_RDZV_ENDPOINT": f"{address}:{PORT}",
+            "PET_RDZV_CONF": "last_call_timeout=3",
+            "PET_MAX_RESTARTS": "1000",
+        }
+        template = pod(
+            "train",
+            container(
+                command=("sh", "-ec", START),
+                image=TRAINER,
+                env=[{"name": name, "value": value} for name, value in settings.items()],
+                volumeMounts=[{"name": "work", "mountPath": "/work"}],
+                resources=slice_of(whole=1),
+            ),
+            volumes=[{"name": "work", "hostPath": {"path": self._folder, "type": "DirectoryOrCreate"}}],
+            terminationGracePeriodSeconds=30,
+            # The agent is not process 1, to which the kernel delivers no signal before there is a handler.
+            shareProcessNamespace=True,
+            **nodes.on(self.node),
+        )
+        fields = {"completionMode": "Indexed", "podReplacementPolicy": "Failed", "backoffLimit": 100}
+        self._kubectl.create(job("train", template, completions=width, parallelism=width, **fields))
+
+    def resize(self, width: int) -> None:
+        """Change completions and parallelism in one patch: alone, the latter may take index 0 away."""
+        change = json.dumps({"spec": {"completions": width, "parallelism": width}})
+        self._kubectl("patch", "job", "train", "--type=merge", f"--patch={change}")
+
+    def pods(self) -> Mapping[str, str]:
+        """The names of the pods that run and are to stay, by index."""
+        return {
+            item["metadata"]["labels"][INDEX]: item["metadata"]["name"]
+            for item in self._kubectl.items(labels="app=train")
+            if item["status"]["phase"] == "Running" and "deletionTimestamp" not in item["metadata"]
+        }
+
+    def steps(self) -> list[Step]:
+        """The steps done so far."""
+        script = f"cat {self._folder}/steps 2>/dev/null || true"
+        return steps.read(self._machines.run(self.node, "sh", "-c", script))
+
+    def trained(self, world: int, before: list[Step]) -> list[Step]:
+        """What was done after `before`, once enough of it was done by so many ranks."""
+
+        def settled() -> list[Step]:
+            found = self.steps()[len(before) :]
+            return found if sum(step.world == world for step in found) >= SETTLED else []
+
+        found = deadline.eventually(settled, PATIENCE * SECONDS, every=1)
+        assert found, f"{world} ranks train; last steps: {self.steps()[-3:]}, pods: {self.pods()}"
+        return found
+
+    def lost(self, since: list[Step]) -> int:
+        """How many steps were done again after `since`."""
+        return steps.lost(self.steps()) - steps.lost(since)
+
+
+@pytest.fixture
+def training(kubectl: Kubectl, machines: Machines) -> Iterator[Training]:
+    held = nodes.get(nodes.first())["status"].get("images", [])
+    there = any(TRAINER in name for image in held for name in image.get("names", []))
+    require(there, "needs the image trainer on the nodes: make e2e ARGS=tests/e2e/test_elastic.py")
+    require(len(inventory(nodes.first())["cards"]) == 4, "needs a node with four cards")
+    made = Training(kubectl, machines)
+    yield made
+    if kubectl.has(JOBS, "train"):  # before its pods are deleted one by one, and made again
+        kubectl("delete", "job", "train", "--cascade=foreground", "--timeout=180s")
+
+
+def test_a_job_gives_cards_to_others_and_takes_them_again_and_loses_no_step(
+    kubectl: Kubectl, training: Training
+) -> None:
+    training.start(4)
+    training.trained(4, [])
+    assert any(value > 0 for value in progress(training.node)), "the trainer says how far it is"
+
+    before = training.steps()
+    training.resize(2)
+    card, here = slice_of(whole=1), nodes.on(training.node)
+    kubectl.create(*(pod(name, container(resources=card), **here) for name in ("a", "b")))
+    kubectl.running("a", "b")
+    assert set(training.pods()) == {"0", "1"}, "the highest indexes left"
+    shrunk = steps.worlds(training.trained(2, before))
+    assert shrunk == sorted(shrunk, reverse=True)
+    assert training.lost(before) == 0
+
+    before = training.steps()
+    kubectl.gone("a", "b")
+    training.resize(4)
+    grown = steps.worlds(training.trained(4, before))
+    assert grown == sorted(grown)
+    assert training.lost(before) == 0
+
+    before, killed = training.steps(), training.pods()["3"]
+    with suppress(KubectlError):  # the shell's own end
+        kubectl.inside(killed, "sh", "-c", "kill -9 -1")
+    assert eventually(lambda: training.pods().get("3", killed) != killed, SECONDS), (
+        "the Job makes another pod"
+    )
+    training.trained(4, training.steps())
+    assert training.lost(before) <= INTERVAL
+
+
+def progress(node: str) -> list[float]:
+    """What containers of the node say that they have done."""
+    found = families(service.SYSTEM.metrics(service.agent(node), service.AGENT_PORT))
+    return [
+        sample.value
+        for family in found.values()
+        if family.name == "vgpu_progress_done"
+        for sample in family.samples
+    ]
