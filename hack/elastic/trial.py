@@ -1,9 +1,10 @@
 """hack/elastic-torch: torchrun's agents on loopback that leave, join and die, and the trainer goes on.
 
 Three agents train with one rank each. One leaves by SIGTERM, one joins, one is killed together with its rank, and the
-rest train on. Printed for each is the time from the signal (the start of the new agent) to the first step of the new
-world size, and the steps that were done twice because no checkpoint held them. Exits non-zero if a leave or a join
-lost a step, or the kill more than the steps between two checkpoints.
+rest train on; then all leave by SIGTERM, and a new one ends the work. Printed for each is the time from the signal (or
+the start of the new agent) to the first step of the new world size, and the steps that were done twice because no
+checkpoint held them. Exits non-zero if the kill lost more than the steps between two checkpoints, or anything else one
+step, or if the work does not end.
 
 The Python and PyTorch are those of the image `trainer`, run in its folder. Needs root (mounts, chroot).
 """
@@ -67,6 +68,7 @@ def _changes(agents: "Agents", settle: int) -> bool:
         ("leave", lambda: agents.end_last(signal.SIGTERM), "3 → 2", 2, 0),
         ("join", agents.start, "2 → 3", 3, 0),
         ("kill", lambda: agents.end_last(signal.SIGKILL), "3 → 2", 2, INTERVAL),
+        ("stop", lambda: agents.begin_again(settle), "2 → 1", 1, 0),
     )
     good = True
     for name, change, ranks, world, most in changes:
@@ -79,8 +81,9 @@ def _changes(agents: "Agents", settle: int) -> bool:
         print(f"{name:<8}{ranks:>8}{seconds:>9.1f}{lost:>12}", flush=True)
         good = good and lost <= most
     said = (agents.folder / "progress").read_text()
-    print(f"the trainer says that it has done {said.strip()}")
-    return good
+    status = agents.finish()
+    print(f"the trainer says that it has done {said.strip()}; torchrun ended with status {status}")
+    return good and status == 0
 
 
 class Agents:
@@ -90,8 +93,7 @@ class Agents:
         self.folder = folder
         self._tree = tree
         self._running: list[subprocess.Popen[bytes]] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port, self._total = _free_port(), STEPS
         shutil.copy(PROGRAM, folder / "train.py")
         (folder / "progress").write_text(" " * 63 + "\n")
 
@@ -114,7 +116,7 @@ class Agents:
             "PET_MAX_RESTARTS": "1000",
             "VGPU_PROGRESS": "/tmp/progress",  # noqa: S108 - the trial's folder in the tree
         }
-        program = ("/tmp/train.py", "--folder=/tmp", f"--steps={STEPS}", f"--interval={INTERVAL}")  # noqa: S108
+        program = ("/tmp/train.py", "--folder=/tmp", f"--steps={self._total}", f"--interval={INTERVAL}")  # noqa: S108
         inside = ("torchrun", "-r", "1", "-t", "1", *program, f"--step-seconds={STEP_SECONDS}")
         command = [
             "unshare",
@@ -148,6 +150,20 @@ class Agents:
             agent.send_signal(number)
         agent.wait()
 
+    def begin_again(self, more: int) -> None:
+        """Send SIGTERM to all agents; once they have ended start a new one, for so many steps more."""
+        for agent in self._running:
+            agent.send_signal(signal.SIGTERM)
+        self.finish()
+        self._port, self._total = _free_port(), self.steps()[-1].number + more
+        self.start()
+
+    def finish(self) -> int:
+        """Wait until all agents have ended; the largest of their statuses."""
+        statuses = [agent.wait(WAIT_SECONDS) for agent in self._running]
+        self._running.clear()
+        return max(statuses)
+
     def steps(self) -> list[Step]:
         """The steps done so far."""
         return steps.read_file(self.folder / "steps")
@@ -172,6 +188,11 @@ class Agents:
             with suppress(ProcessLookupError):
                 os.killpg(agent.pid, signal.SIGKILL)
             agent.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 @contextmanager
