@@ -7,7 +7,7 @@ from device_plugin.core.jobs import elastic
 from device_plugin.core.jobs.groups import group_problem
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft, Plan
-from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn
+from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn, priority
 from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
@@ -85,7 +85,15 @@ def _admit_some(
             left.append(unit)
             continue
         kind = _kind(unit, draft.now, rules)
-        if kind not in hopeless and (fits(draft, unit) or rearrangement.admit(unit)):
+        if kind not in hopeless and fits(draft, unit):
+            continue
+        if kind not in hopeless and rearrangement.admit(unit):
+            # What was given beyond the need is not for lower priorities before higher ones were tried again.
+            if left and priority(left[0]) > priority(unit):
+                again = _admit_some(draft, left, rearrangement, rules)
+                if again is None:
+                    return None
+                left = list(again)
             continue
         if _overdue(unit, draft.now, rules) and _could_start(draft, unit):
             return None

@@ -41,7 +41,7 @@ def in_turn(draft: Draft, rules: Rules) -> Iterator[Unit]:
     ordered = sorted(
         _units(draft.jobs.values()), key=lambda unit: _key(unit, draft.now, served, rules)
     )  # fmt: skip
-    for _, units in groupby(ordered, key=lambda unit: _priority(unit)):
+    for _, units in groupby(ordered, key=lambda unit: priority(unit)):
         yield from _by_share(draft, units, rules)
 
 
@@ -87,7 +87,8 @@ def _service(jobs: Iterable[JobState]) -> dict[tuple[str, str], float]:
     return served
 
 
-def _priority(unit: Unit) -> int:
+def priority(unit: Unit) -> int:
+    """The priority of the jobs together: the lowest of theirs."""
     return min(job.spec.priority for job in unit)
 
 
@@ -95,9 +96,9 @@ def _key(unit: Unit, now: float, served: Mapping[tuple[str, str], float], rules:
     first = unit[0]
     overdue = max(now - due_at(job, rules) for job in unit)
     if overdue >= 0:
-        return -_priority(unit), 0, -overdue, 0, 0.0, 0.0, first.spec.key
+        return -priority(unit), 0, -overdue, 0, 0.0, 0.0, first.spec.key
     return (
-        -_priority(unit),
+        -priority(unit),
         1,
         level(served[first.spec.queue, first.spec.user], rules),
         max(level(expected_work(job), rules) for job in unit),

@@ -5,10 +5,10 @@ priorities a job of another queue gives only while its queue has more than its s
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from math import ceil
 
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, due, need, share
 from device_plugin.core.jobs.rank import expected_work, level, turn_end
@@ -49,7 +49,7 @@ class Rearrangement:
         if self._left <= 0 or not all(job.spec.preempts for job in unit):
             return False
         self._left -= 1
-        largest = max((job.spec for job in unit), key=lambda spec: spec.cards)
+        largest = _largest(unit)
         lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
         before: list[Offer] = []
         for givers in self._givers(unit):
@@ -62,23 +62,33 @@ class Rearrangement:
     def _givers(self, unit: Unit) -> Iterator[Sequence[Offer]]:
         """The jobs that may give, each with the least width that it may be left with: lower priorities come first.
 
-        Of each priority all shrink before one is suspended.
+        Jobs shrink before one is suspended, and of each priority before the next: a job that is suspended then finds
+        none of a lower priority that could give way to it in turn.
         """
         priority = min(job.spec.priority for job in unit)
         shrinking = [job for job in self._wide if self._may_shrink(job, unit)]
         stopping = [job for job in self._ending if self._draft.width(job) and self._may_stop(job, unit)]
         for lower in (True, False):
             yield [(job, job.spec.least) for job in shrinking if (job.spec.priority < priority) is lower]
-            yield [(job, 0) for job in stopping if (job.spec.priority < priority) is lower]
+            ending = (job for job in stopping if (job.spec.priority < priority) is lower)
+            for _, jobs in groupby(ending, key=lambda job: job.spec.priority):
+                yield [(job, 0) for job in jobs]
 
     def _make(self, unit: Unit, givers: Sequence[Offer], before: Sequence[Offer], lacking: float) -> bool:
         """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
-        alone = (offer for offer in givers if self._gives(*offer) >= lacking - EXACT)
+        alone = (offer for offer in givers if self._may_suffice(unit, self._gives(*offer), lacking))
         for job, floor in islice(alone, TRIES):
             if self._apply(unit, [(job, self._kept(job, floor, lacking))]):
                 return True
         offers = self._together(unit, [*before, *givers], lacking)
         return bool(offers) and self._apply(unit, self._spared(unit, offers))
+
+    def _may_suffice(self, unit: Unit, given: float, lacking: float) -> bool:
+        """False if this number of cards is too few.
+
+        Free cards are counted in whole replicas, so those of up to one more may be free.
+        """
+        return given > lacking - _largest(unit).cards + EXACT
 
     def _gives(self, job: JobState, floor: int) -> float:
         return (self._draft.width(job) - floor) * job.spec.cards
@@ -93,7 +103,7 @@ class Rearrangement:
         """The offers of the first givers that suffice together; none if all of them do not."""
         draft, offers = self._draft, dict[JobKey, Offer]()
         most = {job.spec.key: self._gives(job, floor) for job, floor in givers}
-        if sum(most.values()) < lacking - EXACT:
+        if not self._may_suffice(unit, sum(most.values()), lacking):
             return ()
         with draft.trial():
             for job, floor in givers:
@@ -103,7 +113,7 @@ class Rearrangement:
                 offers[job.spec.key] = job, kept
                 if lacking <= EXACT and fits(draft, unit):
                     return list(offers.values())
-        return ()
+            return list(offers.values()) if fits(draft, unit) else ()
 
     def _spared(self, unit: Unit, offers: Sequence[Offer]) -> Sequence[Offer]:
         """The offers without those that turn out not to be needed."""
@@ -152,6 +162,11 @@ class Rearrangement:
             return True
         wanted = share(self._draft, queue, rules) + need(unit) / rules.weight(queue)
         return share(self._draft, job.spec.queue, rules) > wanted
+
+
+def _largest(unit: Unit) -> JobSpec:
+    """The job of which one replica takes the most cards."""
+    return max((job.spec for job in unit), key=lambda spec: spec.cards)
 
 
 def fits(draft: Draft, unit: Unit) -> bool:

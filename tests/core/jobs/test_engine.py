@@ -20,6 +20,9 @@ from tests.builders.requests import whole_request
 from tests.core.jobs.rounds import NOW, RULES, carried_out, planned
 
 STATES = 10_000
+# States that may change in a third round too: a job that gives way lowers the share of its queue, and then others of
+# that queue may take from another one. It was 2 of 400,000 states.
+MOST_LATER = 2
 PHASES = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.RUNNING, JobPhase.RUNNING, JobPhase.RESIZING)
 
 
@@ -83,16 +86,19 @@ def test_every_plan_over_random_states_keeps_the_invariants_and_comes_to_rest() 
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
+    later = 0
     for _ in range(STATES):
         slots = rng.randint(1, 40)
         jobs = random_jobs(rng, slots, 2)
         plans: list[Plan] = []
-        while not plans or (plans[-1].steps and len(plans) < 4):
+        while not plans or (plans[-1].steps and len(plans) < 5):
             held = sum(job.width * int(job.spec.cards) for job in jobs)
             plans.append(plan_round(NOW, jobs, SlotRoom(slots, held), RULES))
             check(jobs, plans[-1], slots)
             jobs = carried_out(jobs, plans[-1], NOW)
-        assert len(plans) <= 3, plans
+        assert len(plans) <= 4, plans
+        later += len(plans) == 4
+    assert later <= MOST_LATER
 
 
 def test_every_plan_over_a_ledger_keeps_the_invariants() -> None:
