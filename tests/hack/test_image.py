@@ -3,6 +3,7 @@
 import os
 import re
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_the_product_is_small_and_holds_nothing_of_the_laboratory(
 def test_the_product_offers_what_works_in_it(vgpu: Archive, tmp_path: Path) -> None:
     vgpu.unpack(tmp_path)
     done = vgpu.run(tmp_path, "vgpu", "--help", user=vgpu.config["User"])
-    services = ["node", "cluster", "mount-writable", "scheduler-config"]
+    services = ["node", "cluster", "jobs", "mount-writable", "scheduler-config"]
     assert re.findall(r"^    ([a-z-]+)", done.stdout, re.MULTILINE) == services
     for command in ("cordon", "drain", "defrag"):
         done = vgpu.run(tmp_path, "vgpu", command, *(["n1/0"] if command != "defrag" else []))
@@ -189,3 +190,12 @@ def test_what_nobody_used_for_a_day_goes(tmp_path: Path) -> None:
     cache.keep(tmp_path / "thing-3.tar", lambda target: target.touch())
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"thing-2.tar", "thing-3.tar", "other-thing-1.tar"}
+
+
+def test_of_one_kind_only_those_used_last_are_kept(tmp_path: Path) -> None:
+    for number in range(cache.MOST + 2):
+        (tmp_path / f"thing-{number}.tar").write_text("made")
+        os.utime(tmp_path / f"thing-{number}.tar", (time.time() + number,) * 2)
+    cache.keep(tmp_path / "thing-new.tar", lambda target: target.touch())
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"thing-new.tar", *(f"thing-{number}.tar" for number in range(2, cache.MOST + 2))}

@@ -11,6 +11,8 @@ from pathlib import Path
 from vgpu_runtime.sim.hip import default_cache
 
 DAY_SECONDS = 24 * 3600.0
+# Archives of one kind that are kept beside the one in use: each change of the product makes others, of 300 MB.
+MOST = 8
 
 
 def folder() -> Path:
@@ -35,7 +37,7 @@ def fingerprint(*inputs: object) -> str:
 def keep(final: Path, make: Callable[[Path], None], unused_seconds: float = DAY_SECONDS) -> Path:
     """`final` (…-HASH or …-HASH.tar), made by `make(path)` unless it is there; it appears whole.
 
-    Its siblings of other hashes go when nobody has used them for `unused_seconds`.
+    Its siblings of other hashes go when nobody has used them for `unused_seconds`, or when MOST others were used later.
     """
     if not final.exists():
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -49,8 +51,10 @@ def keep(final: Path, make: Callable[[Path], None], unused_seconds: float = DAY_
                     raise
     os.utime(final)
     kind = final.name.rpartition("-")[0]
-    for sibling in final.parent.glob(f"{kind}-*"):
-        if sibling.name.rpartition("-")[0] == kind and time.time() - _last_use(sibling) > unused_seconds:
+    siblings = [path for path in final.parent.glob(f"{kind}-*") if path.name.rpartition("-")[0] == kind]
+    siblings.remove(final)
+    for newer, sibling in enumerate(sorted(siblings, key=_last_use, reverse=True)):
+        if newer >= MOST or time.time() - _last_use(sibling) > unused_seconds:
             _remove(sibling)
     return final
 
