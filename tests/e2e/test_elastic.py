@@ -25,7 +25,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 # The rendezvous is at index 0, which does not find itself by its Service's address.
 START = f"""
 [ "$JOB_COMPLETION_INDEX" != 0 ] || export PET_RDZV_ENDPOINT=localhost:{PORT}
-exec torchrun -r 1 -t 1 /{PROGRAM} --folder=/work --steps=1000000 --interval={INTERVAL} --step-seconds=0.1
+exec torchrun -r 1 -t 1 /{PROGRAM} --folder=/data --steps=1000000 --interval={INTERVAL} --step-seconds=0.1
 """
 SETTLED, SECONDS = 30, 60
 
@@ -64,10 +64,10 @@ class Training:
                 command=("sh", "-ec", START),
                 image=TRAINER,
                 env=[{"name": name, "value": value} for name, value in settings.items()],
-                volumeMounts=[{"name": "work", "mountPath": "/work"}],
+                volumeMounts=[{"name": "data", "mountPath": "/data"}],
                 resources=slice_of(whole=1),
             ),
-            volumes=[{"name": "work", "hostPath": {"path": self._folder, "type": "DirectoryOrCreate"}}],
+            volumes=[{"name": "data", "hostPath": {"path": self._folder, "type": "DirectoryOrCreate"}}],
             terminationGracePeriodSeconds=30,
             # The agent is not process 1, to which the kernel delivers no signal before there is a handler.
             shareProcessNamespace=True,
