@@ -6,12 +6,12 @@ at the top. Then come the users who have had the least service, and their jobs b
 """
 
 import heapq
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from device_plugin.core.jobs.groups import undeclared
-from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.rank import expected_work, level
 from device_plugin.core.jobs.rules import Rules
@@ -37,12 +37,28 @@ def need(unit: Unit) -> float:
 
 def in_turn(draft: Draft, rules: Rules) -> Iterator[Unit]:
     """The waiting jobs in the order in which they are admitted; that of queues follows what the draft admits."""
-    served = _service(draft.jobs.values())
-    ordered = sorted(
-        _units(draft.jobs.values()), key=lambda unit: _key(unit, draft.now, served, rules)
-    )  # fmt: skip
+    ordered = _ordered(draft.jobs.values(), draft.now, rules)
     for _, units in groupby(ordered, key=lambda unit: priority(unit)):
         yield from _by_share(draft, units, rules)
+
+
+def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobKey, int]:
+    """By waiting job: its place among those that wait in its queue, 1 for the next; the jobs of a group share one.
+
+    A job of a group of which Jobs are still missing has none.
+    """
+    counts, found = Counter[str](), dict[JobKey, int]()
+    for unit in _ordered(jobs, now, rules):
+        queue = unit[0].spec.queue
+        counts[queue] += 1
+        found |= dict.fromkeys((job.spec.key for job in unit), counts[queue])
+    return found
+
+
+def _ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
+    """The waiting jobs in the order in which each queue has them."""
+    served = _service(jobs)
+    return sorted(_units(jobs), key=lambda unit: _key(unit, now, served, rules))
 
 
 def _by_share(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:

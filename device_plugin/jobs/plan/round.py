@@ -73,6 +73,11 @@ class Rounds:
         missing = [why for why in (self._known.why_not_synced(), self._holdings.why_not_synced()) if why]
         return "; ".join(missing) or ("" if self._leads() else "another replica holds the Lease")
 
+    @property
+    def rules(self) -> Rules:
+        """The parameters by which this engine plans."""
+        return self._rules
+
     def step(self) -> None:
         """Do what is due now."""
         if self.why_not() or not self._sender.certain():

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Draft, Refuse
-from device_plugin.core.jobs.queue import in_turn
+from device_plugin.core.jobs.queue import in_turn, places
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.jobs.spec import Split
 from hack.bench.jobs.slots import SlotRoom
@@ -144,3 +144,14 @@ def test_q2_a_split_job_runs_as_many_sub_tasks_as_fit(parts: int) -> None:
     job = new("s", most=parts, parts=parts)
     assert widths([job], planned(3, job)) == {"s": 3}
     assert widths([job], planned(32, job)) == {"s": parts}
+
+
+def test_places_are_those_of_each_queue_and_a_group_has_one() -> None:
+    members = [
+        new(name, queue="other", group="g", joint=True, group_size=2, priority=priority)
+        for name, priority in (("g1", 5), ("g2", 5))
+    ]
+    alone = new("alone", queue="other", group="half", joint=True, group_size=2)
+    jobs = [running("r", 2), new("a", least=4, most=4), new("b"), new("c", queue="other"), *members, alone]
+    found = {key[1]: place for key, place in places(jobs, NOW, RULES).items()}
+    assert found == {"b": 1, "a": 2, "g1": 1, "g2": 1, "c": 2}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.jobs.show.explain import JobExplainer
+from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
 from device_plugin.kube.errors import RefusedError, UnknownError
 from tests.jobs.world import World
@@ -21,8 +21,8 @@ def world() -> World:
 
 
 def told(world: World, name: str) -> str:
-    explainer = JobExplainer(world.engine.known, world.engine.rounds)
-    return next(view.why for view in explainer.views() if view.name == name)
+    shown = views(world.engine.known, world.engine.rounds)
+    return next(view.why for view in shown if view.name == name)
 
 
 def test_what_fits_runs_and_what_does_not_waits(world: World) -> None:

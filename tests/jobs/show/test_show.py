@@ -1,6 +1,8 @@
 """/explain, metrics and health of the job engine."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -43,10 +45,81 @@ def test_a_replica_that_does_not_plan_says_so(world: World) -> None:
     assert text == "default/a queue default unknown 0 (2 to 4): another replica holds the Lease\n"
 
 
+def seen(world: World) -> dict[str, dict[str, Any]]:
+    """The Jobs as a program sees them, by name."""
+    status, text = ask(world, "/explain", "application/json")
+    assert status == 200
+    return {job["name"]: job for job in json.loads(text)["jobs"]}
+
+
 def test_one_job_as_json(world: World) -> None:
     status, text = ask(world, "/explain?job=default/a", "application/json")
     (found,) = json.loads(text)["jobs"]
     assert (status, found["phase"], found["width"], found["min"], found["max"]) == (200, "running", 2, 2, 4)
+    assert json.loads(text)["problem"] == ""
+    world.leads = False
+    _, text = ask(world, "/explain", "application/json")
+    assert json.loads(text)["problem"] == "another replica holds the Lease"
+
+
+def test_a_job_that_waits_has_a_place_and_the_time_from_which_it_goes_first(world: World) -> None:
+    world.queue("c", 3, created="2027-01-15T07:30:00Z")
+    world.settle(2)
+    found = seen(world)
+    # b has waited for an hour.
+    assert {name: job["place"] for name, job in found.items()} == {"a": None, "b": 1, "c": 2}
+    assert [found[name]["waitsFor"] for name in "abc"] == ["", "room for 4 pods", "room for 3 pods"]
+    created = 1_799_998_200
+    assert found["c"]["since"] == created
+    assert found["c"]["nextChange"] == {"what": "goes before others of its priority", "from": created + 3600}
+
+
+def test_a_job_that_runs_may_grow_once_it_has_rested_unless_another_waits() -> None:
+    world = World(cards=2, rules=Rules(cooldown_s=600.0, quantum_s=300.0))
+    world.queue("a", 2, 2, 4)
+    world.settle(3)
+    state = world.engine.rounds.last.states["default", "a"]
+    assert seen(world)["a"]["nextChange"] == {"what": "may grow", "from": int(state.resized) + 600}
+    world.queue("b", 2)
+    world.settle(3)
+    expected = {"what": "may give way to a job that waits", "from": int(state.since) + 300}
+    assert seen(world)["a"]["nextChange"] == expected
+
+
+def test_one_job_is_told_in_a_paragraph(world: World) -> None:
+    assert ask(world, "/explain?job=default/b")[1] == (
+        "default/b queue default waiting 0 (4 to 4): waits for room for 4 of its pods; it is number 1 of those that"
+        " wait in its queue; waiting since 2027-01-15T07:00:00Z; next, it goes before others of its priority from"
+        " 2027-01-15T08:00:00Z on\n"
+    )
+
+
+def test_what_has_a_mistake_waits_for_a_correction(world: World) -> None:
+    world.queue("wrong", 4, annotations={"vgpu.io/min-replicas": "8 or so"})
+    found = seen(world)["wrong"]
+    assert (found["phase"], found["place"], found["waitsFor"]) == ("refused", None, "a correction")
+    assert "vgpu.io/min-replicas" in found["why"]
+    world.queue("large", 99)
+    world.settle(2)
+    found = seen(world)["large"]
+    assert (found["phase"], found["place"], found["waitsFor"]) == ("refused", None, "a correction")
+    assert "ask for fewer" in found["why"]
+
+
+def test_the_progress_of_a_split_is_its_sub_tasks() -> None:
+    world = World()
+    world.queue("s", 1, annotations={"vgpu.io/split": "ordered"}, completions=30)
+    world.settle(2)
+    world.api.put(replace(world.job("s"), succeeded=12))
+    assert seen(world)["s"]["progress"] == {"done": 12, "total": 30}
+    assert "it has done 12 of 30 sub-tasks" in ask(world, "/explain?job=default/s")[1]
+
+
+def test_a_job_that_kueue_starts_says_so(world: World) -> None:
+    job = world.queue("theirs", 1)
+    world.api.put(replace(job, labels={**job.labels, "kueue.x-k8s.io/queue-name": "team"}))
+    world.settle(2)
+    assert (seen(world)["theirs"]["waitsFor"], seen(world)["theirs"]["place"]) == ("Kueue", None)
 
 
 @pytest.mark.parametrize(

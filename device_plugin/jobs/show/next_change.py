@@ -1,0 +1,64 @@
+"""What may change next about a Job, and when: a forecast for people, from the round that was last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Admit, Scale, Step, Suspend, Window
+from device_plugin.core.jobs.queue import due_at
+from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.jobs.watch.managed import Managed
+
+
+@dataclass(frozen=True, slots=True)
+class NextChange:
+    """What changes next, and when, in seconds since 1970: `at` the latest if `bounded`, otherwise at the earliest."""
+
+    what: str
+    at: float
+    bounded: bool = False
+
+    def as_object(self) -> Mapping[str, object]:
+        """The change as JSON."""
+        return {"what": self.what, "until" if self.bounded else "from": int(self.at)}
+
+    def as_text(self) -> str:
+        """The change as the end of a sentence about the job."""
+        time = api_time(self.at)
+        return f"{self.what} by {time}" if self.bounded else f"{self.what} from {time} on"
+
+
+def next_change(
+    managed: Managed, state: JobState, step: Step | None, rules: Rules, *, now: float, contended: bool
+) -> NextChange | None:
+    """What changes next, None if nothing is known to; `step` is what the last round planned for the job.
+
+    `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows.
+    """
+    if step is not None:
+        return NextChange(_planned(step), now)
+    record = managed.record
+    match state.phase:
+        case JobPhase.WAITING | JobPhase.STOPPED:
+            return NextChange("goes before others of its priority", due_at(state, rules))
+        case JobPhase.RESIZING | JobPhase.STOPPING if record is not None:
+            return NextChange(f"has {record.after} pods", record.until, bounded=True)
+        case JobPhase.RUNNING if contended and not state.held and not state.spec.parts:
+            return NextChange("may give way to a job that waits", state.since + rules.quantum_s)
+        case JobPhase.RUNNING if not contended and state.adjustable and state.width < state.spec.most:
+            return NextChange("may grow", state.resized + rules.cooldown_s)
+    return None
+
+
+def _planned(step: Step) -> str:
+    match step:
+        case Admit():
+            return f"starts with {step.width} pods"
+        case Scale():
+            return f"goes to {step.after} pods"
+        case Window():
+            return f"goes to {step.parallelism} sub-tasks at a time"
+        case Suspend():
+            return f"stops for job {'/'.join(step.beneficiary)}"
+    return "is refused"

@@ -1,0 +1,144 @@
+"""The Jobs of queues as people see them, from what the last round saw."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.plan import Refuse
+from device_plugin.core.jobs.queue import places
+from device_plugin.core.jobs.sizing import offers
+from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.show.next_change import NextChange, next_change
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import Managed
+
+CORRECTION = "a correction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A Job as people see it. `width` is the replicas that it has, or will have once what is under way is done.
+
+    `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
+    nothing. `progress` is what is done of what there is to do, in sub-tasks. `since` is 0 where it is not known.
+    """
+
+    namespace: str
+    name: str
+    queue: str = ""
+    place: int = 0
+    phase: str
+    width: int = 0
+    least: int = 0
+    most: int = 0
+    progress: tuple[int, int] | None = None
+    waits_for: str = ""
+    since: float = 0.0
+    next_change: NextChange | None = None
+    why: str
+
+    def as_object(self) -> Mapping[str, object]:
+        """The Job as JSON."""
+        progress = self.progress and {"done": self.progress[0], "total": self.progress[1]}
+        return {
+            "namespace": self.namespace, "name": self.name, "queue": self.queue, "place": self.place or None,
+            "phase": self.phase, "width": self.width, "min": self.least, "max": self.most, "progress": progress,
+            "waitsFor": self.waits_for, "since": int(self.since),
+            "nextChange": self.next_change and self.next_change.as_object(), "why": self.why,
+        }  # fmt: skip
+
+
+def views(known: KnownJobs, rounds: Rounds) -> Iterator[JobView]:
+    """All Jobs of queues that have not ended, by namespace and name."""
+    problems = known.problems()
+    managed = {key: each for key, each in known.managed().items() if each.lives}
+    last = _LastRound(rounds)
+    for key in sorted(managed.keys() | problems.keys()):
+        if key in problems:
+            yield JobView(
+                namespace=key[0], name=key[1], phase=JobPhase.REFUSED.value, waits_for=CORRECTION,
+                why=problems[key],
+            )  # fmt: skip
+        else:
+            yield last.view(managed[key])
+
+
+class _LastRound:
+    """What the last round says of each Job."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._why_not, self._rules, self._last = rounds.why_not(), rounds.rules, rounds.last
+        last = self._last
+        self._steps = {step.job: step for step in last.plan.steps}
+        # A waiting job that was refused or admitted has no place any more.
+        settled = self._steps.keys() | last.refused.keys()
+        states = [state for key, state in last.states.items() if not (state.queued and key in settled)]
+        self._places = places(states, last.at, self._rules)
+
+    def view(self, managed: Managed) -> JobView:
+        """One Job."""
+        spec, key, last = managed.spec, managed.key, self._last
+        view = JobView(
+            namespace=key[0], name=key[1], queue=spec.queue, phase="new", least=spec.least, most=spec.most,
+            progress=(min(managed.job.succeeded, spec.parts), spec.parts) if spec.parts else None,
+            since=spec.created, why="",
+        )  # fmt: skip
+        if self._why_not:
+            # What this replica saw when it last planned may be long ago.
+            return replace(view, phase="unknown", why=self._why_not)
+        state, step = last.states.get(key), self._steps.get(key)
+        if state is not None:
+            view = replace(view, width=state.width, since=state.since)
+        if refused := last.refused.get(key) or (step.text if isinstance(step, Refuse) else ""):
+            return replace(view, phase=JobPhase.REFUSED.value, waits_for=CORRECTION, why=refused)
+        if state is None:
+            if spec.kueue and managed.job.suspend:
+                return replace(view, waits_for="Kueue", why="waits for Kueue, which starts it")
+            return replace(view, waits_for="the next round", why="it is looked at in the next round")
+        why, short = _why(managed, state), last.short.get(key)
+        return replace(
+            view, phase=state.phase.value, place=self._places.get(key, 0), waits_for=_waits_for(state),
+            why=f"{why}; it can have {offers(short)}" if short else why,
+            next_change=next_change(
+                managed, state, step, self._rules, now=last.at, contended=bool(self._places)
+            ),
+        )  # fmt: skip
+
+
+_WHY: Mapping[JobPhase, str] = {
+    JobPhase.WAITING: "waits for room for {least} of its pods",
+    JobPhase.STARTING: "was admitted with {width} pods, and not all of them run yet",
+    JobPhase.RUNNING: "runs with {width} pods",
+    JobPhase.STOPPING: "was stopped, and some of its pods have not ended yet",
+    JobPhase.STOPPED: "was stopped for another job, and waits for room for {least} of its pods",
+}
+_WAITS_FOR: Mapping[JobPhase, str] = {
+    JobPhase.STARTING: "pods that do not run yet",
+    JobPhase.RESIZING: "pods that leave or come",
+    JobPhase.STOPPING: "pods that have not ended yet",
+}
+
+
+def _why(managed: Managed, state: JobState) -> str:
+    """One sentence of why the Job is where it is."""
+    text = _WHY.get(state.phase, "").format(width=state.width, least=state.spec.least)
+    record = managed.record
+    if state.phase is JobPhase.RESIZING and record is not None:
+        helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
+        text = f"goes from {record.before} to {record.after} pods" + (
+            f" for job {helped}" if record.shrinks else ""
+        )
+    if managed.rigid:
+        return f"{text}; its width stays, because the API server refused to change it: {managed.rigid}"
+    if managed.spec.width_owner:
+        return f"{text}; its width is left to {managed.spec.width_owner}"
+    return text
+
+
+def _waits_for(state: JobState) -> str:
+    """What the Job waits for, in a few words; empty if for nothing."""
+    if state.queued:
+        return (
+            f"room for group {state.spec.group}" if state.spec.joint else f"room for {state.spec.least} pods"
+        )
+    return _WAITS_FOR.get(state.phase, "")
