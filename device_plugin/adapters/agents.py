@@ -20,7 +20,7 @@ import httptools
 
 from device_plugin.adapters.http.client import Connection
 from device_plugin.core.annotations import MAX_CARDS
-from device_plugin.core.jobs.progress import MOST, Progress, Told
+from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, Told
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent
 
@@ -43,8 +43,6 @@ _SAID = re.compile(
     r'namespace="([a-z0-9-]{1,63})",pod="([a-z0-9.-]{1,253})",container="([a-z0-9-]{1,63})"\} ([0-9]{1,16})\.0$',
     re.MULTILINE,
 )
-ContainerName = tuple[str, str, str]
-"""Namespace, pod and container."""
 Said = TypeVar("Said")
 """What an agent is asked for."""
 
@@ -68,14 +66,15 @@ class AgentPoller(Generic[Said]):
     """Asks each node agent with `read`, and hands what it says to `on_said` with the node's name.
 
     Call `step` again and again from one thread; agents come and go from another. While `wanted` returns false, no agent
-    is asked.
+    is asked; those of nodes of which `of_use` returns false are passed over.
     """
 
     def __init__(
         self, read: Callable[[str], Said], on_said: Callable[[str, Said], None], wanted: Callable[[], bool],
-        pace: Pace, clock: Callable[[], float],
+        pace: Pace, clock: Callable[[], float], of_use: Callable[[str], bool] = lambda _: True,
     ) -> None:  # fmt: skip
         self._read = read
+        self._of_use = of_use
         self._on_said = on_said
         self._wanted = wanted
         self._pace = pace
@@ -141,7 +140,10 @@ class AgentPoller(Generic[Said]):
                 due, pod = self._queue[0]
                 turn = self._turns.get(pod)
                 if turn is not None and turn.due == due:
-                    return turn if due <= self._clock() else None
+                    now = self._clock()
+                    if due > now or self._of_use(turn.agent.node):
+                        return turn if due <= now else None
+                    self._await(_Turn(turn.agent, now + self._pace.seconds, self._pace.seconds))
                 heapq.heappop(self._queue)
             return None
 

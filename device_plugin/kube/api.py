@@ -105,6 +105,7 @@ PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", NamedPriorityClass, _priority_class
 )
 AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
+AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 """Pods of the node agent, read as what can be asked for loads."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
 

@@ -41,7 +41,7 @@ from device_plugin.core.batch import QueuedJob
 from device_plugin.core.loads import Load
 from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import AGENTS, NODES, PODS, QUEUED_JOBS, Change, Ref, Where
+from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, QUEUED_JOBS, Change, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cpu_pinning import CpuPinning
@@ -63,7 +63,6 @@ PAUSE_SECONDS = 0.002
 FREEZE_SECONDS = 300.0
 # Seconds between returns of free memory to the system, after many pods came or went.
 RETURN_SECONDS = 10.0
-AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 Item = TypeVar("Item")
 
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 
+from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
@@ -23,13 +24,14 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
 from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.progress import ContainerName, Told
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import NamedPriorityClass
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.placement.fit import size_on
-from device_plugin.core.pods import Node, Pod
+from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.requests import Request, resource_names
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
@@ -39,7 +41,17 @@ from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.show.health import LoopHealth
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.priorities import Priorities
-from device_plugin.kube.api import JOBS, NODES, PODS, PRIORITY_CLASSES, Change, Ref, Where
+from device_plugin.kube.api import (
+    AGENT_LABELS,
+    AGENTS,
+    JOBS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    Change,
+    Ref,
+    Where,
+)
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import Candidate, Election
 from device_plugin.wiring.memory import MemoryReturn, malloc_trim
@@ -52,6 +64,8 @@ COMPONENT = "vgpu-jobs"
 # Seconds between two looks at whether anything has changed, and between two renewals of the Lease.
 LOOK_SECONDS, RENEW_SECONDS = 0.25, 2.0
 RETURN_SECONDS = 10.0
+# Each agent with a pod of a Job is asked every 5 s what the programs tell, and at most 50 agents in a second.
+ASKED = Pace(5.0, 50.0)
 
 
 class ViewedHoldings:
@@ -122,6 +136,7 @@ class JobEngine:
         self._rounds = Rounds(self._known, self._holdings, sender, leads, clock, time.time, rules, rates)
         self._gauges = JobGauges(self._rounds, leads)
         self._health = LoopHealth(clock)
+        self._poller = AgentPoller(read_progress, self._on_told, leads, ASKED, clock, self._known.on)
         self._explain = JobExplainer(self._known, self._rounds)
         scrapes = Exposition(self._gauges, leads=leads)
         self._operations = probes(self._health.why_dead, self._why_not_ready, scrapes)
@@ -129,6 +144,7 @@ class JobEngine:
         self._nodes = ListWatch(api, NODES)
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
         self._classes = ListWatch(api, PRIORITY_CLASSES)
+        self._agents = ListWatch(api, AGENTS, Where(settings.agent_namespace, labels=AGENT_LABELS))
         self._threads = Threads(stop)
 
     def run(self) -> int:
@@ -152,6 +168,8 @@ class JobEngine:
             "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
             "priority classes": partial(self._classes.run, self._priorities.sync, self._on_class, stop),
             "jobs": self._watch_jobs,
+            "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
+            "progress": self._ask_agents,
             "lease": partial(self._every, "lease", RENEW_SECONDS, self._renew),
             "rounds": partial(self._every, "rounds", LOOK_SECONDS, self._rounds.step),
             "memory": partial(self._every, "memory", RETURN_SECONDS, memory.step),
@@ -216,6 +234,21 @@ class JobEngine:
         else:
             self._priorities.see(found)
 
+    def _on_agent(self, change: Change, agent: Agent) -> None:
+        if change is Change.DELETED:
+            self._poller.forget(agent.pod)
+        else:
+            self._poller.see(agent)
+
+    def _on_told(self, node: str, told: Mapping[ContainerName, Told]) -> None:
+        self._known.hear(node, told, time.time())
+
+    def _ask_agents(self) -> None:
+        # No heartbeat: if it hangs, nothing new is heard of programs, and checkpoints get their whole time.
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = self._poller.step()
+
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)
 
@@ -240,7 +273,7 @@ class JobEngine:
 
     def _join(self) -> None:
         self._stop.set()
-        for watch in (self._pods, self._nodes, self._jobs, self._classes):
+        for watch in (self._pods, self._nodes, self._jobs, self._classes, self._agents):
             watch.interrupt()
         self._threads.join()
         try:

@@ -180,6 +180,7 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     ] = msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
     lease_namespace: Annotated[str, Meta(description="namespace of the job engine's Lease")] = "vgpu-system"
     lease_name: Annotated[str, Meta(description="name of the job engine's Lease")] = "vgpu-jobs"
+    agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
     use: Annotated[
         float,
         Meta(description="share of the cards that jobs may use; the rest is left to other pods", gt=0, le=1),

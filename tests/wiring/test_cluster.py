@@ -20,7 +20,7 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.cards import Inventory
 from device_plugin.core.http_values import App
-from device_plugin.kube.api import JOBS, PODS, Ref
+from device_plugin.kube.api import JOBS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.wiring import cluster
 from device_plugin.wiring.settings import ClusterSettings, KubeSettings, SettingsError
@@ -28,6 +28,7 @@ from hack.embedded.apiserver import EmbeddedApiServer, resources
 from hack.embedded.cluster import AGENT_USER
 from tests.adapters.kube.conftest import annotate, node
 from tests.builders import objects
+from tests.builders.agents import agent_pod
 from tests.builders.cards import inventory
 from tests.deadline import eventually
 from tests.exposed import reading
@@ -180,7 +181,7 @@ def test_the_leader_asks_the_agents_for_the_loads_of_their_cards(
         http.Server(_measuring("n1-0"), "127.0.0.1:0", silence=5) as agent,
         _running(api.url, capsys) as listening,
     ):
-        _agent_pod(admin, agent.port)
+        agent_pod(admin, agent.port, "n1")
         _lease(admin, 0)
         api.write_requests.clear()
         turns = itertools.count(1)
@@ -207,15 +208,6 @@ def _measuring(card: str) -> App:
         str,
         Exposition(lambda: [reading(name, [((card,), value)], ("card",)) for name, value in amounts]),
     )
-
-
-def _agent_pod(admin: KubeClient, port: int) -> None:
-    labels = {"app.kubernetes.io/name": "vgpu", "app.kubernetes.io/component": "node"}
-    container = objects.container("agent", ports=[{"name": "http", "containerPort": port}])
-    made = objects.pod("agent", metadata={"labels": labels}, nodeName="n1", containers=[container])
-    admin.create(PODS, made, "vgpu-system")
-    running = {"status": {"phase": "Running", "podIP": "127.0.0.1"}}
-    admin.patch(PODS, Ref("agent", "vgpu-system"), running, subresource="status")
 
 
 def _lease(admin: KubeClient, turn: int) -> None:

@@ -1,21 +1,27 @@
 """The job engine as a process would run it, against the API server stand-in."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import pytest
 import urllib3
 
+from device_plugin.adapters.exposition import Exposition
+from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.adapters.probes import probes
+from device_plugin.core.metrics import Reading
 from device_plugin.core.requests import Request
-from device_plugin.kube.api import Ref
+from device_plugin.kube.api import PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.wiring import jobs
 from device_plugin.wiring.jobs import ViewedHoldings
 from device_plugin.wiring.settings import JobsSettings, KubeSettings, SettingsError
 from hack.embedded.apiserver import EmbeddedApiServer
+from tests.builders import objects
+from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
@@ -78,6 +84,29 @@ def test_it_waits_for_an_api_server_that_is_down_recovers_and_gives_its_lease_up
     client = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
     assert client.get(LEASES, LEASE).holder == ""
     client.close()
+
+
+def test_it_asks_the_agents_beside_pods_of_jobs_what_the_programs_tell(
+    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = threading.Event()
+
+    def metrics() -> Sequence[Reading]:
+        asked.set()
+        return []
+
+    app = probes(str, str, Exposition(metrics))
+    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    with (
+        closing(admin),
+        http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as agent,
+        running(api.url, capsys),
+    ):
+        agent_pod(admin, agent.port, "n1")
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+        made = objects.pod("train-0", metadata={"ownerReferences": [owner]}, nodeName="n1")
+        admin.create(PODS, made, "default")
+        assert asked.wait(30)
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])

@@ -7,6 +7,7 @@ is the tenant's word: it may be missing, half, or a lie, and never raises.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 LINE = 64
@@ -19,6 +20,10 @@ MOST = 10**15
 # A line as a program may write it without padding is whole if nothing but padding follows its newline.
 _PROGRESS = re.compile(rb" *([0-9]{1,16}) +([0-9]{1,16}) *\n[ \n\0]*")
 _CHECKPOINTS = re.compile(rb" *([0-9]{1,16}) *\n[ \n\0]*")
+
+
+ContainerName = tuple[str, str, str]
+"""Namespace, pod and container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +58,18 @@ def checkpoints_of(content: bytes) -> int:
     """How many checkpoints the program says that it has saved since its container started; 0 if it says nothing."""
     found = _CHECKPOINTS.fullmatch(content[LINE:BYTES])
     return min(int(found[1]), MOST) if found is not None else 0
+
+
+def by_pod(
+    told: Mapping[ContainerName, Told], pods: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], Told]:
+    """By namespace and pod, what the containers of these pods tell together; `Told()` for a pod that tells nothing.
+
+    The progress is that of the first container, by name, that tells one. The checkpoints of all containers are added
+    up, so that one more of any container is seen.
+    """
+    found = dict.fromkeys(pods, Told())
+    for namespace, pod, container in sorted(name for name in told if name[:2] in found):
+        before, more = found[namespace, pod], told[namespace, pod, container]
+        found[namespace, pod] = Told(before.progress or more.progress, before.checkpoints + more.checkpoints)
+    return found

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from device_plugin.core.annotations import CHECKPOINT, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, RESIZE
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
+
+# A count of checkpoints that was heard longer ago than this may have grown since.
+HEARD_SECONDS = 30.0
 
 
 class Action(Enum):
@@ -94,5 +97,8 @@ class Write:
         return spec
 
     def _request(self, record: Resize) -> str:
-        seconds = self.managed.spec.checkpoint_seconds
-        return Checkpoint(record.gen, int(record.asked + seconds), self.managed.saved).encode()
+        managed = self.managed
+        # An old count would make a checkpoint that was saved before the request look like the answer to it. None is
+        # more than MAX_INT: then the whole time is given.
+        saved = managed.saved if managed.heard >= record.asked - HEARD_SECONDS else MAX_INT
+        return Checkpoint(record.gen, int(record.asked + managed.spec.checkpoint_seconds), saved).encode()

@@ -8,12 +8,14 @@ round.
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
-from device_plugin.core.annotations import CHECKPOINT, QUEUE, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.progress import ContainerName, Told, by_pod
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.watch.managed import Managed
@@ -32,6 +34,17 @@ class _Read:
     record: Resize | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What the programs of a pod told, and when, in seconds since 1970."""
+
+    told: Told
+    at: float
+
+
+_SILENT = _Heard(Told(), -inf)
+
+
 class KnownJobs:
     """Safe from any thread. `read` gives what a Job's author asks for, and raises RequestError if it is malformed."""
 
@@ -41,6 +54,9 @@ class KnownJobs:
         self._jobs: dict[str, _Read] = {}
         self._pods: dict[str, Pod] = {}
         self._of: dict[str, dict[str, Pod]] = {}
+        # By node: the UIDs of its pods, by namespace and name.
+        self._on: dict[str, dict[tuple[str, str], str]] = {}
+        self._heard: dict[str, _Heard] = {}
         self._gone: dict[str, None] = {}
         self._rigid: dict[str, str] = {}
         self._listed = {"jobs": False, "pods of jobs": False}
@@ -113,6 +129,8 @@ class KnownJobs:
                 return
             self._pods[pod.uid] = pod
             self._of.setdefault(pod.owner_uid, {})[pod.uid] = pod
+            if pod.node:
+                self._on.setdefault(pod.node, {})[pod.namespace, pod.name] = pod.uid
             self.changes += 1
 
     def forget_pod(self, uid: str) -> None:
@@ -131,6 +149,31 @@ class KnownJobs:
         for uid in self._pods.keys() - listed:
             self.forget_pod(uid)
         self._listed["pods of jobs"] = True
+
+    # What programs tell
+
+    def on(self, node: str) -> bool:
+        """True if pods of Jobs are bound to the node."""
+        return node in self._on
+
+    def hear(self, node: str, told: Mapping[ContainerName, Told], now: float) -> None:
+        """Take what the agent of a node says at `now`, in seconds since 1970; it is believed of the pods there."""
+        with self._lock:
+            pods = self._on.get(node, {})
+            for name, said in by_pod(told, pods).items():
+                pod = self._pods[pods[name]]
+                if self._answers(pod, said):
+                    self.changes += 1
+                self._heard[pod.uid] = _Heard(said, now)
+
+    def _answers(self, pod: Pod, told: Told) -> bool:
+        """True if the program of a pod is asked for a checkpoint, and has saved one that was not heard of yet."""
+        read, asked = self._jobs.get(pod.owner_uid), _checkpoint([pod])
+        if asked is None or read is None or read.record is None:
+            return False
+        before = self._heard.get(pod.uid, _SILENT).told.checkpoints
+        due = asked.gen == read.record.gen and not read.record.applied
+        return due and before <= asked.saved < told.checkpoints
 
     # What is known
 
@@ -157,9 +200,11 @@ class KnownJobs:
         pods = tuple(
             sorted(self._of.get(read.job.uid, {}).values(), key=lambda pod: (pod.index or 0, pod.uid))
         )
+        first = next((pod.uid for pod in pods if pod.index == 0), "")
+        heard = self._heard.get(first, _SILENT)
         return Managed(
             job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
-            rigid=self._rigid.get(read.job.uid, ""),
+            saved=min(heard.told.checkpoints, MAX_INT), heard=heard.at, rigid=self._rigid.get(read.job.uid, ""),
         )  # fmt: skip
 
     def _made(self, job: Job) -> _Read:
@@ -178,11 +223,21 @@ class KnownJobs:
 
     def _drop(self, pod: Pod) -> None:
         del self._pods[pod.uid]
+        self._heard.pop(pod.uid, None)
+        self._leave(pod)
         of = self._of[pod.owner_uid]
         del of[pod.uid]
         if not of:
             del self._of[pod.owner_uid]
         self.changes += 1
+
+    def _leave(self, pod: Pod) -> None:
+        on, name = self._on.get(pod.node, {}), (pod.namespace, pod.name)
+        # A newer pod may have the name already.
+        if on.get(name) == pod.uid:
+            del on[name]
+            if not on:
+                del self._on[pod.node]
 
 
 def _newer(job: Job, known: Job) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
@@ -15,8 +16,9 @@ from device_plugin.core.pods import Pod
 class Managed:
     """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
 
-    `checkpoint` is the last request for one to its program, and `saved` how many the program has told of. `rigid` says
-    why the API server does not let its width be changed, if so.
+    `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
+    what the agent of its node said at `heard`, in seconds since 1970. `rigid` says why the API server does not let its
+    width be changed, if so.
     """
 
     job: Job
@@ -25,6 +27,7 @@ class Managed:
     record: Resize | None = None
     checkpoint: Checkpoint | None = None
     saved: int = 0
+    heard: float = -inf
     rigid: str = ""
 
     @property

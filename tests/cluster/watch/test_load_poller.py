@@ -156,6 +156,22 @@ def test_cards_that_the_node_does_not_have_change_nothing(
     assert view.measured.age("no-such-node") is None
 
 
+def test_agents_of_nodes_without_use_are_passed_over_until_they_have_some(
+    world: World, agents: Agents
+) -> None:
+    of_use = {"n100"}
+    poller: Poller = AgentPoller(
+        agents, lambda *_: None, lambda: True, PACE, world.clock, of_use.__contains__
+    )
+    poller.sync([agents.add(f"n{i}", 0.1) for i in range(1, 101)])
+    run(world, poller, 31.0)
+    assert [address for _, address in agents.asked] == ["n100:9400"] * 3
+    of_use.add("n7")
+    begin = world.clock.now
+    run(world, poller, 16.0)
+    assert "n7:9400" in [address for at, address in agents.asked if at >= begin]
+
+
 def test_a_replica_that_does_not_lead_asks_nobody(world: World, poller: Poller, agents: Agents) -> None:
     poller.sync([agents.add("n1", 0.1)])
     world.clock.now += 60.0

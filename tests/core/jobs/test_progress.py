@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_plugin.core.jobs.progress import BYTES, LINE, MOST, Progress, checkpoints_of, progress_of
+from device_plugin.core.jobs.progress import (
+    BYTES,
+    LINE,
+    MOST,
+    Progress,
+    Told,
+    by_pod,
+    checkpoints_of,
+    progress_of,
+)
 
 BLANK = b" " * (LINE - 1) + b"\n"
 
@@ -76,3 +85,17 @@ def test_no_bytes_raise_and_none_say_more_than_all(said: bytes) -> None:
 @given(st.integers(0, MOST), st.integers(1, MOST), st.integers(0, LINE - 1))
 def test_a_line_that_is_cut_anywhere_is_no_news(done: int, total: int, cut: int) -> None:
     assert progress_of(line(f"{done} {total}")[:cut]) is None
+
+
+def test_the_containers_of_a_pod_tell_together() -> None:
+    told = {
+        ("default", "a", "main"): Told(Progress(5, 10), 2),
+        ("default", "a", "logs"): Told(None, 1),
+        ("default", "a", "zip"): Told(Progress(1, 2), 0),
+        ("default", "other", "main"): Told(Progress(1, 1), 1),
+        ("other", "a", "main"): Told(Progress(1, 1), 1),
+    }
+    assert by_pod(told, [("default", "a"), ("default", "silent")]) == {
+        ("default", "a"): Told(Progress(5, 10), 3),
+        ("default", "silent"): Told(),
+    }

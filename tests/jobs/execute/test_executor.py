@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from device_plugin.core.annotations import CHECKPOINT, GRANT, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, GRANT, MAX_INT, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey
@@ -113,7 +113,7 @@ def test_a_stop_leaves_the_numbers_as_they_are() -> None:
 
 def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
     slow = spec(job("a", 4), checkpoint_seconds=120.0)
-    a, b = replace(managed(job("a", 4)), spec=slow, saved=3), managed(waiting("b", 2))
+    a, b = replace(managed(job("a", 4)), spec=slow, saved=3, heard=NOW - 30), managed(waiting("b", 2))
     (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)]).values()
     assert record.record is not None
     assert record.record.until == NOW + 120 + JOIN_SECONDS + GRACE
@@ -133,6 +133,16 @@ def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
     assert due(replace(a, pods=()), b)["a"].action is Action.WIDTH, "there is nobody to ask"
     stale = replace(a, checkpoint=Checkpoint(gen=9, until=0, saved=3), saved=4)
     assert due(stale, b)["a"].action is Action.ASK, "an answer to another question is none"
+
+
+def test_where_the_count_of_checkpoints_is_old_none_is_the_answer_and_the_whole_time_is_given() -> None:
+    slow, record = spec(job("a", 4), checkpoint_seconds=120.0), resize(4, 2, asked=NOW, until=NOW + 300)
+    a = replace(managed(job("a", 4), record=record), spec=slow, saved=3, heard=NOW - 31)
+    (ask,) = due(a).values()
+    asked = Checkpoint.decode(body(ask)["metadata"]["annotations"][CHECKPOINT])
+    a = replace(a, checkpoint=asked, saved=MAX_INT, heard=NOW + 5)
+    assert not due(a, now=NOW + 119)
+    assert due(a, now=NOW + 120)["a"].action is Action.WIDTH
 
 
 # What is not done

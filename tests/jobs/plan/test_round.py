@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.core.jobs.progress import Told
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
@@ -45,6 +46,24 @@ def test_an_idle_engine_writes_and_reads_nothing(world: World) -> None:
     world.settle(30)
     assert (world.api.patches, world.api.reads) == ([], 0)
     assert world.engine.rounds.last is seen, "it does not even plan"
+
+
+def test_a_job_shrinks_as_soon_as_its_program_tells_of_the_checkpoint(world: World) -> None:
+    world.queue("a", 4, annotations={
+        "vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600",
+    })  # fmt: skip
+    world.settle(3)
+    world.tell("a", Told(checkpoints=7))
+    world.queue("b", 1)
+    world.settle(20)
+    assert world.job("a").parallelism == 4, "two minutes are not enough"
+    world.tell("a", Told(checkpoints=7))
+    world.turn()
+    assert world.job("a").parallelism == 4, "it has told of that one before it was asked"
+    world.tell("a", Told(checkpoints=8))
+    world.settle(2)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
+    assert [name for name, _ in world.api.patches][-4:] == ["a", "a-0", "a", "b"], "four writes"
 
 
 def test_a_running_job_shrinks_for_one_that_waits_and_grows_back(world: World) -> None:

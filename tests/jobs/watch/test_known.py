@@ -1,14 +1,16 @@
 """What is known of Jobs and their pods, whatever order the news comes in."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.jobs.progress import MOST, ContainerName, Told
 from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
 from tests.builders.batch_jobs import job, replica, resize, spec
 
@@ -132,3 +134,79 @@ def test_all_jobs_are_read_again_when_what_they_are_read_with_changes() -> None:
     least = 7
     known.read_again()
     assert known.managed()[A].spec.priority == 7
+
+
+def told(
+    pod: str, checkpoints: int, container: str = "main", namespace: str = "default"
+) -> dict[ContainerName, Told]:
+    return {(namespace, pod, container): Told(None, checkpoints)}
+
+
+def test_what_an_agent_tells_is_believed_of_the_pods_on_its_node(known: KnownJobs) -> None:
+    made = job("a", 2)
+    known.see(made)
+    known.see_pod(replica(made, 1))
+    assert known.managed()[A].heard == -inf
+    known.see_pod(replica(made, 0))
+    known.hear("n2", told("a-0-x", 9), 10.0)
+    assert (known.managed()[A].saved, known.managed()[A].heard) == (0, -inf)
+    known.hear("n1", told("a-1-x", 9) | told("a-0-x", 8, namespace="other") | told("nobody", 7), 20.0)
+    assert (known.managed()[A].saved, known.managed()[A].heard) == (0, 20.0), "index 0 has told of none"
+    known.hear("n1", told("a-0-x", 2) | told("a-0-x", 3, "sidecar"), 30.0)
+    assert (known.managed()[A].saved, known.managed()[A].heard) == (5, 30.0)
+
+
+def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> None:
+    known.see(job("a"))
+    known.see_pod(replica(job("a"), 0))
+    known.hear("n1", told("a-0-x", MOST), 10.0)
+    assert known.managed()[A].saved == MAX_INT
+    assert Checkpoint.decode(Checkpoint(1, 1, known.managed()[A].saved).encode()).saved == MAX_INT
+
+
+def test_nodes_are_of_use_while_pods_of_jobs_are_bound_to_them(known: KnownJobs) -> None:
+    pod = replica(job("a"), 0)
+    known.see_pod(replace(pod, node=""))
+    assert not known.on("n1")
+    known.see_pod(pod)
+    assert known.on("n1")
+    known.see_pod(replace(pod, uid="newer"))
+    known.forget_pod(pod.uid)
+    assert known.on("n1"), "another pod has the name now"
+    known.see_pod(replace(pod, uid="newer", phase="Succeeded"))
+    assert not known.on("n1")
+
+
+def test_what_programs_tell_is_no_change_but_for_the_answer_to_a_request(known: KnownJobs) -> None:
+    record = resize(2, 1, gen=3)
+    made = job("a", 2, annotations={RESIZE: record.encode()})
+    asked = {CHECKPOINT: Checkpoint(gen=3, until=1000, saved=1).encode()}
+    known.see(made)
+    known.see_pod(replica(made, 1))
+    known.see_pod(replica(made, 0))
+    changes = known.changes
+    known.hear("n1", told("a-0-x", 1), 10.0)
+    assert known.changes == changes
+    known.see_pod(replica(made, 0, annotations=asked))
+    known.hear("n1", told("a-0-x", 1), 20.0)
+    assert known.changes == changes + 1, "that of the pod"
+    known.hear("n1", told("a-0-x", 2), 30.0)
+    assert known.changes == changes + 2
+    known.hear("n1", told("a-0-x", 3), 40.0)
+    known.hear("n1", told("a-1-x", 9), 50.0)
+    assert known.changes == changes + 2
+    applied = resize(2, 1, gen=3, applied=True)
+    known.see(replace(made, version="2", annotations={RESIZE: applied.encode()}))
+    known.hear("n1", told("a-0-x", 0), 60.0)
+    known.hear("n1", told("a-0-x", 9), 70.0)
+    assert known.changes == changes + 3, "that of the Job"
+
+
+def test_what_is_heard_goes_with_its_pod(known: KnownJobs) -> None:
+    made = job("a")
+    known.see(made)
+    known.see_pod(replica(made, 0))
+    known.hear("n1", told("a-0-x", 2), 10.0)
+    known.forget_pod("uid-a-0")
+    known.see_pod(replica(made, 0))
+    assert (known.managed()[A].saved, known.managed()[A].heard) == (0, -inf)
