@@ -79,7 +79,7 @@ def _admit_some(
     left, hopeless = list[Unit](), set[object]()
     splits = SplitTurns(draft.jobs.values(), _startable(draft))
     for unit in splits.in_order(units):
-        if any(job.spec.key in draft.refused for job in unit):
+        if any(job.spec.key in draft.refused for job in unit) or rearrangement.stopped(unit):
             continue
         if not splits.may_start(unit) or _too_scarce(draft, unit, rules):
             left.append(unit)

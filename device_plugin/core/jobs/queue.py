@@ -81,7 +81,10 @@ def share(draft: Draft, queue: str, rules: Rules) -> float:
 
 
 def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
-    """The waiting jobs, those of a group together; a group of which Jobs are still missing is left out."""
+    """The waiting jobs, those of a group together.
+
+    A group is left out while Jobs of it are missing, and while one of them is being stopped: it starts again whole.
+    """
     groups: dict[tuple[str, str], list[JobState]] = {}
     for job in jobs:
         if job.spec.joint:
@@ -90,7 +93,8 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
             yield (job,)
     for members in groups.values():
         waiting = sorted((job for job in members if job.queued), key=lambda job: job.spec.key)
-        if waiting and not undeclared([job.spec for job in members]):
+        stopping = any(job.phase is JobPhase.STOPPING for job in members)
+        if waiting and not stopping and not undeclared([job.spec for job in members]):
             yield tuple(waiting)
 
 

@@ -1,16 +1,19 @@
 """Make room for a job that does not fit: shrink the fewest jobs that suffice, else suspend jobs whose turn is over.
 
 Whatever is planned was tried in the room and undone first. Nobody gives cards to a job of lower priority; among equal
-priorities a job of another queue gives only while its queue has more than its share.
+priorities a job of another queue gives only while its queue has more than its share. The Jobs of a group start
+together, and so they are suspended together or not at all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 from math import ceil
 
+from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
-from device_plugin.core.jobs.queue import Unit, due, need, share
+from device_plugin.core.jobs.queue import Unit, due, need, priority, share
 from device_plugin.core.jobs.rank import expected_work, level, turn_end
 from device_plugin.core.jobs.rules import Rules
 
@@ -21,6 +24,8 @@ EXACT = 1e-9
 
 Offer = tuple[JobState, int]
 """A running job, and a width that it may be left with; 0 if it is suspended."""
+Giver = tuple[Offer, ...]
+"""The offers that are taken together or not at all: that of one job, or those of a group that is suspended."""
 
 
 class Rearrangement:
@@ -29,17 +34,16 @@ class Rearrangement:
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        running = [job for job in draft.jobs.values() if job.running and job.spec.cards and not job.held]
+        wide = (job for job in draft.jobs.values() if job.adjustable and job.width > job.spec.least)
         self._wide = sorted(
-            (job for job in running if job.adjustable and job.width > job.spec.least),
+            (job for job in wide if job.spec.cards),
             key=lambda job: (job.spec.priority, -(job.width - job.spec.least) * job.spec.cards, job.spec.key),
         )
-        ending = [job for job in running if not job.spec.joint]
-        self._levels = {job.spec.key: level(expected_work(job), rules) for job in ending}
         self._ending = sorted(
-            ending,
-            key=lambda job: (job.spec.priority, -self._levels[job.spec.key], job.since, job.spec.key),
+            _endings(draft.jobs.values(), rules),
+            key=lambda each: (each.priority, -each.level, each.since, each.jobs[0].spec.key),
         )
+        self._groups = {ending.group: ending for ending in self._ending if ending.group}
         self._left = rules.searches
         self.made = False
         """True once a job was admitted because others gave way."""
@@ -51,7 +55,7 @@ class Rearrangement:
         self._left -= 1
         largest = _largest(unit)
         lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
-        before: list[Offer] = []
+        before: list[Giver] = []
         for givers in self._givers(unit):
             if givers and self._make(unit, givers, before, lacking):
                 self.made = True
@@ -59,29 +63,34 @@ class Rearrangement:
             before += givers
         return False
 
-    def _givers(self, unit: Unit) -> Iterator[Sequence[Offer]]:
+    def stopped(self, unit: Unit) -> bool:
+        """True if running jobs of the unit's group are suspended in this plan: the group starts again whole."""
+        ending = self._groups.get(_group(unit[0].spec) or ("", ""))
+        return ending is not None and not self._draft.width(ending.jobs[0])
+
+    def _givers(self, unit: Unit) -> Iterator[Sequence[Giver]]:
         """The jobs that may give, each with the least width that it may be left with: lower priorities come first.
 
         Jobs shrink before one is suspended, and of each priority before the next: a job that is suspended then finds
         none of a lower priority that could give way to it in turn.
         """
-        priority = min(job.spec.priority for job in unit)
+        wanted = priority(unit)
         shrinking = [job for job in self._wide if self._may_shrink(job, unit)]
-        stopping = [job for job in self._ending if self._draft.width(job) and self._may_stop(job, unit)]
+        stopping = [ending for ending in self._ending if self._may_stop(ending, unit)]
         for lower in (True, False):
-            yield [(job, job.spec.least) for job in shrinking if (job.spec.priority < priority) is lower]
-            ending = (job for job in stopping if (job.spec.priority < priority) is lower)
-            for _, jobs in groupby(ending, key=lambda job: job.spec.priority):
-                yield [(job, 0) for job in jobs]
+            yield [((job, job.spec.least),) for job in shrinking if (job.spec.priority < wanted) is lower]
+            chosen = (ending for ending in stopping if (ending.priority < wanted) is lower)
+            for _, each in groupby(chosen, key=lambda ending: ending.priority):
+                yield [tuple((job, 0) for job in ending.jobs) for ending in each]
 
-    def _make(self, unit: Unit, givers: Sequence[Offer], before: Sequence[Offer], lacking: float) -> bool:
+    def _make(self, unit: Unit, givers: Sequence[Giver], before: Sequence[Giver], lacking: float) -> bool:
         """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
-        alone = (offer for offer in givers if self._may_suffice(unit, self._gives(*offer), lacking))
-        for job, floor in islice(alone, TRIES):
-            if self._apply(unit, [(job, self._kept(job, floor, lacking))]):
+        alone = (giver for giver in givers if self._may_suffice(unit, self._gives(giver), lacking))
+        for giver in islice(alone, TRIES):
+            if self._apply(unit, [self._kept(giver, lacking)]):
                 return True
-        offers = self._together(unit, [*before, *givers], lacking)
-        return bool(offers) and self._apply(unit, self._spared(unit, offers))
+        chosen = self._together(unit, [*before, *givers], lacking)
+        return bool(chosen) and self._apply(unit, self._spared(unit, chosen))
 
     def _may_suffice(self, unit: Unit, given: float, lacking: float) -> bool:
         """False if this number of cards is too few.
@@ -90,70 +99,87 @@ class Rearrangement:
         """
         return given > lacking - _largest(unit).cards + EXACT
 
-    def _gives(self, job: JobState, floor: int) -> float:
-        return (self._draft.width(job) - floor) * job.spec.cards
+    def _gives(self, giver: Giver) -> float:
+        """The cards that the offers give."""
+        return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
-    def _kept(self, job: JobState, floor: int, lacking: float) -> int:
-        """The width that a job keeps when cards are lacking: it gives what is needed, and a share of its width."""
-        width = self._draft.width(job)
+    def _kept(self, giver: Giver, lacking: float) -> Giver:
+        """What a giver keeps when cards are lacking: who shrinks gives what is needed, and a share of the width."""
+        (job, floor), *_ = giver
+        if not floor:
+            return giver
         given = max(ceil(lacking / job.spec.cards - EXACT), ceil(job.width * self._rules.giving), 1)
-        return max(floor, width - given) if floor else 0
+        return ((job, max(floor, self._draft.width(job) - given)),)
 
-    def _together(self, unit: Unit, givers: Sequence[Offer], lacking: float) -> Sequence[Offer]:
-        """The offers of the first givers that suffice together; none if all of them do not."""
-        draft, offers = self._draft, dict[JobKey, Offer]()
-        most = {job.spec.key: self._gives(job, floor) for job, floor in givers}
+    def _together(self, unit: Unit, givers: Sequence[Giver], lacking: float) -> Sequence[Giver]:
+        """The first givers that suffice together, with what they keep; none if all of them do not."""
+        draft, chosen = self._draft, dict[JobKey, Giver]()
+        most = {job.spec.key: self._gives(((job, width),)) for giver in givers for job, width in giver}
         if not self._may_suffice(unit, sum(most.values()), lacking):
             return ()
         with draft.trial():
-            for job, floor in givers:
-                kept = self._kept(job, floor, lacking)
-                lacking -= self._gives(job, kept)
-                draft.narrow(job, kept, unit[0].spec)
-                offers[job.spec.key] = job, kept
+            for giver in givers:
+                kept = self._kept(giver, lacking)
+                lacking -= self._gives(kept)
+                for job, width in kept:
+                    draft.narrow(job, width, unit[0].spec)
+                # What a job gave by shrinking is part of what it gives with its group.
+                for job, _ in kept[1:]:
+                    chosen.pop(job.spec.key, None)
+                chosen[kept[0][0].spec.key] = kept
                 if lacking <= EXACT and fits(draft, unit):
-                    return list(offers.values())
-            return list(offers.values()) if fits(draft, unit) else ()
+                    return list(chosen.values())
+            return list(chosen.values()) if fits(draft, unit) else ()
 
-    def _spared(self, unit: Unit, offers: Sequence[Offer]) -> Sequence[Offer]:
-        """The offers without those that turn out not to be needed."""
-        for offer in offers[:TRIES]:
-            fewer = [other for other in offers if other is not offer]
+    def _spared(self, unit: Unit, givers: Sequence[Giver]) -> Sequence[Giver]:
+        """The givers without those that turn out not to be needed."""
+        for giver in givers[:TRIES]:
+            fewer = [other for other in givers if other is not giver]
             with self._draft.trial():
                 if fewer and self._give(unit, fewer):
-                    offers = fewer
-        return offers
+                    givers = fewer
+        return givers
 
-    def _apply(self, unit: Unit, offers: Sequence[Offer]) -> bool:
+    def _apply(self, unit: Unit, givers: Sequence[Giver]) -> bool:
         with self._draft.trial() as trial:
-            if self._give(unit, offers):
+            if self._give(unit, givers):
                 trial.keep()
         return trial.kept
 
-    def _give(self, unit: Unit, offers: Sequence[Offer]) -> bool:
-        for job, width in offers:
-            self._draft.narrow(job, width, unit[0].spec)
+    def _give(self, unit: Unit, givers: Sequence[Giver]) -> bool:
+        for giver in givers:
+            for job, width in giver:
+                self._draft.narrow(job, width, unit[0].spec)
         return _widen(self._draft, unit)
 
     def _may_shrink(self, job: JobState, unit: Unit) -> bool:
         if self._draft.width(job) <= job.spec.least:
             return False
-        priority = min(each.spec.priority for each in unit)
-        return job.spec.priority < priority or (job.spec.priority == priority and self._shares(job, unit))
+        wanted = priority(unit)
+        return job.spec.priority < wanted or (job.spec.priority == wanted and self._shares(job, unit))
 
-    def _may_stop(self, job: JobState, unit: Unit) -> bool:
-        """True if the running job may be suspended for the unit: its turn is over, and its rank is worse."""
-        priority, now, rules = min(each.spec.priority for each in unit), self._draft.now, self._rules
-        if job.spec.priority != priority:
-            return job.spec.priority < priority
+    def _may_stop(self, ending: "_Ending", unit: Unit) -> bool:
+        """True if the running jobs may be suspended for the unit: their turn is over, and their rank is worse."""
+        draft, rules, wanted = self._draft, self._rules, priority(unit)
+        if not draft.width(ending.jobs[0]) or (ending.group and ending.group == _group(unit[0].spec)):
+            return False
+        # Then only a part of the group would be suspended.
+        if any(draft.width(job) for job in ending.waiting):
+            return False
+        if ending.priority != wanted:
+            return ending.priority < wanted
         # Sub-tasks that are suspended begin anew.
-        if job.spec.parts or now < job.since + rules.quantum_s or not self._shares(job, unit):
+        if (
+            ending.split
+            or draft.now < ending.since + rules.quantum_s
+            or not self._shares(ending.jobs[0], unit)
+        ):
             return False
-        if any(due(each, now, rules) for each in unit):
+        if any(due(each, draft.now, rules) for each in unit):
             return True
-        if all(each.phase is JobPhase.STOPPED for each in unit) and now < turn_end(job, rules):
+        if all(each.phase is JobPhase.STOPPED for each in unit) and draft.now < ending.turn_end:
             return False
-        return self._levels[job.spec.key] > max(level(expected_work(each), rules) for each in unit)
+        return ending.level > max(level(expected_work(each), rules) for each in unit)
 
     def _shares(self, job: JobState, unit: Unit) -> bool:
         """True if the job's queue is that of the unit, or has more cards for its weight than the unit's will have."""
@@ -162,6 +188,68 @@ class Rearrangement:
             return True
         wanted = share(self._draft, queue, rules) + need(unit) / rules.weight(queue)
         return share(self._draft, job.spec.queue, rules) > wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """Running jobs that may be suspended, together or not at all: a single job, or all of `group` that run.
+
+    `waiting` are the jobs of the group that wait. The jobs' priority and level are the highest, the times the latest.
+    """
+
+    jobs: Unit
+    group: "_Group | None"
+    waiting: Sequence[JobState]
+    priority: int
+    level: int
+    since: float
+    turn_end: float
+    split: bool
+
+    @classmethod
+    def of(cls, jobs: Unit, rules: Rules, waiting: Sequence[JobState] = ()) -> "_Ending":
+        """The jobs, and what decides when they may be suspended."""
+        return cls(
+            jobs, _group(jobs[0].spec), waiting,
+            priority=max(job.spec.priority for job in jobs),
+            level=max(level(expected_work(job), rules) for job in jobs),
+            since=max(job.since for job in jobs),
+            turn_end=max(turn_end(job, rules) for job in jobs),
+            split=any(job.spec.parts for job in jobs),
+        )  # fmt: skip
+
+
+_Group = tuple[str, str]
+"""Namespace and name of a group of Jobs."""
+
+
+def _group(job: JobSpec) -> _Group | None:
+    return (job.key[0], job.group) if job.joint else None
+
+
+def _endings(jobs: Iterable[JobState], rules: Rules) -> Iterator[_Ending]:
+    """The jobs that may be suspended. Those of a group may be if all of them may that hold replicas.
+
+    A group of which a Job is missing is left running: it could not start again.
+    """
+    groups: dict[_Group, list[JobState]] = {}
+    for job in jobs:
+        if group := _group(job.spec):
+            groups.setdefault(group, []).append(job)
+        elif job.width and job.spec.cards and _suspendable(job):
+            yield _Ending.of((job,), rules)
+    for members in groups.values():
+        members.sort(key=lambda job: job.spec.key)
+        held = tuple(job for job in members if job.width)
+        if not any(job.spec.cards for job in held) or undeclared([job.spec for job in members]):
+            continue
+        if all(map(_suspendable, held)):
+            yield _Ending.of(held, rules, [job for job in members if not job.width])
+
+
+def _suspendable(job: JobState) -> bool:
+    """True if the job may be suspended: it is the engine's to do so, and nothing of it is under way."""
+    return job.running and not job.held and not job.spec.kueue
 
 
 def _largest(unit: Unit) -> JobSpec:

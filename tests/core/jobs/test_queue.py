@@ -117,6 +117,14 @@ def test_e2_a_group_waits_for_jobs_that_do_not_exist_yet() -> None:
     assert planned(8, *jobs).steps == ()
 
 
+def test_e2_a_group_that_was_stopped_starts_again_when_all_of_its_jobs_have_stopped() -> None:
+    first = stopped("m", group="g", joint=True, since=LATELY)
+    second = stopped("t", group="g", joint=True, since=LATELY)
+    leaving = replace(second, phase=JobPhase.STOPPING)
+    assert planned(8, first, leaving).steps == ()
+    assert widths([first, second], planned(8, first, second)) == {"m": 1, "t": 1}
+
+
 def test_e1_a_group_whose_jobs_contradict_each_other_is_refused() -> None:
     trainer = group("t", "trainer")
     jobs = [group("m", "master"), replace(trainer, spec=replace(trainer.spec, group_size=3))]

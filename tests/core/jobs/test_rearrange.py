@@ -198,3 +198,93 @@ def test_e2_a_group_with_a_role_without_cards_starts_together_where_another_job_
         Admit(master.spec.key, 1),
         Admit(trainer.spec.key, 3),
     )
+
+
+def group(*members: tuple[str, int], **more: Any) -> list[JobState]:
+    """The running Jobs of group g, each by its name and its width."""
+    spec: dict[str, Any] = {"group": "g", "joint": True} | more
+    return [running(name, width, **spec) for name, width in members]
+
+
+def test_e2_a_group_is_suspended_whole_for_a_higher_priority_though_a_part_would_suffice() -> None:
+    jobs, urgent = group(("p", 1), ("t", 3)), new("urgent", priority=1)
+    assert widths([*jobs, urgent], planned(4, *jobs, urgent)) == {"p": 0, "t": 0, "urgent": 1}
+
+
+def test_e2_a_master_without_cards_is_suspended_with_its_trainers() -> None:
+    ledger = Ledger()
+    ledger.set_node("a", inventory("a", 2))
+    room = LedgerRoom(ledger, Placer(ledger), {})
+    (trainers,) = group(("t", 2))
+    (master,) = group(("m", 1), request=PodRequest("", ()), cards=0.0)
+    assert room.take(trainers.spec, 2)
+    urgent = new("urgent", priority=1)
+    assert plan_round(NOW, [master, trainers, urgent], room, RULES).steps == (
+        Suspend(master.spec.key, urgent.spec.key),
+        Suspend(trainers.spec.key, urgent.spec.key),
+        Admit(urgent.spec.key, 1),
+    )
+
+
+def test_e2_a_group_is_suspended_when_the_turn_of_all_its_jobs_is_over() -> None:
+    old, young = group(("a", 1), ("b", 1), attained=9 * HOUR, since=NOW - RULES.quantum_s)
+    job = new("new")
+    assert widths([old, young, job], planned(2, old, young, job)) == {"a": 0, "b": 0, "new": 1}
+    assert planned(2, old, replace(young, since=young.since + 1), job).steps == ()
+
+
+def test_e2_a_group_that_turns_out_not_to_be_needed_is_spared_whole() -> None:
+    jobs = [
+        *group(("a", 1), ("b", 1), priority=-2),
+        running("x", 3, priority=-1),
+        running("y", 3, priority=-1),
+    ]
+    for least, expected in ((7, {"a": 0, "b": 0, "x": 0, "y": 0}), (6, {"a": 1, "b": 1, "x": 0, "y": 0})):
+        large = new("large", least=least, most=least)
+        assert widths([*jobs, large], planned(8, *jobs, large)) == expected | {"large": least}
+
+
+def test_e2_a_trainer_shrinks_before_its_group_is_suspended() -> None:
+    (servers,), (trainers,) = group(("p", 1)), group(("t", 4), least=1, most=4)
+    for least, expected in ((2, {"p": 1, "t": 2}), (4, {"p": 0, "t": 0})):
+        job = new("new", priority=1, least=least, most=least)
+        found = widths([servers, trainers, job], planned(5, servers, trainers, job))
+        assert found == expected | {"new": least}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"phase": JobPhase.RESIZING},
+        {"phase": JobPhase.STOPPING},
+        {"held": True},
+    ],
+)
+def test_e2_a_group_of_which_one_job_cannot_be_suspended_is_left_running(change: dict[str, Any]) -> None:
+    first, second = group(("a", 2), ("b", 2))
+    assert planned(4, first, replace(second, **change), new("new", priority=1)).steps == ()
+
+
+def test_e2_a_group_that_could_not_start_again_is_not_suspended() -> None:
+    """A Job of it has ended or was deleted, and its pods wait for those of all of its Jobs."""
+    left = group(("t", 3), group_size=4)
+    assert planned(3, *left, new("new", priority=1)).steps == ()
+    whole = group(("t", 3), ("m", 1), group_size=4)
+    assert planned(4, *whole, new("new", priority=1)).steps
+
+
+def test_e2_a_group_makes_no_room_for_its_own_jobs_and_stops_with_none_of_them_started() -> None:
+    part, rest = group(("a", 2), attained=500 * HOUR), new("b", group="g", joint=True)
+    assert planned(2, *part, rest).steps == ()
+    urgent = new("urgent", priority=1, least=2, most=2)
+    assert widths([*part, rest, urgent], planned(2, *part, rest, urgent)) == {"a": 0, "b": 0, "urgent": 2}
+
+
+def test_what_kueue_starts_is_not_suspended() -> None:
+    assert planned(2, running("theirs", 2, kueue=True), new("new", priority=1)).steps == ()
+
+
+def test_e2_of_a_group_that_is_suspended_no_other_job_starts_in_that_round() -> None:
+    part, rest = group(("a", 3)), new("b", group="g", joint=True)
+    urgent = new("urgent", priority=1)
+    assert widths([*part, rest, urgent], planned(3, *part, rest, urgent)) == {"a": 0, "b": 0, "urgent": 1}
