@@ -33,6 +33,14 @@ class JobCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedCreation:
+    """An event of the Job controller: the API server did not accept a pod. `at` is when that happened last."""
+
+    message: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A Job as the API server shows it.
 

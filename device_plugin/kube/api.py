@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from device_plugin.core import annotations
-from device_plugin.core.batch import Job, QueuedJob
+from device_plugin.core.batch import FailedCreation, Job, QueuedJob
 from device_plugin.core.jobs.resize import MAX_RECORD
 from device_plugin.core.jobs.spec import NamedPriorityClass, PriorityClass
 from device_plugin.core.pods import Agent, Node, Pod
@@ -96,6 +96,13 @@ def _priority_class(found: Object) -> NamedPriorityClass:
     return NamedPriorityClass(found["metadata"]["name"], priority, bool(found.get("globalDefault")))
 
 
+def _failed_creation(event: Object) -> FailedCreation:
+    """What an event says of a pod that was not accepted, and the last time at which it was said."""
+    last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
+    at = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
+    return FailedCreation(str(event.get("message") or ""), str(at))
+
+
 PODS = Kind("", "v1", "pods", "Pod", Pod)
 NODES = Kind("", "v1", "nodes", "Node", Node)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
@@ -108,6 +115,8 @@ AGENTS = Kind("", "v1", "pods", "Pod", Agent, _agent)
 AGENT_LABELS = "app.kubernetes.io/name=vgpu,app.kubernetes.io/component=node"
 """Pods of the node agent, read as what can be asked for loads."""
 EVENTS: Kind[dict[str, Any]] = Kind("", "v1", "events", "Event", dict)
+FAILED_CREATIONS = Kind("", "v1", "events", "Event", FailedCreation, _failed_creation)
+"""Events of the reason FailedCreate."""
 
 
 class Named(Protocol):

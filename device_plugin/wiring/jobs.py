@@ -39,6 +39,7 @@ from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.show.health import LoopHealth
+from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.priorities import Priorities
 from device_plugin.kube.api import (
@@ -133,7 +134,10 @@ class JobEngine:
             weights=settings.queue_weights,
         )  # fmt: skip
         rates, _ = read_rates("\n".join(settings.rates))
-        self._rounds = Rounds(self._known, self._holdings, sender, leads, clock, time.time, rules, rates)
+        creations = FailedCreations(api, clock)
+        self._rounds = Rounds(
+            self._known, self._holdings, sender, creations, leads, clock, time.time, rules, rates
+        )  # fmt: skip
         self._gauges = JobGauges(self._rounds, leads)
         self._health = LoopHealth(clock)
         self._poller = AgentPoller(read_progress, self._on_told, leads, ASKED, clock, self._known.on)

@@ -6,20 +6,21 @@ from typing import Any
 
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GRANT, QUEUE, RESIZE
-from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.batch import FailedCreation, Job, JobCondition
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.progress import Told
 from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
+from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Where
 from device_plugin.kube.errors import ConflictError, GoneError
 from tests.builders.batch_jobs import waiting
 from tests.builders.cards import FAMILY, inventory
@@ -36,6 +37,8 @@ class JobApi:
         self.pods: dict[str, Pod] = {}
         self.patches: list[tuple[str, Object]] = []
         self.reads = 0
+        self.events: dict[str, FailedCreation] = {}
+        self.lists = 0
         self.engines: list[Engine] = []
         self.on_patch: Callable[[Kind[Any], Named, Object], Any] = self.land
         self._version = 0
@@ -46,6 +49,13 @@ class JobApi:
         assert kind is JOBS
         self.reads += 1
         return self._job(of)
+
+    def list(self, kind: Kind[Any], where: Where) -> Listed[Any]:
+        """The last event of a Job about pods that were refused."""
+        assert kind is FAILED_CREATIONS
+        self.lists += 1
+        uid = where.fields.removeprefix("involvedObject.uid=").removesuffix(",reason=FailedCreate")
+        return Listed([self.events[uid]] if uid in self.events else [])
 
     def patch(self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "") -> Any:
         assert subresource == ("status" if kind is PODS else "")
@@ -106,6 +116,8 @@ class World:
         self.rules = rules or Rules()
         self.rates, _ = read_rates(rates)
         self.leads = True
+        self.quota: int | None = None
+        """How many pods the namespace may have."""
         self.engine = Engine(self)
 
     def queue(self, name: str, width: int, least: int = 0, most: int = 0, **more: Any) -> Job:
@@ -174,6 +186,10 @@ class World:
                 self.api.remove_pod(pod)
         for index in set(range(wanted)) - {pod.index for pod in self.of(job)}:
             name = f"{job.name}-{index}"
+            if self.quota is not None and len(self.api.pods) >= self.quota:
+                text = f'Error creating: pods "{name}" is forbidden: exceeded quota: team, limited: pods={self.quota}'
+                self.api.events[job.uid] = FailedCreation(text, api_time(self.now))
+                continue
             self.api.put_pod(Pod(
                 job.namespace, name, f"{job.uid}-{index}", owner="Job", owner_name=job.name, owner_uid=job.uid,
                 index=index, containers=ONE_CARD,
@@ -206,6 +222,7 @@ class Engine:
             self.known,
             self.Held(self.view),
             self.sender,
+            FailedCreations(api, wall),  # type: ignore[arg-type]
             lambda: world.leads,
             wall,
             wall,

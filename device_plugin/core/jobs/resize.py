@@ -6,7 +6,7 @@ must expect that its own differs.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
@@ -24,6 +24,8 @@ MAX_RECORD = 16 * 1024
 MAX_CORES = 16 * 1024
 # Most characters of the core groups of one slice: every second group of 1,024.
 _CORES_LENGTH = 2600
+# Most characters of why pods were refused.
+MAX_REFUSAL = 250
 # The name of the only container of a grant that was read from a record, where a pod's containers make no difference.
 CONTAINER = "pod"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -40,6 +42,11 @@ class Resize:
     new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, until
     `replicas` pods of it are bound (0: as long as the record says). `attained` is the service that the Job had had when
     the change was decided, in card-seconds, without fractions once written.
+
+    Of what came before: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
+    `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
+    did not let the Job's pods be created; `refusal` says why, in the record that took the Job back to the pods that it
+    had, and is empty in others.
     """
 
     gen: int
@@ -52,6 +59,10 @@ class Resize:
     applied: bool = False
     grants: Sequence[Grant] = ()
     attained: float = 0.0
+    unsaved: int = 0
+    spared_until: float = 0.0
+    refusals: int = 0
+    refusal: str = ""
 
     @property
     def shrinks(self) -> bool:
@@ -66,6 +77,7 @@ class Resize:
         }  # fmt: skip
         if self.attained >= 1:
             fields["attained"] = min(int(self.attained), annotations.MAX_INT)
+        fields |= self._before()
         if self.beneficiary is not None:
             fields |= {"for": "/".join(self.beneficiary), "replicas": self.replicas}
         if self.grants:
@@ -79,6 +91,17 @@ class Resize:
             )
             fields["grants"] = leaving[: len(list(fitting))]
         return annotations.write_object(fields)
+
+    def _before(self) -> Mapping[str, object]:
+        """The fields about what came before, without those that say nothing."""
+        fields: dict[str, object] = {
+            "unsaved": self.unsaved,
+            "refusals": self.refusals,
+            "refusal": self.refusal,
+        }
+        if self.spared_until:
+            fields["sparedUntil"] = api_time(self.spared_until)
+        return {key: value for key, value in fields.items() if value}
 
     @classmethod
     def decode(cls, text: str) -> "Resize":
@@ -109,6 +132,10 @@ class Resize:
             applied=fields.flag("applied"),
             grants=tuple(grants),
             attained=float(fields.integer("attained")) if fields.has("attained") else 0.0,
+            unsaved=fields.integer("unsaved") if fields.has("unsaved") else 0,
+            spared_until=_read(fields, "sparedUntil") if fields.has("sparedUntil") else 0.0,
+            refusals=fields.integer("refusals") if fields.has("refusals") else 0,
+            refusal=fields.text("refusal", max_length=MAX_REFUSAL) if fields.has("refusal") else "",
         )
 
 

@@ -11,8 +11,9 @@ for it: a plan only says what is worth trying.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from device_plugin.core.annotations import MAX_INT
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.job import JobKey
@@ -29,6 +30,9 @@ JOIN_SECONDS = 60.0
 # A record has whole seconds: one that must count as later than another is made a second later at least, whatever the
 # clocks of two replicas say.
 LATER = 1.0
+# A Job that let this many requests for a checkpoint in a row pass is not made narrower for so many seconds.
+UNSAVED, SPARED_SECONDS = 2, 3600.0
+_NONE: Mapping[JobKey, str] = {}
 
 
 class Trial(Protocol):
@@ -42,12 +46,18 @@ class Trial(Protocol):
 
 
 class Executor:
-    """The writes that are due at one time. Made anew for each look at the Jobs."""
+    """The writes that are due at one time. Made anew for each look at the Jobs.
 
-    def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
+    `refusals` says of Jobs that lack pods why the API server refuses them.
+    """
+
+    def __init__(
+        self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial, refusals: Mapping[JobKey, str] = _NONE
+    ) -> None:
         self._now = now
         self._jobs = jobs
         self._trial = trial
+        self._refusals = refusals
         self._stages = stages(jobs, now)
         self._givers = self._promised()
 
@@ -56,7 +66,9 @@ class Executor:
 
         A plan is given once: what it began goes on from the records, with an empty one.
         """
-        found = {write.key: write for write in self._continued()}
+        found = {write.key: write for write in self._taken_back()}
+        for write in self._continued():
+            found.setdefault(write.key, write)
         for write in self._begun(plan, found):
             found.setdefault(write.key, write)
         return tuple(found.values())
@@ -90,6 +102,35 @@ class Executor:
                 width = max(giver.record.replicas for giver in givers if giver.record is not None)
                 yield from self._started(self._jobs[key], width, givers)
 
+    def _taken_back(self) -> Iterator[Write]:
+        """The writes that take Jobs back to the pods that they have, where further ones are refused."""
+        for key, why in self._refusals.items():
+            managed = self._jobs.get(key)
+            if managed is None or not managed.lacks or managed.spec.width_owner or managed.rigid:
+                continue
+            width = self._kept(managed)
+            if width is not None:
+                refusals = 1 + (managed.record.refusals if managed.record is not None else 0)
+                record = self._record(
+                    managed, before=managed.job.parallelism, after=width, asked=self._later(managed),
+                    until=self._now, applied=True, refusals=refusals, refusal=why,
+                )  # fmt: skip
+                yield Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
+
+    def _kept(self, managed: Managed) -> int | None:
+        """The width to which a Job goes back, 0 to stop, None to leave it as it is.
+
+        Below its least width a Job is stopped only where it was just started, so that it loses nothing; and not one of
+        a group, whose others would run without it.
+        """
+        spec, width, reached = managed.spec, managed.created, self._stages[managed.key]
+        if reached not in (Stage.NONE, Stage.OVER, Stage.JOINING):
+            return None
+        if width >= spec.least and (spec.parts or (spec.elastic and _narrows(managed))):
+            return width
+        started = managed.record is not None and managed.record.before == 0 and reached is Stage.JOINING
+        return 0 if started and not spec.kueue and not spec.joint else None
+
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
         """The next write of a Job with a record of which nothing was carried out yet."""
         if not record.shrinks:
@@ -115,10 +156,22 @@ class Executor:
 
     def _applied(self, managed: Managed, record: Resize) -> Write:
         seconds = JOIN_SECONDS + (managed.job.grace_seconds if record.shrinks else 0)
-        done = replace(record, until=self._now + seconds, applied=True)
+        done = self._counted(managed, replace(record, until=self._now + seconds, applied=True))
         if record.after == 0:
             return Write(Action.STOP, managed, done)
         return Write(Action.WIDTH, managed, done, record.after)
+
+    def _counted(self, managed: Managed, record: Resize) -> Resize:
+        """The record of a shrink or stop, with whether the program has answered the request for a checkpoint."""
+        asked = managed.checkpoint
+        if asked is None or asked.gen != record.gen or not record.shrinks or asked.saved == MAX_INT:
+            # Nobody was asked, or it is not known whether there was an answer.
+            return record
+        if managed.saved > asked.saved:
+            return replace(record, unsaved=0, spared_until=0.0)
+        missed = record.unsaved + 1
+        until = self._now + SPARED_SECONDS if missed >= UNSAVED else 0.0
+        return replace(record, unsaved=missed, spared_until=until)
 
     # Steps of a plan
 
@@ -178,9 +231,9 @@ class Executor:
         if managed.spec.parts or not managed.has(step.before):
             return
         if self._trial.take(managed.key, step.after - step.before):
-            yield Write(Action.RECORD, managed, Resize(
-                gen=_next(managed), before=step.before, after=step.after, asked=self._later(managed),
-                until=self._now + JOIN_SECONDS, attained=managed.attained(self._now),
+            yield Write(Action.RECORD, managed, self._record(
+                managed, before=step.before, after=step.after, asked=self._later(managed),
+                until=self._now + JOIN_SECONDS,
             ))  # fmt: skip
 
     def _narrowed(
@@ -194,23 +247,32 @@ class Executor:
         if not managed.has(before) or (after and (managed.spec.parts or not _narrows(managed))):
             return
         seconds = JOIN_SECONDS + managed.spec.checkpoint_seconds + managed.job.grace_seconds
-        yield Write(Action.RECORD, managed, Resize(
-            gen=_next(managed), before=before, after=after,
+        yield Write(Action.RECORD, managed, self._record(
+            managed, before=before, after=after,
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
             until=self._now + seconds, beneficiary=step.beneficiary,
             replicas=widths[helped.key] if helped is not None else 0,
-            grants=tuple(_grants(managed.leaving(after))), attained=managed.attained(self._now),
+            grants=tuple(_grants(managed.leaving(after))),
         ))  # fmt: skip
 
     def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
         if not self._trial.take(managed.key, width):
             return
-        record = Resize(
-            gen=_next(managed), before=0, after=width, asked=self._later(managed, *givers),
-            until=self._now + JOIN_SECONDS, applied=True, attained=managed.attained(self._now),
+        record = self._record(
+            managed, before=0, after=width, asked=self._later(managed, *givers),
+            until=self._now + JOIN_SECONDS, applied=True,
         )  # fmt: skip
         # The width is written only where it is another one.
         yield Write(Action.START, managed, record, None if managed.written(width) else width)
+
+    def _record(self, managed: Managed, **fields: Any) -> Resize:
+        """A new record of the Job; what it has to remember goes on from the record before."""
+        last = managed.record
+        if last is not None:
+            refusals = last.refusals if last.refusal else 0
+            before = {"unsaved": last.unsaved, "spared_until": last.spared_until, "refusals": refusals}
+            fields = {**before, **fields}
+        return Resize(gen=_next(managed), attained=managed.attained(self._now), **fields)
 
     def _later(self, *jobs: Managed) -> float:
         """The time of a new record, later than those of these Jobs' records, which it replaces or ends."""

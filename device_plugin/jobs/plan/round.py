@@ -21,6 +21,7 @@ from device_plugin.jobs.execute.stages import Stage, stages
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.states import scene
 from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import Managed
 
@@ -37,7 +38,8 @@ _UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED, Stage.JOINING, Stage.OVER
 class Round:
     """The last round: when it was, the Jobs as it saw them, and what it planned.
 
-    `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized.
+    `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized, and
+    `uncreated` why the API server refuses pods of others.
     """
 
     at: float = -inf
@@ -46,18 +48,21 @@ class Round:
     seconds: float = 0.0
     short: Mapping[JobKey, Short] = field(default_factory=dict)
     refused: Mapping[JobKey, str] = field(default_factory=dict)
+    uncreated: Mapping[JobKey, str] = field(default_factory=dict)
 
 
 class Rounds:
     """One thread calls `step`. `clock` is for ages, `wall` for what stands in records."""
 
     def __init__(
-        self, known: KnownJobs, holdings: Holdings, sender: Sender, leads: Callable[[], bool],
-        clock: Callable[[], float], wall: Callable[[], float], rules: Rules, rates: Rates | None = None,
+        self, known: KnownJobs, holdings: Holdings, sender: Sender, creations: FailedCreations,
+        leads: Callable[[], bool], clock: Callable[[], float], wall: Callable[[], float], rules: Rules,
+        rates: Rates | None = None,
     ) -> None:  # fmt: skip
         self._known = known
         self._holdings = holdings
         self._sender = sender
+        self._creations = creations
         self._leads = leads
         self._clock = clock
         self._wall = wall
@@ -88,21 +93,23 @@ class Rounds:
         changed = changes != self._seen[0] or (
             ledger is not self._seen[1] and now >= self.last.at + TICK_SECONDS
         )
-        if not changed and now < self._next:
+        if not changed and now < self._next and self._clock() < self._creations.next:
             return
         self._seen = changes, ledger
-        plan = self._planned(now, self._known.managed())
+        jobs = self._known.managed()
+        plan = self._planned(now, jobs, self._creations.look(jobs.values()))
         done = self._carried_out(plan)
         jobs = self._known.managed()
         self._next = min(plan.again, self._deadline(jobs)) if done else now + 1.0
 
-    def _planned(self, now: float, jobs: Mapping[JobKey, Managed]) -> Plan:
+    def _planned(self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]) -> Plan:
         began = self._clock()
         seen = scene(now, jobs, self._fork)
         sizing = with_widths(seen.states, seen.room, self._rates, self._card_models(seen.states))
         plan = plan_round(now, sizing.jobs, seen.room, self._rules)
         states = {state.spec.key: state for state in sizing.jobs}
-        self.last = Round(now, states, plan, self._clock() - began, sizing.short, sizing.refused)
+        took = self._clock() - began
+        self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated)
         return plan
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:
@@ -116,9 +123,10 @@ class Rounds:
         """Send what is due, until nothing is; false if a write was not done."""
         for _ in range(MOST_LOOKS):
             decided, now, jobs = self._clock(), self._wall(), self._known.managed()
-            if not plan.steps and not self._under_way(jobs):
+            refusals = self.last.uncreated
+            if not plan.steps and not refusals and not self._under_way(jobs):
                 return True
-            due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)
+            due = Executor(now, jobs, Free(self._fork, jobs, now), refusals).due(plan)
             writes = [write for write in due if self._sender.may(write)]
             if not writes:
                 return not due
@@ -131,9 +139,11 @@ class Rounds:
         return any(reached in _UNDER_WAY for reached in stages(jobs, self._wall()).values())
 
     def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
-        """The earliest time from now at which a record or a request for a checkpoint ends."""
+        """The earliest time from now at which a record, what it sets, or a request for a checkpoint ends."""
         now = self._wall()
-        ends = [managed.record.until for managed in jobs.values() if managed.record is not None]
+        records = [managed.record for managed in jobs.values() if managed.record is not None]
+        ends = [time for record in records for time in (record.until, record.spared_until)]
+        ends += [managed.paused_until for managed in jobs.values()]
         ends += [
             float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
         ]

@@ -23,7 +23,7 @@ class Scene:
 def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
     """The states of the Jobs, each with the width that it has once all that is under way is done.
 
-    A Job that waits for Kueue is none of them.
+    A Job that waits for Kueue, or until its pods may be created, is none of them.
     """
     live = {key: managed for key, managed in jobs.items() if managed.lives}
     fork.renew(jobs.values(), now)
@@ -34,7 +34,7 @@ def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
     states = [
         _state(now, managed, reached[key], promised.get(key, 0))
         for key, managed in live.items()
-        if not (managed.spec.kueue and managed.job.suspend)
+        if not (managed.job.suspend and (managed.spec.kueue or now < managed.paused_until))
     ]
     return Scene(states, fork.room())
 
@@ -76,9 +76,9 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
         began = asked or seconds(managed.job.started, now)
     elif asked is not None:
         began = asked
-    resized = {} if asked is None else {"resized": asked}
+    resized = {} if asked is None else {"resized": max(asked, managed.paused_until)}
     return JobState(
-        spec=_bounded(managed), phase=phase, width=width, since=began, attained=managed.attained(now),
+        spec=_bounded(managed, now), phase=phase, width=width, since=began, attained=managed.attained(now),
         held=_held(managed), **resized,
     )  # fmt: skip
 
@@ -105,9 +105,11 @@ def _held(managed: Managed) -> bool:
     return bool(managed.spec.width_owner or managed.rigid) or ended
 
 
-def _bounded(managed: Managed) -> JobSpec:
-    """What the author asks for; of a Job whose width cannot be changed as much as it has."""
-    if not managed.rigid:
-        return managed.spec
-    width = managed.job.parallelism
-    return replace(managed.spec, asked=width, least=width, most=width)
+def _bounded(managed: Managed, now: float) -> JobSpec:
+    """What the author asks for; of a Job whose width cannot be changed, or not made smaller, as much as it has."""
+    spec, width = managed.spec, managed.job.parallelism
+    if managed.rigid:
+        return replace(spec, asked=width, least=width, most=width)
+    if spec.elastic and managed.spared(now) and spec.least < width <= spec.most:
+        return replace(spec, least=width)
+    return spec

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.queue import places
+from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.show.next_change import NextChange, next_change
@@ -94,8 +95,18 @@ class _LastRound:
         if state is None:
             if spec.kueue and managed.job.suspend:
                 return replace(view, waits_for="Kueue", why="waits for Kueue, which starts it")
+            if managed.job.suspend and managed.record is not None and managed.paused_until > last.at:
+                why = (
+                    f"was stopped, because the API server refuses its pods: {managed.record.refusal}; it is started"
+                    f" again after {api_time(managed.paused_until)}"
+                )
+                return replace(
+                    view, phase=JobPhase.STOPPED.value, waits_for="pods that may be created", why=why
+                )
             return replace(view, waits_for="the next round", why="it is looked at in the next round")
-        why, short = _why(managed, state), last.short.get(key)
+        why, short = _why(managed, state, last.at), last.short.get(key)
+        if uncreated := last.uncreated.get(key):
+            why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0), waits_for=_waits_for(state),
             why=f"{why}; it can have {offers(short)}" if short else why,
@@ -119,7 +130,7 @@ _WAITS_FOR: Mapping[JobPhase, str] = {
 }
 
 
-def _why(managed: Managed, state: JobState) -> str:
+def _why(managed: Managed, state: JobState, now: float) -> str:
     """One sentence of why the Job is where it is."""
     text = _WHY.get(state.phase, "").format(width=state.width, least=state.spec.least)
     record = managed.record
@@ -130,6 +141,14 @@ def _why(managed: Managed, state: JobState) -> str:
         )
     if managed.rigid:
         return f"{text}; its width stays, because the API server refused to change it: {managed.rigid}"
+    if record is not None and managed.paused_until > now:
+        end = api_time(managed.paused_until)
+        text += (
+            f"; it does not grow before {end}, because the API server refused further pods: {record.refusal}"
+        )
+    if record is not None and managed.spared(now):
+        end = api_time(record.spared_until)
+        text += f"; it is not made narrower before {end}, because its program gave no checkpoint when it was asked"
     if managed.spec.width_owner:
         return f"{text}; its width is left to {managed.spec.width_owner}"
     return text

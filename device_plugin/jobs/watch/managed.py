@@ -11,6 +11,9 @@ from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
 
+# Seconds for which a Job neither starts nor grows after its pods were refused: twice as many each time.
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Managed:
@@ -63,6 +66,32 @@ class Managed:
         before = self.record.attained if self.record is not None else 0.0
         since = self.record.asked if self.record is not None else seconds(self.job.started, now)
         return before + width * self.spec.cards * max(0.0, now - since)
+
+    @property
+    def created(self) -> int:
+        """The pods that the Job has now, by its status or by the watch of pods, whichever knows of more."""
+        return max(self.job.active, sum(not pod.deleting for pod in self.pods))
+
+    @property
+    def lacks(self) -> bool:
+        """True if the Job has fewer pods than it is to run, and none that it waits for to end first."""
+        job = self.job
+        if not self.lives or job.suspend or job.terminating or any(pod.deleting for pod in self.pods):
+            return False
+        left = job.parallelism if job.completions is None else job.completions - job.succeeded
+        return self.created < min(job.parallelism, left)
+
+    @property
+    def paused_until(self) -> float:
+        """Until when the Job neither starts nor grows, because its pods could not be created; 0 if they could."""
+        if self.record is None or not self.record.refusal:
+            return 0.0
+        doubled = FIRST_PAUSE * 2.0 ** min(self.record.refusals - 1, 10)
+        return self.record.asked + min(doubled, LONGEST_PAUSE)
+
+    def spared(self, now: float) -> bool:
+        """True while the running Job is not made narrower, because its program did not answer when it was asked."""
+        return self.record is not None and now < self.record.spared_until and not self.job.suspend
 
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that a width of `width` has no place for: those of the highest indexes."""

@@ -12,9 +12,9 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import JOIN_SECONDS, Executor
+from device_plugin.jobs.execute.executor import JOIN_SECONDS, SPARED_SECONDS, Executor
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.jobs.watch.managed import FIRST_PAUSE, Managed
 from device_plugin.kube.api import JOBS, PODS
 from tests.builders.batch_jobs import GRACE, ended, job, managed, replica, resize, spec, waiting
 from tests.builders.pods import main
@@ -143,6 +143,118 @@ def test_where_the_count_of_checkpoints_is_old_none_is_the_answer_and_the_whole_
     a = replace(a, checkpoint=asked, saved=MAX_INT, heard=NOW + 5)
     assert not due(a, now=NOW + 119)
     assert due(a, now=NOW + 120)["a"].action is Action.WIDTH
+
+
+def missed(a: Managed, b: Managed, now: float = NOW) -> Resize:
+    """The record after a shrink from 4 to 2 whose request for a checkpoint had no answer until its time was over."""
+    (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)], now=now).values()
+    assert record.record is not None
+    asked = Checkpoint(gen=record.record.gen, until=int(now), saved=a.saved)
+    (write,) = due(replace(carried_out(a, record), checkpoint=asked), b, now=now).values()
+    assert write.record is not None
+    return write.record
+
+
+def test_two_checkpoints_in_a_row_that_did_not_come_spare_the_job_for_an_hour() -> None:
+    slow = spec(job("a", 4), checkpoint_seconds=120.0)
+    a, b = replace(managed(job("a", 4)), spec=slow), managed(waiting("b", 2))
+    first = missed(a, b)
+    assert (first.unsaved, first.spared_until) == (1, 0.0)
+    second = missed(replace(a, record=first), b, now=first.until + 9)
+    assert (second.unsaved, second.spared_until) == (2, first.until + 9 + SPARED_SECONDS)
+    assert Resize.decode(second.encode()).spared_until == int(second.spared_until), (
+        "an engine that follows reads it"
+    )
+
+    grown = replace(managed(job("a", 2), record=second), spec=slow)
+    (growth,) = due(grown, steps=[Scale(A, 2, 4)], free=2, now=second.until).values()
+    assert growth.record is not None
+    assert (growth.record.unsaved, growth.record.spared_until) == (2, second.spared_until), "it goes on"
+
+
+def test_a_checkpoint_that_came_ends_the_count() -> None:
+    slow = spec(job("a", 4), checkpoint_seconds=120.0)
+    record = resize(4, 2, gen=2, beneficiary=B, replicas=2, unsaved=1)
+    a = replace(managed(job("a", 4), record=record), spec=slow, checkpoint=Checkpoint(2, 2000, 3), saved=4)
+    (write,) = due(a, managed(waiting("b", 2))).values()
+    assert write.record is not None
+    assert write.record.unsaved == 0
+    silent = replace(a, checkpoint=Checkpoint(2, 0, MAX_INT), saved=0)
+    (write,) = due(silent, managed(waiting("b", 2))).values()
+    assert write.record is not None
+    assert write.record.unsaved == 1, "of one that nobody could hear of nothing is known"
+
+
+# Pods that the API server refuses
+
+
+def taken_back(seen: Managed, now: float = NOW) -> Write | None:
+    known = {seen.key: seen}
+    found = Executor(now, known, Free(0), {seen.key: "exceeded quota: q"}).due(Plan())
+    return found[0] if found else None
+
+
+def test_an_elastic_job_goes_back_to_the_pods_that_it_has() -> None:
+    grew = resize(2, 6, gen=3, applied=True)
+    write = taken_back(managed(job("a", 6, active=4), record=grew))
+    assert write is not None
+    assert body(write)["spec"] == {"parallelism": 4, "completions": 4}
+    assert write.record is not None
+    assert (write.record.gen, write.record.refusals, write.record.refusal) == (4, 1, "exceeded quota: q")
+    after = carried_out(managed(job("a", 6, active=4), record=grew), write)
+    assert not due(after), "that is all"
+    assert after.paused_until == write.record.asked + FIRST_PAUSE
+
+
+def test_below_its_least_width_a_job_that_was_just_started_stops() -> None:
+    started = resize(0, 4, applied=True)
+    rigid = managed(job("a", 4, active=3), record=started)
+    rigid = replace(rigid, spec=replace(rigid.spec, least=4, most=4))
+    write = taken_back(rigid)
+    assert write is not None
+    assert body(write)["spec"] == {"suspend": True}
+    assert taken_back(rigid, now=started.until + 1) is None, "it may have run, and would lose what it did"
+    assert taken_back(replace(rigid, spec=replace(rigid.spec, kueue=True))) is None
+    assert taken_back(replace(rigid, spec=replace(rigid.spec, joint=True))) is None
+
+
+def test_a_split_goes_on_with_the_sub_tasks_that_run() -> None:
+    split = job("a", 4, completions=16, active=3)
+    write = taken_back(replace(managed(split), spec=spec(split, parts=16)))
+    assert write is not None
+    assert body(write)["spec"] == {"parallelism": 3}
+
+
+def test_what_is_not_the_engines_is_left_as_it_is() -> None:
+    lacks = managed(job("a", 4, active=3))
+    for seen in (
+        managed(job("a", 4)),
+        replace(lacks, rigid="no"),
+        replace(lacks, spec=replace(lacks.spec, width_owner="JobSet")),
+        replace(lacks, job=replace(lacks.job, succeeded=0, completed_indexes="3")),
+        managed(job("a", 4, active=3), record=resize(4, 2, beneficiary=B, replicas=2)),
+    ):
+        write = taken_back(seen)
+        assert write is None or write.action is Action.DROP
+
+
+def test_each_refusal_in_a_row_doubles_the_pause_and_a_growth_that_succeeded_ends_the_row() -> None:
+    seen, pauses = managed(job("a", 4, active=2), record=resize(2, 4, applied=True)), []
+    for _ in range(9):
+        write = taken_back(seen)
+        assert write is not None
+        seen = carried_out(seen, write)
+        assert seen.record is not None
+        pauses.append(seen.paused_until - seen.record.asked)
+        (growth,) = due(seen, steps=[Scale(A, 2, 4)], free=2).values()
+        assert growth.record is not None
+        seen = replace(managed(job("a", 4, active=2)), record=replace(growth.record, applied=True))
+        assert seen.paused_until == 0
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    whole = replace(managed(job("a", 4)), record=seen.record)
+    (growth,) = due(whole, steps=[Scale(A, 4, 6)], free=2).values()
+    assert growth.record is not None
+    assert growth.record.refusals == 0
 
 
 # What is not done

@@ -204,6 +204,47 @@ def test_a_job_whose_start_is_refused_keeps_nobody_else_waiting(world: World) ->
     assert 2 <= tries <= 6, "later and later"
 
 
+def test_a_job_whose_pods_a_quota_refuses_goes_back_to_those_that_it_has(world: World) -> None:
+    world.queue("a", 2, 1, 4)
+    world.quota = 3
+    world.settle(2)
+    for _ in range(10):
+        world.turn(1.0)
+    assert world.job("a").parallelism == 3
+    assert "exceeded quota: team, limited: pods=3" in told(world, "a")
+    assert "does not grow before 2027-01-15T08:" in told(world, "a")
+    writes, lists = len(world.api.patches), world.api.lists
+    for _ in range(20):
+        world.turn(1.0)
+    assert (len(world.api.patches), world.api.lists) == (writes, lists), "it waits"
+    for _ in range(2 * 3600):
+        world.turn(1.0)
+    assert len(world.api.patches) - writes <= 3 * 8, "longer and longer"
+    world.quota = None
+    for _ in range(2 * 3600):
+        world.turn(1.0)
+    assert world.job("a").parallelism == 4
+
+
+def test_a_rigid_job_whose_pods_a_quota_refuses_leaves_its_cards_to_others(world: World) -> None:
+    world.queue("a", 3)
+    world.quota = 2
+    for _ in range(10):
+        world.turn(1.0)
+    assert world.job("a").suspend
+    assert "exceeded quota: team" in told(world, "a")
+    world.queue("b", 2)
+    for _ in range(10):
+        world.turn(1.0)
+    assert not world.job("b").suspend
+    world.finish("b")
+    world.restart()
+    world.quota = None
+    for _ in range(70):
+        world.turn(1.0)
+    assert not world.job("a").suspend, "it is tried again, by another engine too"
+
+
 def test_only_the_replica_that_leads_writes(world: World) -> None:
     world.leads = False
     world.queue("a", 1)
@@ -234,6 +275,29 @@ def test_kueue_decides_about_its_own_jobs(world: World) -> None:
     world.api.put(replace(made, labels=labels))
     world.settle(3)
     assert world.job("a").suspend
+
+
+def test_a_job_that_gave_no_checkpoint_twice_is_not_made_narrower_for_an_hour() -> None:
+    world = World(rules=Rules(cooldown_s=60.0, quantum_s=1e6, age_s=1e6))
+    bounds = {"vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "20"}
+    world.queue("a", 4, annotations=bounds)
+    world.settle(3)
+    for name in ("b", "c"):
+        world.queue(name, 1)
+        for _ in range(8):
+            world.tell("a", Told(checkpoints=3))
+            world.turn()
+        assert not world.job(name).suspend
+    assert world.job("a").parallelism == 2
+    assert "its program gave no checkpoint" in told(world, "a")
+    world.restart()
+    world.queue("d", 1)
+    for _ in range(50):
+        world.turn(60.0)
+    assert (world.job("a").parallelism, world.job("d").suspend) == (2, True)
+    for _ in range(20):
+        world.turn(60.0)
+    assert (world.job("a").parallelism, world.job("d").suspend) == (1, False)
 
 
 GOAL = {"samples": "1000", "epochs": "10", "duration": "5000s", "model": "m"}
