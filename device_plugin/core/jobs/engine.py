@@ -33,7 +33,7 @@ def _refuse(draft: Draft) -> None:
 
     A job that has run before is not refused.
     """
-    problems = _problems(draft.jobs.values())
+    problems = _problems(draft.jobs.values(), draft.room)
     for job in draft.jobs.values():
         if job.queued and job.phase is not JobPhase.STOPPED:
             most, least = draft.room.capacity(job.spec), job.spec.least
@@ -47,8 +47,8 @@ def _refuse(draft: Draft) -> None:
                 )
 
 
-def _problems(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
-    """What groups and splits do not agree on, for each of their jobs."""
+def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
+    """Why groups and splits can never start, or what they do not agree on, for each of their jobs."""
     groups: dict[tuple[str, str], list[JobSpec]] = {}
     splits: dict[tuple[str, str], list[JobSpec]] = {}
     for job in jobs:
@@ -57,9 +57,19 @@ def _problems(jobs: Iterable[JobState]) -> Mapping[JobKey, str]:
             groups.setdefault((namespace, spec.group), []).append(spec)
         if spec.split_of:
             splits.setdefault((namespace, spec.split_of), []).append(spec)
-    found = [(members, group_problem(members)) for members in groups.values()]
+    found = [(members, group_problem(members) or _too_large(members, room)) for members in groups.values()]
     found += [(members, split_problem(members)) for members in splits.values()]
     return {spec.key: problem for members, problem in found if problem for spec in members}
+
+
+def _too_large(group: Sequence[JobSpec], room: Room) -> str:
+    """Why no empty pool could hold the Jobs of a group together; empty if one might, or if one alone is too large."""
+    if len(group) < 2 or any(room.capacity(job) < job.least for job in group) or room.may_hold(group):
+        return ""
+    return (
+        f"the Jobs of group {group[0].group} need more cards together than all nodes have: write smaller minima, or ask"
+        " for less"
+    )
 
 
 def _admit(draft: Draft, rules: Rules) -> bool:

@@ -1,10 +1,11 @@
 """Room: whether replicas fit together, answered by a trial on a copy of the ledger."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,12 +13,14 @@ from device_plugin.core.gang import Member, place_all
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.ledger import Ledger, Transaction
 from device_plugin.core.placement import Placer, Refusal
-from device_plugin.core.placement.fit import at_most
+from device_plugin.core.placement.fit import CardFit, KindSizes, allowed_cards, at_most
 from device_plugin.core.placement.table import Mask, NodeTable
 from device_plugin.core.requests import PodRequest
 
 # Replicas without cards for which there is room: other pods than ours decide about CPU and memory.
 UNBOUNDED = 2**31
+# Shares of cards are added up: what exceeds a number by less is no more than it.
+EXACT = 1e-9
 
 
 class Trial(Protocol):
@@ -42,6 +45,12 @@ class Room(Protocol):
     def capacity(self, job: JobSpec) -> int:
         """The number of replicas of the job for which an empty pool has room; fewer may fit together."""
 
+    def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
+        """False if an empty pool has too few cards for the least widths of all jobs together.
+
+        True does not say that they fit: how the replicas lie on the nodes is not looked at.
+        """
+
     def cards(self) -> float:
         """The number of cards."""
 
@@ -63,6 +72,7 @@ class LedgerRoom:
         self._placer = placer
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
         self._capacity: dict[PodRequest, int] = {}
+        self._demands: dict[PodRequest, _Demand] = {}
         # Version of the ledger and number of replicas, by request.
         self._free: dict[PodRequest, tuple[int, int]] = {}
         self._empty: NodeTable | None = None
@@ -120,6 +130,24 @@ class LedgerRoom:
             self._capacity[job.request] = at_most(self._empty_table(), job.request)
         return self._capacity[job.request]
 
+    def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
+        cards: dict[object, int] = {}
+        memory = cores = 0.0
+        for job in jobs:
+            if not job.cards:
+                continue
+            demand = self._demand(job.request)
+            families = frozenset(asked.family for _, asked in job.request.containers)
+            cards[families, job.request.models, job.request.uuids] = demand.cards
+            memory += job.least * demand.memory
+            cores += job.least * demand.cores
+        return max(memory, cores) <= sum(cards.values()) + EXACT
+
+    def _demand(self, request: PodRequest) -> "_Demand":
+        if request not in self._demands:
+            self._demands[request] = _Demand.of(request, self._empty_table())
+        return self._demands[request]
+
     def cards(self) -> float:
         self._placer.table.refresh()
         return float(np.count_nonzero(self._usable()))
@@ -148,6 +176,30 @@ class LedgerRoom:
 
     def trial(self) -> "_LedgerTrial":
         return _LedgerTrial(self._ledger.transaction(), self._replicas)
+
+
+class _Demand(NamedTuple):
+    """The number of cards that a pod may use, and the least shares of a card's memory and core groups that it takes."""
+
+    cards: int
+    memory: float
+    cores: float
+
+    @classmethod
+    def of(cls, request: PodRequest, table: NodeTable) -> "_Demand":
+        """What a pod needs of the cards in a table."""
+        allowed = allowed_cards(table, request)
+        used, memory, cores = np.zeros_like(allowed), 0.0, 0.0
+        for asked, times in Counter(asked for _, asked in request.containers).items():
+            size = CardFit(table, KindSizes(table.kinds, asked))
+            fitting = allowed & ~size.sizes.unfit[table.kind]
+            if not fitting.any():
+                return cls(0, 1.0, 1.0)
+            used |= fitting
+            wanted = times * max(1, asked.whole)
+            memory += wanted * float((size.mib[fitting] / table.mib[fitting]).min())
+            cores += wanted * float((size.cores[fitting] / table.groups[fitting]).min())
+        return cls(int(np.count_nonzero(used)), memory, cores)
 
 
 class _LedgerTrial:

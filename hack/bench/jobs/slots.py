@@ -1,5 +1,6 @@
 """Room as a number of equal cards, wherever they are: fast, and without fragmentation."""
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from device_plugin.core.jobs.job import JobSpec
@@ -26,6 +27,9 @@ class SlotRoom:
 
     def capacity(self, job: JobSpec) -> int:
         return self.slots // int(job.cards)
+
+    def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
+        return sum(job.least * job.cards for job in jobs) <= self.slots
 
     def cards(self) -> float:
         return float(self.slots)

@@ -108,7 +108,7 @@ def group(name: str, role: str, **spec: Any) -> JobState:
 
 def test_e2_a_group_starts_when_all_of_its_jobs_fit_together() -> None:
     jobs = [group("m", "master"), group("p", "ps"), group("t", "trainer", least=2, most=6)]
-    assert planned(3, *jobs).steps == ()
+    assert planned(6, running("busy", 3, since=LATELY), *jobs).steps == ()
     assert widths(jobs, planned(6, *jobs)) == {"m": 1, "p": 1, "t": 4}
 
 
@@ -132,6 +132,24 @@ def test_e1_a_group_whose_jobs_contradict_each_other_is_refused() -> None:
     texts = {step.text for step in steps if isinstance(step, Refuse)}
     assert (len(steps), len(texts)) == (2, 1)
     assert "say that group g has 4 and 3 pods that start together" in texts.pop()
+
+
+def test_q4_a_group_that_no_empty_pool_holds_is_refused_and_is_looked_at_again_when_nodes_come() -> None:
+    jobs = [group("m", "master"), group("t", "trainer", least=3, most=3)]
+    (first, second) = planned(3, *jobs).steps
+    assert isinstance(first, Refuse)
+    assert isinstance(second, Refuse)
+    assert first.text == second.text == (
+        "the Jobs of group g need more cards together than all nodes have: write smaller minima, or ask for less"
+    )  # fmt: skip
+    known = [replace(job, phase=JobPhase.REFUSED) for job in jobs]
+    assert planned(3, *known).steps == ()
+    assert widths(known, planned(4, *known)) == {"m": 1, "t": 3}
+
+
+def test_q4_a_group_that_ran_before_waits_for_its_nodes() -> None:
+    jobs = [replace(group(name, "trainer", least=2, most=2), phase=JobPhase.STOPPED) for name in ("a", "b")]
+    assert planned(3, *jobs).steps == ()
 
 
 def part(number: int, **spec: Any) -> JobState:

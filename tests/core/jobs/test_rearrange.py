@@ -275,9 +275,10 @@ def test_e2_a_group_that_could_not_start_again_is_not_suspended() -> None:
 
 def test_e2_a_group_makes_no_room_for_its_own_jobs_and_stops_with_none_of_them_started() -> None:
     part, rest = group(("a", 2), attained=500 * HOUR), new("b", group="g", joint=True)
-    assert planned(2, *part, rest).steps == ()
+    others = [running("busy", 1, since=LATELY, priority=2), *part, rest]
+    assert planned(3, *others).steps == ()
     urgent = new("urgent", priority=1, least=2, most=2)
-    assert widths([*part, rest, urgent], planned(2, *part, rest, urgent)) == {"a": 0, "b": 0, "urgent": 2}
+    assert widths([*others, urgent], planned(3, *others, urgent)) == {"busy": 1, "a": 0, "b": 0, "urgent": 2}
 
 
 def test_what_kueue_starts_is_not_suspended() -> None:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from device_plugin.core.cards import Inventory
 from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
-from device_plugin.core.requests import PodRequest
+from device_plugin.core.requests import PodRequest, Selector
 from tests.builders.cards import inventory
 from tests.builders.jobs import job_spec
 from tests.builders.requests import slice_request, whole_request
@@ -116,3 +117,30 @@ def test_replicas_that_are_counted_again_after_a_change_are_those_that_fit_then(
         assert room.take(job, 3)
         assert room.free(job) == 1
     assert room.free(job) == 4
+
+
+def test_an_empty_pool_may_hold_jobs_whose_shares_of_memory_and_of_core_groups_sum_to_its_cards() -> None:
+    held = ledger("a")
+    room = LedgerRoom(held, Placer(held), {})
+
+    def job(name: str, least: int, request: PodRequest) -> JobSpec:
+        return replace(job_spec(name, least=least, most=least), request=request)
+
+    memory, cores = slice_request("", mem=12, cores=1), slice_request("", mem=1, cores=45)
+    whole = job("whole", 1, whole_request("", 1))
+    assert room.may_hold([job("memory", 2, memory), job("cores", 2, cores)])
+    assert room.may_hold([job("memory", 1, memory), whole])
+    assert not room.may_hold([job("memory", 2, memory), whole])
+    assert not room.may_hold([job("cores", 2, cores), whole])
+    master = replace(job("master", 9, PodRequest("", ())), cards=0.0)
+    assert room.may_hold([master, whole, job("other", 1, whole_request("", 1))])
+    assert not room.may_hold([master, whole, job("other", 2, whole_request("", 1))])
+    assert room.take(whole, 1)
+    assert room.may_hold([whole, job("other", 1, whole_request("", 1))])
+
+
+def test_cards_that_only_one_of_the_jobs_may_use_count_too() -> None:
+    held = ledger("a", "b", cards=1)
+    room = LedgerRoom(held, Placer(held), {})
+    one = replace(job_spec("one"), request=replace(whole_request("", 1), uuids=Selector("a-0")))
+    assert room.may_hold([one, job_spec("any")])
