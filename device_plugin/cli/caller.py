@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import from_kubeconfig
+from device_plugin.adapters.kube.endpoint import context_namespace, from_kubeconfig
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS
 from device_plugin.kube.errors import GoneError, RefusedError
@@ -22,12 +22,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, then ~/.kube/config")
 
 
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add the option --namespace, as kubectl has it."""
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAMESPACE", help="default: that of the kubeconfig's context"
+    )
+
+
+def kubeconfig(args: argparse.Namespace) -> str:
+    """The path of the kubeconfig, or several with colons between them."""
+    # os.path.expanduser never fails; a container's user may have no home.
+    return args.kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
+
+
+def namespace(args: argparse.Namespace) -> str:
+    """The namespace that the caller means. Raises EndpointError."""
+    return args.namespace or context_namespace(kubeconfig(args))
+
+
 @contextmanager
 def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
     """A client for the cluster that the kubeconfig names. Raises EndpointError."""
-    # os.path.expanduser never fails; a container's user may have no home.
-    file = args.kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
-    client = KubeClient(from_kubeconfig(file), COMPONENT, timeout=TIMEOUT_SECONDS)
+    client = KubeClient(from_kubeconfig(kubeconfig(args)), COMPONENT, timeout=TIMEOUT_SECONDS)
     try:
         yield client
     finally:

@@ -35,11 +35,14 @@ _PEOPLE: tuple[Command, ...] = (
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
     ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
+    ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
+    ("why", "say where a job of a queue is, and why", "device_plugin.cli.why"),
 )
 _EXAMPLES = """\
     vgpu cordon GPU-1122334455000001    # the card gets no new slices
     vgpu drain GPU-1122334455000001     # and the pods on it are evicted
     vgpu defrag --max-moves 20          # which pods to move so that waiting pods fit
+    vgpu queue -A                       # the jobs of all queues
 
 """
 _ABOUT = (

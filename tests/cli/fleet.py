@@ -30,6 +30,7 @@ class Fleet:
         identities = {
             token.removeprefix("token-of-"): {"Authorization": f"Bearer {token}"} for token in USERS
         }
+        self.url = server.url
         self._api = Cluster(server.url.removeprefix("http://"), identities)
         self.kubeconfig = folder / "kubeconfig"
         named = {"name": "c", "cluster": {"server": server.url}}
@@ -94,6 +95,20 @@ class Fleet:
     def pods(self) -> dict[str, Any]:
         """The pods by name."""
         return {item["metadata"]["name"]: item for item in self._api.get(PODS).body["items"]}
+
+    def get(self, path: str) -> Any:
+        """An object of the API."""
+        return self._api.get(path).body
+
+    def post(self, path: str, body: object) -> None:
+        """Create an object."""
+        made = self._api.post(path, body)
+        assert made.code == 201, made.body
+
+    def patch(self, path: str, change: object) -> None:
+        """Merge a change into an object."""
+        changed = self._api.patch(path, change)
+        assert changed.code == 200, changed.body
 
     def remove(self, name: str) -> None:
         """The pod's kubelet has ended it."""

@@ -97,6 +97,17 @@ def from_kubeconfig(path: str) -> Endpoint:
     )
 
 
+def context_namespace(path: str) -> str:
+    """The namespace of a kubeconfig's current context, `default` if it names none. Raises EndpointError."""
+    from kubernetes import config
+
+    try:
+        _, current = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError) as error:
+        raise EndpointError(f"kubeconfig {path}: {error}") from error
+    return str(current["context"].get("namespace") or "default")
+
+
 def _nobody() -> None:
     return None
 

@@ -1,0 +1,139 @@
+"""What the job engine says, asked through a port-forward to the replica that plans.
+
+Its /explain listens on the pod's loopback address only, because it tells of the jobs of all namespaces. So you need
+kubectl, and the rights to read the Lease of the engine and to create pods/portforward, in the engine's namespace.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from tempfile import TemporaryFile
+from threading import Timer
+from urllib.parse import urlencode
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import caller
+from device_plugin.core.batch import Job
+from device_plugin.core.errors import VgpuError
+from device_plugin.kube.api import JOBS, Ref
+from device_plugin.kube.errors import GoneError
+from device_plugin.kube.leases import LEASES
+
+NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-jobs", 9404
+TIMEOUT_SECONDS = 30.0
+
+
+class EngineError(VgpuError):
+    """The job engine cannot be asked, or knows nothing of the job; the text says what to do."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options --engine-namespace and --kubeconfig."""
+    parser.add_argument(
+        "--engine-namespace", metavar="NAMESPACE", help=f"where the job engine runs (default: {NAMESPACE})"
+    )
+    caller.add_arguments(parser)
+
+
+def named(args: argparse.Namespace) -> Ref:
+    """The job that the command names, `train` or `team-a/train`. Raises EndpointError."""
+    namespace, _, name = args.job.rpartition("/")
+    return Ref(name, namespace or caller.namespace(args))
+
+
+def found(client: KubeClient, of: Ref) -> Job:
+    """The job. Raises EngineError if there is none; ApiError."""
+    try:
+        return client.get(JOBS, of)
+    except GoneError:
+        raise EngineError(f"there is no job {of.namespace}/{of.name}: see `kubectl get jobs -A`") from None
+
+
+def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str) -> tuple[int, str]:
+    """Status and body of the leading replica's /explain. Raises EngineError, ApiError."""
+    namespace = args.engine_namespace or NAMESPACE
+    with _forwarded(caller.kubeconfig(args), namespace, _leader(client, namespace)) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", f"/explain?{urlencode(query)}", headers={"Accept": accept})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, HTTPException) as error:
+            raise EngineError(
+                f"the job engine in {namespace} does not answer ({error}): try again"
+            ) from error
+        finally:
+            connection.close()
+
+
+def _leader(client: KubeClient, namespace: str) -> str:
+    """The pod of the replica that plans."""
+    try:
+        holder = client.get(LEASES, Ref(LEASE, namespace)).holder
+    except GoneError:
+        raise EngineError(
+            f"no job engine is installed in namespace {namespace}: add manifests/components/jobs to your overlay, or"
+            " name its namespace with --engine-namespace"
+        ) from None
+    if not holder:
+        raise EngineError(
+            f"no replica of the job engine plans now: see `kubectl -n {namespace} get pods -l"
+            " app.kubernetes.io/component=jobs`"
+        )
+    return holder
+
+
+@contextmanager
+def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
+    """A port of this machine that kubectl forwards to the engine's /explain. Raises EngineError."""
+    words = [
+        "kubectl",
+        "--namespace",
+        namespace,
+        "port-forward",
+        "--address",
+        "127.0.0.1",
+        f"pod/{pod}",
+        f":{PORT}",
+    ]
+    with TemporaryFile("w+") as said:
+        try:
+            process = subprocess.Popen(
+                words, env={**os.environ, "KUBECONFIG": kubeconfig}, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+            )  # fmt: skip
+        except OSError as error:
+            raise EngineError(
+                f"kubectl, by which the job engine is asked, cannot be run ({error.strerror}): install it into a folder"
+                " of $PATH"
+            ) from error
+        with process:
+            try:
+                port = _port(process)
+                if not port:
+                    process.kill()
+                    process.wait()
+                    said.seek(0)
+                    why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
+                    raise EngineError(
+                        f"kubectl cannot forward a port to pod {namespace}/{pod}: it says {why}"
+                    )
+                yield port
+            finally:
+                process.kill()
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    """The port that kubectl says it listens on; 0 if it ends, or says nothing in time."""
+    limit = Timer(TIMEOUT_SECONDS, process.kill)
+    limit.start()
+    try:
+        # "Forwarding from 127.0.0.1:40001 -> 9404"
+        found = re.search(r"127\.0\.0\.1:([0-9]+) ", next(iter(process.stdout or ()), ""))
+    finally:
+        limit.cancel()
+    return int(found[1]) if found else 0

@@ -1,0 +1,135 @@
+"""`vgpu queue`: the jobs of queues, each with its place, its width, what it waits for, and what changes next.
+
+    vgpu queue                  # those of your namespace
+    vgpu queue -A               # those of all namespaces
+    vgpu queue -o json
+    vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
+
+You need kubectl, and the right to create pods/portforward in the namespace of the job engine; for `admit` the rights to
+patch the Job and to `admit` jobs of the group vgpu.io in its namespace.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import caller, engine
+from device_plugin.cli.engine import EngineError
+from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
+from device_plugin.kube.api import JOBS, Ref
+
+JSON = "application/json"
+COLUMNS = (
+    "NAMESPACE", "NAME", "QUEUE", "PLACE", "PHASE", "WIDTH", "MIN", "MAX", "PROGRESS", "SINCE", "WAITS FOR",
+    "NEXT CHANGE",
+)  # fmt: skip
+NONE = "<none>"
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu queue`, and of `vgpu queue admit`."""
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the jobs of all namespaces")
+    parser.add_argument("-o", "--output", choices=("json",), help="for programs")
+    caller.add_namespace(parser)
+    engine.add_arguments(parser)
+    commands = parser.add_subparsers(metavar="[admit JOB]")
+    # What is not written after `admit` leaves what was written before it.
+    admit = commands.add_parser(
+        "admit", help="start a waiting job by hand", argument_default=argparse.SUPPRESS,
+        description="Start a waiting job by hand: its pods are made at once, and placed as there is room.",
+    )  # fmt: skip
+    admit.add_argument("job", metavar="JOB", help="name of the Job")
+    caller.add_namespace(admit)
+    caller.add_arguments(admit)
+    parser.set_defaults(job="")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the jobs, or start one. Raises EngineError, ApiError, EndpointError."""
+    with caller.connected(args) as client:
+        if args.job:
+            print(admitted(client, engine.named(args)))
+            return 0
+        status, text = engine.ask(client, args, JSON)
+        if status != HTTPStatus.OK:
+            raise EngineError(f"the job engine answers {status}: {text.strip()}")
+        namespace = "" if args.all_namespaces else caller.namespace(args)
+    answer = json.loads(text)
+    if answer["problem"]:
+        raise EngineError(f"the job engine does not plan yet: {answer['problem']}: try again")
+    jobs = [job for job in answer["jobs"] if namespace in ("", job["namespace"])]
+    jobs.sort(key=_order)
+    if args.output:
+        print(json.dumps({"jobs": jobs}, indent=2))
+    elif jobs:
+        print(as_table(jobs, time.time(), namespaces=not namespace))
+    else:
+        print(f"no job of namespace {namespace} is in a queue" if namespace else "no job is in a queue")
+    return 0
+
+
+def admitted(client: KubeClient, of: Ref) -> str:
+    """Start a job by hand; returns what was done, as text. Raises EngineError, ApiError."""
+    name, job = f"{of.namespace}/{of.name}", engine.found(client, of)
+    if QUEUE not in job.labels:
+        raise EngineError(
+            f"job {name} is in no queue: start it with `kubectl patch`, or give it the label {QUEUE}"
+        )
+    if KUEUE_QUEUE in job.labels:
+        raise EngineError(
+            f"job {name} is Kueue's, which would stop it again: admit its Workload, or remove {KUEUE_QUEUE}"
+        )
+    if job.ended or job.deleting:
+        raise EngineError(f"job {name} has ended: create it anew")
+    if not job.suspend:
+        return f"{name} was started before"
+    client.patch(JOBS, Ref(of.name, of.namespace, job.uid), {"spec": {"suspend": False}})
+    return f"{name} starts with {job.parallelism} pods"
+
+
+def as_table(jobs: Sequence[Mapping[str, Any]], now: float, *, namespaces: bool) -> str:
+    """The jobs as kubectl shows objects."""
+    rows = [COLUMNS, *(_cells(job, now) for job in jobs)]
+    shown = [row[0 if namespaces else 1 :] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ("   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def age(seconds: float) -> str:
+    """A time as kubectl shows ages, of at most two units: `90s` is `1m30s`."""
+    left, parts = max(0, int(seconds)), list[str]()
+    for unit, size in _UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+        elif parts:
+            break
+    return "".join(parts) or "0s"
+
+
+def _order(job: Mapping[str, Any]) -> tuple[object, ...]:
+    """Waiting jobs come as their queue has them, then the others by name."""
+    return job["queue"], job["place"] is None, job["place"] or 0, job["namespace"], job["name"]
+
+
+def _cells(job: Mapping[str, Any], now: float) -> tuple[str, ...]:
+    progress, since = job["progress"], job["since"]
+    return (
+        job["namespace"], job["name"], job["queue"] or NONE, str(job["place"] or NONE), job["phase"],
+        str(job["width"]), str(job["min"]), str(job["max"]),
+        f"{progress['done']}/{progress['total']}" if progress else NONE,
+        age(now - since) if since else NONE, job["waitsFor"] or NONE, _next_change(job["nextChange"], now),
+    )  # fmt: skip
+
+
+def _next_change(change: Mapping[str, Any] | None, now: float) -> str:
+    if change is None:
+        return NONE
+    at, before = (change["until"], "within") if "until" in change else (change["from"], "in")
+    return f"{change['what']} {before} {age(at - now)}" if at > now else str(change["what"])

@@ -1,0 +1,238 @@
+"""The queue as people see it: the engine runs here, and `kubectl` is a script that says where it listens."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.cli import engine, queue
+from device_plugin.wiring import jobs
+from device_plugin.wiring.commands import main
+from device_plugin.wiring.settings import JobsSettings, KubeSettings
+from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.server import job_policy_files, policy_files
+from tests.builders import objects
+from tests.builders.cards import FAMILY
+from tests.cli.fleet import USERS, Fleet
+from tests.contract.cluster import JOBS
+from tests.deadline import eventually, until
+
+PERSON = "token-of-person"
+WHO = {"token-of-engine": "system:serviceaccount:vgpu-system:vgpu-jobs", PERSON: "person"}
+FORWARDS = """#!/bin/sh
+echo "$KUBECONFIG $*" > {0}/asked
+echo "Forwarding from 127.0.0.1:{1} -> 9404"
+exec /bin/sleep 1000
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """The policies of the job engine are in force, and there are two cards."""
+    server = EmbeddedApiServer([*policy_files(), *job_policy_files()], tokens=USERS | WHO)
+    server.start()
+    made = Fleet(server, tmp_path)
+    made.node("n1", 2)
+    yield made
+    made.close()
+    server.stop()
+
+
+def kubectl(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """The only kubectl in $PATH is this script."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "kubectl").write_text(script)
+    (programs / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+
+
+@pytest.fixture
+def engine_of(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Fleet]:
+    """The fleet, with a job engine that plans."""
+    token = tmp_path / "token"
+    token.write_text("token-of-engine")
+    settings = JobsSettings(
+        pod_name="vgpu-jobs-0", explain_listen="127.0.0.1:0", http_listen="127.0.0.1:0",
+        kube=KubeSettings(server=fleet.url, token_file=str(token)),
+    )  # fmt: skip
+    stop = threading.Event()
+    thread = threading.Thread(target=jobs.run, args=(settings, stop))
+    thread.start()
+    line = eventually(lambda: capsys.readouterr().out, 10)
+    port = line.split()[1].rpartition(":")[2]
+    kubectl(monkeypatch, tmp_path, FORWARDS.format(tmp_path, port))
+    yield fleet
+    stop.set()
+    thread.join(15)
+
+
+def vgpu(fleet: Fleet, *words: str) -> int:
+    return main([*words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+@pytest.fixture
+def asked(engine_of: Fleet, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that succeeds; returns what it prints."""
+
+    def ask(*words: str) -> str:
+        assert vgpu(engine_of, *words) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return ask
+
+
+def submit(fleet: Fleet, name: str, width: int, **labels: str) -> None:
+    body = objects.job(name, width, pod={"containers": [objects.container(limits={FAMILY: 1})]})
+    body["metadata"]["labels"] = {"vgpu.io/queue": "default", **labels}
+    body["spec"]["suspend"] = True
+    fleet.post(JOBS, body)
+
+
+def test_the_port_is_that_of_the_engine() -> None:
+    assert JobsSettings(pod_name="a").explain_listen == f"127.0.0.1:{engine.PORT}"
+
+
+def test_the_jobs_of_a_queue_are_listed(
+    engine_of: Fleet, asked: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    until(lambda: vgpu(engine_of, "queue") == 0)
+    assert "no job of namespace default is in a queue" in capsys.readouterr().out
+    assert asked("queue", "-A") == "no job is in a queue\n"
+    submit(engine_of, "first", 2)
+    until(lambda: "starting" in asked("queue"), "first is admitted")
+    submit(engine_of, "second", 2)
+    until(lambda: "room for 2 pods" in asked("queue"), "second waits")
+    header, second, first = asked("queue", "-A").splitlines()
+    assert header.split("   ")[0] == "NAMESPACE"
+    cells = [cell.strip() for cell in second.split("   ") if cell.strip()]
+    assert cells[:8] == ["default", "second", "default", "1", "waiting", "0", "2", "2"]
+    assert cells[10] == "room for 2 pods"
+    assert cells[11].startswith("goes before others of its priority in 59m")
+    assert "starting   2       2     2" in first
+    found = json.loads(asked("queue", "-o", "json"))["jobs"]
+    assert [(job["name"], job["place"]) for job in found] == [("second", 1), ("first", None)]
+    assert asked("queue", "-n", "other") == "no job of namespace other is in a queue\n"
+    words = "--namespace vgpu-system port-forward --address 127.0.0.1 pod/vgpu-jobs-0 :9404"
+    assert (tmp_path / "asked").read_text() == f"{engine_of.kubeconfig} {words}\n"
+
+
+def test_why_a_job_waits_is_told_in_one_paragraph(engine_of: Fleet, asked: Callable[..., str]) -> None:
+    until(lambda: vgpu(engine_of, "queue") == 0)
+    submit(engine_of, "large", 3)
+    until(lambda: "ask for fewer" in asked("queue", "-o", "json"))
+    (line,) = asked("why", "default/large").splitlines()
+    assert line.startswith(
+        "default/large queue default refused 0 (3 to 3): needs 3 replicas, and 2 fit even if"
+    )
+
+
+@pytest.mark.parametrize("command", ["why", "queue admit"])
+def test_a_job_that_is_not_there_or_in_no_queue_is_told_what_it_lacks(
+    engine_of: Fleet, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    until(lambda: vgpu(engine_of, "queue") == 0)
+    assert vgpu(engine_of, *command.split(), "none", "-n", "other") == 2
+    assert "there is no job other/none: see `kubectl get jobs -A`" in capsys.readouterr().err
+    engine_of.post(JOBS, objects.job("free", 1))
+    assert vgpu(engine_of, *command.split(), "free") == 2
+    assert "job default/free is in no queue" in capsys.readouterr().err
+
+
+def test_a_job_is_started_by_hand_by_those_who_may(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    submit(fleet, "train", 3)
+    submit(fleet, "theirs", 1, **{"kueue.x-k8s.io/queue-name": "team"})
+    config = json.loads(fleet.kubeconfig.read_text())
+    config["users"][0]["user"]["token"] = PERSON
+    person = tmp_path / "person"
+    person.write_text(json.dumps(config))
+    assert main(["queue", "admit", "train", "--kubeconfig", str(person)]) == 2
+    assert "who has the verb admit on jobs.vgpu.io" in capsys.readouterr().err
+    assert fleet.get(f"{JOBS}/train")["spec"]["suspend"] is True
+    assert main(["queue", "--kubeconfig", str(fleet.kubeconfig), "admit", "train"]) == 0
+    assert capsys.readouterr().out == "default/train starts with 3 pods\n"
+    assert fleet.get(f"{JOBS}/train")["spec"]["suspend"] is False
+    assert vgpu(fleet, "queue", "admit", "train") == 0
+    assert capsys.readouterr().out == "default/train was started before\n"
+    assert vgpu(fleet, "queue", "admit", "theirs") == 2
+    assert "job default/theirs is Kueue's" in capsys.readouterr().err
+
+
+def test_without_an_engine_it_says_how_to_install_one(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["queue"], ["why", "train"]):
+        assert vgpu(fleet, *command) == 2
+        assert capsys.readouterr().err == (
+            "vgpu: no job engine is installed in namespace vgpu-system: add manifests/components/jobs to your overlay,"
+            " or name its namespace with --engine-namespace\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (
+            "#!/bin/sh\necho 'error: forbidden' >&2\nexit 1\n",
+            "vgpu-system/vgpu-jobs-0: it says error: forbidden",
+        ),
+        ("#!/bin/sh\nexec /bin/sleep 1000\n", "it says nothing within 0.2 s"),
+        ("#!/nowhere\n", "cannot be run (No such file or directory): install it into a folder of $PATH"),
+        ("#!/bin/sh\necho 'Forwarding from 127.0.0.1:1 -> 9404'\nexec /bin/sleep 1000\n", "does not answer"),
+    ],
+)
+def test_a_kubectl_that_cannot_forward_is_told_why(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    script: str, says: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(engine, "TIMEOUT_SECONDS", 0.2)
+    kubectl(monkeypatch, tmp_path, script)
+    lease: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "vgpu-jobs"},
+        "spec": {"holderIdentity": ""},
+    }  # fmt: skip
+    leases = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases"
+    fleet.post(leases, lease)
+    assert vgpu(fleet, "queue") == 2
+    assert "no replica of the job engine plans now" in capsys.readouterr().err
+    fleet.patch(f"{leases}/vgpu-jobs", {"spec": {"holderIdentity": "vgpu-jobs-0"}})
+    assert vgpu(fleet, "queue") == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_namespace_is_that_of_the_context_unless_one_is_named(
+    engine_of: Fleet, asked: Callable[..., str]
+) -> None:
+    config = json.loads(engine_of.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = "team-a"
+    engine_of.kubeconfig.write_text(json.dumps(config))
+    until(lambda: vgpu(engine_of, "queue") == 0)
+    assert "no job of namespace team-a is in a queue" in asked("queue")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-5, "0s"), (0, "0s"), (59.9, "59s"), (90, "1m30s"), (3600, "1h"), (3605, "1h"), (90061, "1d1h")],
+)
+def test_ages_have_at_most_two_units(seconds: float, shown: str) -> None:
+    assert queue.age(seconds) == shown
+
+
+def test_a_row_shows_progress_and_what_is_bounded() -> None:
+    job = {
+        "namespace": "a", "name": "frames", "queue": "", "place": None, "phase": "resizing", "width": 4, "min": 1,
+        "max": 8, "progress": {"done": 12, "total": 30}, "waitsFor": "pods that leave or come", "since": 1000,
+        "nextChange": {"what": "has 2 pods", "until": 1090}, "why": "",
+    }  # fmt: skip
+    header, row = queue.as_table([job], 1060.0, namespaces=False).splitlines()
+    assert header.split()[:3] == ["NAME", "QUEUE", "PLACE"]
+    assert row.split("   ")[0] == "frames"
+    assert "12/30      1m      pods that leave or come   has 2 pods within 30s" in row
+    assert queue.as_table([job], 2000.0, namespaces=True).endswith("has 2 pods")
