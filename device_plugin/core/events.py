@@ -29,6 +29,13 @@ class Event(StrEnum):
     SLICE_CONFLICT = "SliceConflict"
     PREEMPTED = "Preempted"
     PREEMPTING = "Preempting"
+    JOB_ADMITTED = "JobAdmitted"
+    JOB_GROWN = "JobGrown"
+    JOB_SHRUNK = "JobShrunk"
+    JOB_STOPPED = "JobStopped"
+    JOB_REFUSED = "JobRefused"
+    PODS_REFUSED = "PodsRefused"
+    CHECKPOINT_MISSED = "CheckpointMissed"
 
     @property
     def about(self) -> About:
@@ -36,7 +43,7 @@ class Event(StrEnum):
         return _ABOUT[self]
 
 
-AGENT, CLUSTER = "node agent", "cluster service"
+AGENT, CLUSTER, ENGINE = "node agent", "cluster service", "job engine"
 _ABOUT = {
     Event.PREFLIGHT: About(
         AGENT, "Node",
@@ -96,5 +103,40 @@ _ABOUT = {
         CLUSTER, "Pod",
         "Pods of lower priority were evicted for this pod. What they leave is held for it.",
         "Wait until they have ended; the text names them.",
+    ),
+    Event.JOB_ADMITTED: About(
+        ENGINE, "Job", "The Job was started, or goes on after it was stopped; the text has its width.", "Nothing.",
+        warning=False,
+    ),
+    Event.JOB_GROWN: About(
+        ENGINE, "Job", "The Job gets more pods, because there are cards that no waiting Job can use.", "Nothing.",
+        warning=False,
+    ),
+    Event.JOB_SHRUNK: About(
+        ENGINE, "Job", "Pods of the Job leave, for the Job that the text names or for other pods.",
+        "Nothing; it grows again when there is room. A higher `vgpu.io/min-replicas` keeps more of them.",
+        warning=False,
+    ),
+    Event.JOB_STOPPED: About(
+        ENGINE, "Job", "The Job was suspended, so that the Job that the text names can run.",
+        "Nothing; it goes on when there is room again.", warning=False,
+    ),
+    Event.JOB_REFUSED: About(
+        ENGINE, "Job",
+        "The Job could not run even if nothing else did, it contradicts others of its group or split, or it cannot be"
+        " sized; the text says which. It is posted again when the text changes, or another replica takes over.",
+        "What the text says. The Job is looked at again when nodes come.",
+    ),
+    Event.PODS_REFUSED: About(
+        ENGINE, "Job",
+        "The API server refuses pods of the Job, by a quota or an admission policy that the text names. The Job goes"
+        " back to the pods that it has, or stops, and is tried again after the time in the text.",
+        "Ask for fewer pods, wait for others of the namespace to end, or let an administrator raise the quota.",
+    ),
+    Event.CHECKPOINT_MISSED: About(
+        ENGINE, "Job",
+        "The program was asked for a checkpoint and told of none in the time that the text names. Its pods leave"
+        " nevertheless.",
+        "Give it more time with `vgpu.io/checkpoint-seconds`, and let it say `vgpu-checkpoint done`.",
     ),
 }  # fmt: skip

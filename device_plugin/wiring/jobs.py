@@ -36,6 +36,7 @@ from device_plugin.core.requests import Request, resource_names
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.show.health import LoopHealth
@@ -138,6 +139,7 @@ class JobEngine:
         self._rounds = Rounds(
             self._known, self._holdings, sender, creations, leads, clock, time.time, rules, rates
         )  # fmt: skip
+        self._announcer = Announcer(api, self._known, clock)
         self._gauges = JobGauges(self._rounds, leads)
         self._health = LoopHealth(clock)
         self._poller = AgentPoller(read_progress, self._on_told, leads, ASKED, clock, self._known.on)
@@ -175,7 +177,8 @@ class JobEngine:
             "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
             "progress": self._ask_agents,
             "lease": partial(self._every, "lease", RENEW_SECONDS, self._renew),
-            "rounds": partial(self._every, "rounds", LOOK_SECONDS, self._rounds.step),
+            "rounds": partial(self._every, "rounds", LOOK_SECONDS, self._round),
+            "events": partial(self._every, "events", LOOK_SECONDS, self._announcer.step),
             "memory": partial(self._every, "memory", RETURN_SECONDS, memory.step),
         }
 
@@ -255,6 +258,11 @@ class JobEngine:
 
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)
+        self._announcer.wrote(write)
+
+    def _round(self) -> None:
+        self._rounds.step()
+        self._announcer.planned(self._rounds.last)
 
     def _renew(self) -> None:
         try:

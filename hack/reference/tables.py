@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from device_plugin.core.annotations import KEYS
-from device_plugin.core.events import AGENT, CLUSTER, Event
+from device_plugin.core.events import AGENT, CLUSTER, ENGINE, Event
 from device_plugin.core.reasons import Reason
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, settings_of
 from vgpu_runtime.paths import SOURCES
@@ -87,8 +87,8 @@ def events() -> str:
         "Events",
         "`device_plugin/core/events.py`",
         "What vgpu writes into Kubernetes' events, and what to do about each. Events of a node are in the namespace"
-        " `default`, those of a pod in the pod's: `kubectl get events -A --field-selector reason=SliceCovered`. All are"
-        f" warnings but {', '.join(f'`{event}`' for event in Event if not event.about.warning)}.",
+        " `default`, those of a pod or a Job in its own: `kubectl get events -A --field-selector reason=SliceCovered`."
+        f" All are warnings but {', '.join(f'`{event}`' for event in Event if not event.about.warning)}.",
         *(
             f"## From the {service}\n\n"
             + table(
@@ -99,7 +99,7 @@ def events() -> str:
                     if event.about.service == service
                 ),
             )
-            for service in (AGENT, CLUSTER)
+            for service in (AGENT, CLUSTER, ENGINE)
         ),
         "kube-scheduler's own event `FailedScheduling` holds the refusals: why no card fits a pod"
         " ([reasons](reasons.md)).",

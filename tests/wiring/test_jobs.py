@@ -14,7 +14,7 @@ from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
 from device_plugin.core.metrics import Reading
 from device_plugin.core.requests import Request
-from device_plugin.kube.api import PODS, Ref
+from device_plugin.kube.api import EVENTS, JOBS, PODS, Ref, Where
 from device_plugin.kube.leases import LEASES
 from device_plugin.wiring import jobs
 from device_plugin.wiring.jobs import ViewedHoldings
@@ -23,6 +23,7 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from tests.builders import objects
 from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY
+from tests.builders.objects import container, job
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
 
@@ -107,6 +108,24 @@ def test_it_asks_the_agents_beside_pods_of_jobs_what_the_programs_tell(
         made = objects.pod("train-0", metadata={"ownerReferences": [owner]}, nodeName="n1")
         admin.create(PODS, made, "default")
         assert asked.wait(30)
+
+
+def test_what_becomes_of_a_job_stands_in_its_events(
+    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    body = job("large", 2, suspend=True, pod={"containers": [container(limits={FAMILY: 1})]})
+    body["metadata"]["labels"] = {"vgpu.io/queue": "default"}
+    client.create(JOBS, body, "default")
+
+    def events() -> list[str]:
+        found = client.list(EVENTS, Where("default", fields="involvedObject.name=large")).items
+        return [f"{event['reason']}: {event['message']}" for event in found]
+
+    with running(api.url, capsys):
+        (event,) = eventually(events, 20)
+    assert event.startswith("JobRefused: no node could hold one replica")
+    client.close()
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])

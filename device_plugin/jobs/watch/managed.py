@@ -84,10 +84,7 @@ class Managed:
     @property
     def paused_until(self) -> float:
         """Until when the Job neither starts nor grows, because its pods could not be created; 0 if they could."""
-        if self.record is None or not self.record.refusal:
-            return 0.0
-        doubled = FIRST_PAUSE * 2.0 ** min(self.record.refusals - 1, 10)
-        return self.record.asked + min(doubled, LONGEST_PAUSE)
+        return paused_until(self.record) if self.record is not None else 0.0
 
     def spared(self, now: float) -> bool:
         """True while the running Job is not made narrower, because its program did not answer when it was asked."""
@@ -101,3 +98,11 @@ class Managed:
 def seconds(time: str, otherwise: float) -> float:
     """A time as Kubernetes writes it, in seconds since 1970."""
     return datetime.fromisoformat(time).timestamp() if time else otherwise
+
+
+def paused_until(record: Resize) -> float:
+    """Until when the Job of this record neither starts nor grows; 0 if its pods were not refused."""
+    if not record.refusal:
+        return 0.0
+    doubled = FIRST_PAUSE * 2.0 ** min(record.refusals - 1, 10)
+    return record.asked + min(doubled, LONGEST_PAUSE)

@@ -1,0 +1,164 @@
+"""Events on Jobs: one for each thing that is done, few of each Job, and none where nothing changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_plugin.core.batch import Job
+from device_plugin.core.events import Event
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.show.announcer import HOUR, MOST_AT_ONCE, MOST_IN_HOUR, MOST_WAITING, Announcer, said
+from device_plugin.kube.api import JOBS
+from device_plugin.kube.errors import UnknownError
+from tests.builders.batch_jobs import job, managed, resize, spec
+from tests.jobs.world import World
+
+
+class Posted:
+    """What an announcer posts about the Jobs of a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.events: list[tuple[str, str, str, bool]] = []
+        self.away = False
+        self.announcer = Announcer(self, world.engine.known, lambda: world.now)  # type: ignore[arg-type]
+
+    def post_event(self, kind: object, of: Job, reason: str, message: str, *, warning: bool = True) -> None:
+        assert kind is JOBS
+        assert of.uid
+        if self.away:
+            raise UnknownError("no answer")
+        self.events.append((of.name, reason, message, warning))
+
+    def turn(self, seconds: float = 6.0) -> None:
+        sent = self.world.engine.sent
+        before = len(sent)
+        self.world.turn(seconds)
+        for write in sent[before:]:
+            self.announcer.wrote(write)
+        self.announcer.planned(self.world.engine.rounds.last)
+        self.announcer.step()
+
+    def settle(self, turns: int = 12) -> list[tuple[str, str, str]]:
+        """What is posted in so many turns."""
+        self.events.clear()
+        for _ in range(turns):
+            self.turn()
+        return [event[:3] for event in self.events]
+
+
+@pytest.fixture
+def world() -> World:
+    return World(rules=Rules(cooldown_s=60.0))
+
+
+@pytest.fixture
+def posted(world: World) -> Posted:
+    return Posted(world)
+
+
+def test_admission_shrink_and_growth_are_an_event_each(world: World, posted: Posted) -> None:
+    world.queue("a", 4, 2)
+    assert posted.settle() == [("a", "JobAdmitted", "starts with width 4")]
+    world.queue("b", 1)
+    assert posted.settle(4) == [
+        ("a", "JobShrunk", "goes from 4 to 3 pods for job default/b"),
+        ("b", "JobAdmitted", "starts with width 1"),
+    ]
+    world.finish("b")
+    assert posted.settle(15) == [("a", "JobGrown", "goes from 3 to 4 pods")]
+    assert posted.settle(60) == []
+    assert not any(warning for *_, warning in posted.events)
+
+
+def test_a_job_that_is_stopped_for_another_one_is_told_for_which() -> None:
+    write = Write(
+        Action.STOP,
+        managed(job("a", 4)),
+        resize(4, 0, beneficiary=("default", "b"), replicas=1, applied=True),
+    )
+    (found,) = said(write)
+    assert found == (Event.JOB_STOPPED, "stops for job default/b, and goes on when there is room again")
+
+
+def test_a_refusal_is_told_once_and_again_when_it_changes(world: World, posted: Posted) -> None:
+    world.queue("a", 9)
+    ((name, event, text),) = posted.settle()
+    assert (name, event) == ("a", "JobRefused")
+    assert "ask for fewer" in text
+    assert posted.events[0][3], "a warning"
+    world.queue("b", 1)
+    assert [event for _, event, _ in posted.settle()] == ["JobAdmitted"]
+    changed = world.job("a")
+    world.api.put(replace(changed, parallelism=8, completions=8))
+    assert [event for _, event, _ in posted.settle()] == ["JobRefused"]
+    world.api.put(replace(world.job("a"), uid="another"))
+    assert [event for _, event, _ in posted.settle()] == ["JobRefused"], "another Job of the name"
+
+
+def test_pods_that_a_quota_refuses_are_told_with_the_quota(world: World, posted: Posted) -> None:
+    world.queue("a", 2, 1, 4)
+    world.quota = 3
+    for _ in range(10):
+        posted.turn(1.0)
+    assert [event[:2] for event in posted.events] == [("a", "JobAdmitted"), ("a", "PodsRefused")]
+    text = posted.events[1][2]
+    assert (
+        "exceeded quota: team, limited: pods=3; it goes on with 3 of 4, and is tried again after 2027-"
+        in text
+    )
+    rigid = Write(Action.STOP, managed(job("a", 4)), resize(4, 0, refusals=1, refusal="no", applied=True))
+    ((event, text),) = said(rigid)
+    assert event is Event.PODS_REFUSED
+    assert "it stops, and is tried again after 1970-01-01T00:17:40Z" in text
+
+
+def test_a_checkpoint_that_did_not_come_is_told_with_the_time_that_was_given() -> None:
+    slow = replace(managed(job("a", 4)), spec=spec(job("a", 4), checkpoint_seconds=120.0))
+    asked = resize(4, 2, beneficiary=("default", "b"), replicas=2, unsaved=1)
+    done = replace(asked, applied=True, unsaved=2, spared_until=4600.0)
+    events = dict(said(Write(Action.WIDTH, replace(slow, record=asked), done, 2)))
+    assert events[Event.CHECKPOINT_MISSED] == (
+        "its program was given 120 s for a checkpoint and told of none: its pods that leave get SIGTERM, and 30 s;"
+        " it is not made narrower before 1970-01-01T01:16:40Z"
+    )
+    assert Event.JOB_SHRUNK in events
+    saved = replace(asked, applied=True, unsaved=0)
+    assert [event for event, _ in said(Write(Action.WIDTH, replace(slow, record=asked), saved, 2))] == [
+        Event.JOB_SHRUNK
+    ]
+
+
+@pytest.mark.parametrize("action", [Action.RECORD, Action.ASK, Action.DROP, Action.WINDOW])
+def test_what_prepares_a_change_or_ends_one_is_no_event(action: Action) -> None:
+    assert not list(said(Write(action, managed(job("a", 4)), resize(4, 2))))
+
+
+def test_a_job_has_a_bounded_number_of_events_in_an_hour(world: World, posted: Posted) -> None:
+    write = Write(Action.START, managed(job("a", 4)), resize(0, 4, applied=True))
+    other = Write(Action.START, managed(job("b", 4)), resize(0, 4, applied=True))
+    for _ in range(10 * MOST_IN_HOUR):
+        posted.announcer.wrote(write)
+    posted.announcer.wrote(other)
+    for _ in range(10 * MOST_IN_HOUR):
+        posted.announcer.step()
+    assert [name for name, *_ in posted.events] == ["a"] * MOST_IN_HOUR + ["b"]
+    world.now += HOUR
+    posted.announcer.wrote(write)
+    posted.announcer.step()
+    assert len(posted.events) == MOST_IN_HOUR + 2
+
+
+def test_while_the_api_server_is_away_events_are_left_out(posted: Posted) -> None:
+    posted.away = True
+    for number in range(2 * MOST_WAITING):
+        posted.announcer.wrote(
+            Write(Action.START, managed(job(f"job{number}", 4)), resize(0, 4, applied=True))
+        )
+    posted.announcer.step()
+    posted.away = False
+    for _ in range(MOST_WAITING):
+        posted.announcer.step()
+    assert len(posted.events) == MOST_WAITING - MOST_AT_ONCE
+    assert posted.events[-1][0] == f"job{2 * MOST_WAITING - 1}", "the newest are kept"
