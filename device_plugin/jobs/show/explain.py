@@ -57,7 +57,7 @@ def _paragraph(view: JobView) -> str:
     if view.place:
         parts.append(f"it is number {view.place} of those that wait in its queue")
     if view.progress is not None:
-        parts.append("it has done {} of {} sub-tasks".format(*view.progress))
+        parts.append(f"{view.progress.done} of {view.progress.total} are done")
     if view.since and view.phase != "unknown":
         parts.append(f"{view.phase} since {api_time(view.since)}")
     if view.next_change is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Refuse
+from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.sizing import offers
@@ -21,7 +22,8 @@ class JobView:
     """A Job as people see it. `width` is the replicas that it has, or will have once what is under way is done.
 
     `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
-    nothing. `progress` is what is done of what there is to do, in sub-tasks. `since` is 0 where it is not known.
+    nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. `since` is 0 where
+    it is not known.
     """
 
     namespace: str
@@ -32,7 +34,7 @@ class JobView:
     width: int = 0
     least: int = 0
     most: int = 0
-    progress: tuple[int, int] | None = None
+    progress: Progress | None = None
     waits_for: str = ""
     since: float = 0.0
     next_change: NextChange | None = None
@@ -40,7 +42,7 @@ class JobView:
 
     def as_object(self) -> Mapping[str, object]:
         """The Job as JSON."""
-        progress = self.progress and {"done": self.progress[0], "total": self.progress[1]}
+        progress = self.progress and {"done": self.progress.done, "total": self.progress.total}
         return {
             "namespace": self.namespace, "name": self.name, "queue": self.queue, "place": self.place or None,
             "phase": self.phase, "width": self.width, "min": self.least, "max": self.most, "progress": progress,
@@ -81,8 +83,7 @@ class _LastRound:
         spec, key, last = managed.spec, managed.key, self._last
         view = JobView(
             namespace=key[0], name=key[1], queue=spec.queue, phase="new", least=spec.least, most=spec.most,
-            progress=(min(managed.job.succeeded, spec.parts), spec.parts) if spec.parts else None,
-            since=spec.created, why="",
+            progress=_progress(managed), since=spec.created, why="",
         )  # fmt: skip
         if self._why_not:
             # What this replica saw when it last planned may be long ago.
@@ -152,6 +153,11 @@ def _why(managed: Managed, state: JobState, now: float) -> str:
     if managed.spec.width_owner:
         return f"{text}; its width is left to {managed.spec.width_owner}"
     return text
+
+
+def _progress(managed: Managed) -> Progress | None:
+    parts = managed.spec.parts
+    return Progress(min(managed.job.succeeded, parts), parts) if parts else managed.progress
 
 
 def _waits_for(state: JobState) -> str:

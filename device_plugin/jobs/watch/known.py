@@ -204,7 +204,8 @@ class KnownJobs:
         heard = self._heard.get(first, _SILENT)
         return Managed(
             job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
-            saved=min(heard.told.checkpoints, MAX_INT), heard=heard.at, rigid=self._rigid.get(read.job.uid, ""),
+            saved=min(heard.told.checkpoints, MAX_INT), heard=heard.at, progress=heard.told.progress,
+            rigid=self._rigid.get(read.job.uid, ""),
         )  # fmt: skip
 
     def _made(self, job: Job) -> _Read:

@@ -8,6 +8,7 @@ from math import inf
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey, JobSpec
+from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
 
@@ -20,8 +21,8 @@ class Managed:
     """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
 
     `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
-    what the agent of its node said at `heard`, in seconds since 1970. `rigid` says why the API server does not let its
-    width be changed, if so.
+    what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then. `rigid` says why
+    the API server does not let its width be changed, if so.
     """
 
     job: Job
@@ -31,6 +32,7 @@ class Managed:
     checkpoint: Checkpoint | None = None
     saved: int = 0
     heard: float = -inf
+    progress: Progress | None = None
     rigid: str = ""
 
     @property

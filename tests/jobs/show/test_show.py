@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from device_plugin.core.http_values import HttpRequest
+from device_plugin.core.jobs.progress import Progress, Told
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
@@ -112,7 +113,16 @@ def test_the_progress_of_a_split_is_its_sub_tasks() -> None:
     world.settle(2)
     world.api.put(replace(world.job("s"), succeeded=12))
     assert seen(world)["s"]["progress"] == {"done": 12, "total": 30}
-    assert "it has done 12 of 30 sub-tasks" in ask(world, "/explain?job=default/s")[1]
+    assert "; 12 of 30 are done; " in ask(world, "/explain?job=default/s")[1]
+
+
+def test_the_progress_of_another_job_is_what_its_first_program_tells(world: World) -> None:
+    world.tell("a", Told(Progress(1, 9)), index=1)
+    assert seen(world)["a"]["progress"] is None
+    world.tell("a", Told(Progress(400, 9000), checkpoints=3))
+    assert seen(world)["a"]["progress"] == {"done": 400, "total": 9000}
+    world.tell("a", Told())
+    assert seen(world)["a"]["progress"] is None, "it ran anew and has told nothing yet"
 
 
 def test_a_job_that_kueue_starts_says_so(world: World) -> None:
