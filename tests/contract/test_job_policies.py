@@ -1,8 +1,10 @@
 """The admission policies of the job engine: what is refused of Jobs in a queue, and what the message says to do."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.builders.written_jobs import ELASTIC, as_object, job, read, template
 from tests.contract.asking import asking, refused
 from tests.contract.cluster import JOBS, Answer, Cluster, unique
 from tests.contract.test_grace import denied
-from tests.pages import documents
+from tests.pages import blocks, documents
 from tests.release import since
 
 pytestmark = pytest.mark.usefixtures("job_policies")
@@ -299,6 +301,24 @@ def test_a_job_that_is_older_than_the_policy_can_be_written_and_deleted(
     labelled = cluster.patch(place, {"metadata": {"labels": {"vgpu.io/queue": "default"}}})
     refused(labelled, "vgpu-jobs", "annotation vgpu.io/min-replicas is 'none'")
     assert cluster.patch(place, {"metadata": {"finalizers": []}}).code == 200
+
+
+def test_what_the_page_says_starts_all_jobs_that_wait_once_the_engine_is_removed(cluster: Cluster) -> None:
+    (text,) = [text for page, text in blocks("sh") if page.name == "jobs.md" and "suspend" in text]
+    (selector,), (patch,) = re.findall(r"-l '(.*?)'", text), re.findall(r"-p '(.*?)'", text)
+    labels = {"waits": QUEUED, "theirs": {**QUEUED, KUEUE: "theirs"}, "other": {}}
+    paths = {each: f"{JOBS}/{unique(each)}" for each in labels}
+    for each, path in paths.items():
+        assert cluster.post(JOBS, body(path.rpartition("/")[2], labels[each])).code == 201
+    assert cluster.patch(paths["waits"], annotated(**{RESIZE: RECORD}), "engine").code == 200
+    listed = cluster.get(f"{JOBS}?{urlencode({'labelSelector': selector})}").body["items"]
+    found = {f"{JOBS}/{item['metadata']['name']}" for item in listed} & set(paths.values())
+    assert found == {paths["waits"]}
+    released = cluster.patch(paths["waits"], json.loads(patch)).body
+    assert released["spec"]["suspend"] is False
+    assert RESIZE not in released["metadata"].get("annotations", {})
+    for path in paths.values():
+        cluster.delete(f"{path}?propagationPolicy=Background")
 
 
 @pytest.mark.parametrize(
