@@ -7,9 +7,10 @@ kubectl, and the rights to read the Lease of the engine and to create pods/portf
 import argparse
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from tempfile import TemporaryFile
 from threading import Timer
@@ -92,11 +93,9 @@ def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
     """A port of this machine that kubectl forwards to the engine's /explain. Raises EngineError."""
     words = [
         "kubectl",
-        "--namespace",
-        namespace,
+        f"--namespace={namespace}",
         "port-forward",
-        "--address",
-        "127.0.0.1",
+        "--address=127.0.0.1",
         f"pod/{pod}",
         f":{PORT}",
     ]
@@ -104,7 +103,7 @@ def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
         try:
             process = subprocess.Popen(
                 words, env={**os.environ, "KUBECONFIG": kubeconfig}, text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise EngineError(
@@ -114,22 +113,19 @@ def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
         with process:
             try:
                 port = _port(process)
-                if not port:
-                    process.kill()
-                    process.wait()
-                    said.seek(0)
-                    why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
-                    raise EngineError(
-                        f"kubectl cannot forward a port to pod {namespace}/{pod}: it says {why}"
-                    )
-                yield port
+                if port:
+                    yield port
             finally:
-                process.kill()
+                _end(process)
+        if not port:
+            said.seek(0)
+            why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
+            raise EngineError(f"kubectl cannot forward a port to pod {namespace}/{pod}: it says {why}")
 
 
 def _port(process: subprocess.Popen[str]) -> int:
     """The port that kubectl says it listens on; 0 if it ends, or says nothing in time."""
-    limit = Timer(TIMEOUT_SECONDS, process.kill)
+    limit = Timer(TIMEOUT_SECONDS, _end, (process,))
     limit.start()
     try:
         # "Forwarding from 127.0.0.1:40001 -> 9404"
@@ -137,3 +133,9 @@ def _port(process: subprocess.Popen[str]) -> int:
     finally:
         limit.cancel()
     return int(found[1]) if found else 0
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End kubectl, and the kubectl that it runs where it only chooses a version."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ from device_plugin.cli import engine, queue
 from device_plugin.wiring import jobs
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import JobsSettings, KubeSettings
+from hack.demo.session import process_start
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
 from tests.builders import objects
@@ -22,6 +23,7 @@ from tests.deadline import eventually, until
 
 PERSON = "token-of-person"
 WHO = {"token-of-engine": "system:serviceaccount:vgpu-system:vgpu-jobs", PERSON: "person"}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases"
 FORWARDS = """#!/bin/sh
 echo "$KUBECONFIG $*" > {0}/asked
 echo "Forwarding from 127.0.0.1:{1} -> 9404"
@@ -118,7 +120,7 @@ def test_the_jobs_of_a_queue_are_listed(
     found = json.loads(asked("queue", "-o", "json"))["jobs"]
     assert [(job["name"], job["place"]) for job in found] == [("second", 1), ("first", None)]
     assert asked("queue", "-n", "other") == "no job of namespace other is in a queue\n"
-    words = "--namespace vgpu-system port-forward --address 127.0.0.1 pod/vgpu-jobs-0 :9404"
+    words = "--namespace=vgpu-system port-forward --address=127.0.0.1 pod/vgpu-jobs-0 :9404"
     assert (tmp_path / "asked").read_text() == f"{engine_of.kubeconfig} {words}\n"
 
 
@@ -176,6 +178,27 @@ def test_without_an_engine_it_says_how_to_install_one(
         )
 
 
+def lease(fleet: Fleet, holder: str) -> None:
+    """This replica of the engine plans."""
+    body: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "vgpu-jobs"},
+        "spec": {"holderIdentity": holder},
+    }  # fmt: skip
+    fleet.post(LEASES, body)
+
+
+def test_of_a_kubectl_that_runs_another_one_nothing_is_left(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = tmp_path / "pid"
+    says = "Forwarding from 127.0.0.1:1 -> 9404"
+    kubectl(monkeypatch, tmp_path, f"#!/bin/sh\n/bin/sleep 1000 & echo $! > {chosen}\necho '{says}'\nwait\n")
+    lease(fleet, "vgpu-jobs-0")
+    assert vgpu(fleet, "queue") == 2
+    assert "does not answer" in capsys.readouterr().err
+    until(lambda: process_start(int(chosen.read_text())) is None)
+
+
 @pytest.mark.parametrize(
     ("script", "says"),
     [
@@ -194,15 +217,10 @@ def test_a_kubectl_that_cannot_forward_is_told_why(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(engine, "TIMEOUT_SECONDS", 0.2)
     kubectl(monkeypatch, tmp_path, script)
-    lease: dict[str, Any] = {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "vgpu-jobs"},
-        "spec": {"holderIdentity": ""},
-    }  # fmt: skip
-    leases = "/apis/coordination.k8s.io/v1/namespaces/vgpu-system/leases"
-    fleet.post(leases, lease)
+    lease(fleet, "")
     assert vgpu(fleet, "queue") == 2
     assert "no replica of the job engine plans now" in capsys.readouterr().err
-    fleet.patch(f"{leases}/vgpu-jobs", {"spec": {"holderIdentity": "vgpu-jobs-0"}})
+    fleet.patch(f"{LEASES}/vgpu-jobs", {"spec": {"holderIdentity": "vgpu-jobs-0"}})
     assert vgpu(fleet, "queue") == 2
     assert says in capsys.readouterr().err
 
