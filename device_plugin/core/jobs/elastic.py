@@ -6,6 +6,7 @@ from math import ceil
 
 from device_plugin.core.jobs.job import JobKey, JobState
 from device_plugin.core.jobs.plan import Draft
+from device_plugin.core.jobs.queue import share
 from device_plugin.core.jobs.rules import Rules
 
 
@@ -18,23 +19,33 @@ def grow(draft: Draft, rules: Rules) -> None:
     """Widen new jobs, and running ones whose width has not changed lately, where a card adds the most speed.
 
     A running job grows by the share `growth` of its width, or to its most, or not at all: each change costs a start.
+    The next card goes to the queue that has the fewest for its weight: speeds and remaining work are the word of the
+    jobs' authors, which moves nobody of another queue.
     """
-    wishes = [_wish(job, draft.width(job), rules) for job in _growing(draft, rules)]
-    heapq.heapify(wishes)
+    wishes: dict[str, list[tuple[float, float, JobKey]]] = {}
+    for job in _growing(draft, rules):
+        wishes.setdefault(job.spec.queue, []).append(_wish(job, draft.width(job), rules))
+    for line in wishes.values():
+        heapq.heapify(line)
+    order = [(share(draft, queue, rules), queue) for queue in wishes]
+    heapq.heapify(order)
     full = set[object]()
-    while wishes:
-        _, _, key = heapq.heappop(wishes)
+    while order:
+        _, queue = heapq.heappop(order)
+        _, _, key = heapq.heappop(wishes[queue])
         job = draft.jobs[key]
         width = draft.width(job)
         wider = width + 1
         if width == job.width and not job.spec.parts:
             wider = min(job.spec.most, max(wider, ceil(width * (1 + rules.growth) - 1e-9)))
-        if (job.spec.request, wider - width) in full:
-            continue
-        if not draft.widen(job, wider):
-            full.add((job.spec.request, wider - width))
-        elif wider < job.spec.most:
-            heapq.heappush(wishes, _wish(job, wider, rules))
+        step = job.spec.request, wider - width
+        if step not in full:
+            if not draft.widen(job, wider):
+                full.add(step)
+            elif wider < job.spec.most:
+                heapq.heappush(wishes[queue], _wish(job, wider, rules))
+        if wishes[queue]:
+            heapq.heappush(order, (share(draft, queue, rules), queue))
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:

@@ -8,7 +8,7 @@ from device_plugin.core.jobs.groups import group_problem
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft, Plan
 from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn, priority
-from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end
+from device_plugin.core.jobs.rank import attained_work, expected_work, level, next_level_at, turn_end
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.rules import Rules
@@ -94,7 +94,7 @@ def _admit_some(
         if not splits.may_start(unit) or _too_scarce(draft, unit, rules):
             left.append(unit)
             continue
-        kind = _kind(unit, draft.now, rules)
+        kind = _kind(unit, draft, rules)
         if kind not in hopeless and fits(draft, unit):
             continue
         if kind not in hopeless and rearrangement.admit(unit):
@@ -128,11 +128,14 @@ def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
     return job.spec.parts >= rules.split_ratio * draft.room.free(job.spec)
 
 
-def _kind(unit: Unit, now: float, rules: Rules) -> object:
+def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     """Everything that decides whether a unit is admitted: where one fails, all others of its kind fail too."""
+    # Other queues count only the work that a job has had.
+    others = len(draft.cards_of) > 1
     return tuple(
         (job.spec.request, job.spec.least, job.spec.priority, job.spec.preempts, job.spec.queue, job.phase,
-         due(job, now, rules), level(expected_work(job), rules))
+         due(job, draft.now, rules), level(expected_work(job), rules),
+         level(attained_work(job), rules) if others else 0)
         for job in unit
     )  # fmt: skip
 

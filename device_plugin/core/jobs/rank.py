@@ -15,6 +15,15 @@ def expected_work(job: JobState) -> float:
     return attained_work(job) if job.remaining is None else job.remaining
 
 
+def work_seen_by(queue: str, job: JobState) -> float:
+    """The work that a job is expected to have left, as the jobs of a queue count it.
+
+    What remains is the word of the job's author, so it counts in the job's own queue only: nobody keeps the cards of
+    another queue by it.
+    """
+    return expected_work(job) if job.spec.queue == queue else attained_work(job)
+
+
 def attained_work(job: JobState) -> float:
     """The service that a job has had, in seconds of one replica."""
     return job.attained / job.spec.cards if job.spec.cards else 0.0

@@ -14,7 +14,7 @@ from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, due, need, priority, share
-from device_plugin.core.jobs.rank import expected_work, level, turn_end
+from device_plugin.core.jobs.rank import attained_work, expected_work, level, turn_end, work_seen_by
 from device_plugin.core.jobs.rules import Rules
 
 # Single jobs that are tried before several together, and jobs that are tried to be spared again: each try is a trial.
@@ -39,10 +39,9 @@ class Rearrangement:
             (job for job in wide if job.spec.cards),
             key=lambda job: (job.spec.priority, -(job.width - job.spec.least) * job.spec.cards, job.spec.key),
         )
-        self._ending = sorted(
-            _endings(draft.jobs.values(), rules),
-            key=lambda each: (each.priority, -each.level, each.since, each.jobs[0].spec.key),
-        )
+        self._ending = list(_endings(draft.jobs.values(), rules))
+        # By queue of the jobs that room is made for.
+        self._ordered: dict[str, Sequence[_Ending]] = {}
         self._groups = {ending.group: ending for ending in self._ending if ending.group}
         self._left = rules.searches
         self.made = False
@@ -76,12 +75,23 @@ class Rearrangement:
         """
         wanted = priority(unit)
         shrinking = [job for job in self._wide if self._may_shrink(job, unit)]
-        stopping = [ending for ending in self._ending if self._may_stop(ending, unit)]
+        stopping = [ending for ending in self._order(unit[0].spec.queue) if self._may_stop(ending, unit)]
         for lower in (True, False):
             yield [((job, job.spec.least),) for job in shrinking if (job.spec.priority < wanted) is lower]
             chosen = (ending for ending in stopping if (ending.priority < wanted) is lower)
             for _, each in groupby(chosen, key=lambda ending: ending.priority):
                 yield [tuple((job, 0) for job in ending.jobs) for ending in each]
+
+    def _order(self, queue: str) -> "Sequence[_Ending]":
+        """The jobs that may be suspended for one of the queue, in the order in which they are."""
+        if queue not in self._ordered:
+            self._ordered[queue] = sorted(
+                self._ending,
+                key=lambda each: (
+                    each.priority, -each.level_seen_by(queue), each.since, each.jobs[0].spec.key,
+                ),
+            )  # fmt: skip
+        return self._ordered[queue]
 
     def _make(self, unit: Unit, givers: Sequence[Giver], before: Sequence[Giver], lacking: float) -> bool:
         """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
@@ -179,7 +189,9 @@ class Rearrangement:
             return True
         if all(each.phase is JobPhase.STOPPED for each in unit) and draft.now < ending.turn_end:
             return False
-        return ending.level > max(level(expected_work(each), rules) for each in unit)
+        queue = ending.jobs[0].spec.queue
+        most = max(level(work_seen_by(queue, each), rules) for each in unit)
+        return ending.level_seen_by(unit[0].spec.queue) > most
 
     def _shares(self, job: JobState, unit: Unit) -> bool:
         """True if the job's queue is that of the unit, or has more cards for its weight than the unit's will have."""
@@ -194,7 +206,8 @@ class Rearrangement:
 class _Ending:
     """Running jobs that may be suspended, together or not at all: a single job, or all of `group` that run.
 
-    `waiting` are the jobs of the group that wait. The jobs' priority and level are the highest, the times the latest.
+    `waiting` are the jobs of the group that wait. The jobs' priority and levels are the highest, the times the latest.
+    `level` is that of the work that they are expected to have left, and `attained` that of the service they have had.
     """
 
     jobs: Unit
@@ -202,6 +215,7 @@ class _Ending:
     waiting: Sequence[JobState]
     priority: int
     level: int
+    attained: int
     since: float
     turn_end: float
     split: bool
@@ -213,10 +227,15 @@ class _Ending:
             jobs, _group(jobs[0].spec), waiting,
             priority=max(job.spec.priority for job in jobs),
             level=max(level(expected_work(job), rules) for job in jobs),
+            attained=max(level(attained_work(job), rules) for job in jobs),
             since=max(job.since for job in jobs),
             turn_end=max(turn_end(job, rules) for job in jobs),
             split=any(job.spec.parts for job in jobs),
         )  # fmt: skip
+
+    def level_seen_by(self, queue: str) -> int:
+        """The level of the jobs as those of a queue count it: what remains is only told to the jobs' own queue."""
+        return self.level if queue == self.jobs[0].spec.queue else self.attained
 
 
 _Group = tuple[str, str]

@@ -97,3 +97,16 @@ def test_new_jobs_start_as_wide_as_there_is_room() -> None:
 def test_the_window_of_a_split_job_grows_one_by_one_and_at_once() -> None:
     job = running("s", 8, least=1, most=16, parts=16, since=NOW - 1)
     assert planned(9, job).steps == (Window(job.spec.key, 9),)
+
+
+def test_what_a_job_tells_of_itself_gets_it_cards_of_its_own_queue_only() -> None:
+    bold = replace(running("bold", 2, most=8), exponent=1.0, remaining=1.0)
+    jobs = [bold, running("modest", 2, most=8)]
+    assert widths(jobs, planned(8, *jobs)) == {"bold": 6, "modest": 2}
+    apart = [bold, running("modest", 2, most=8, queue="other")]
+    assert widths(apart, planned(8, *apart)) == {"bold": 4, "modest": 4}
+
+
+def test_queues_grow_by_their_weights() -> None:
+    jobs = [running("a", 1, most=9, queue="a"), running("b", 1, most=9, queue="b")]
+    assert widths(jobs, planned(9, *jobs, rules=Rules(weights={"b": 2.0}))) == {"a": 3, "b": 6}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end
+from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end, work_seen_by
 from device_plugin.core.jobs.rules import HOUR, Rules
 from tests.builders.jobs import running, stopped
 
@@ -19,6 +19,12 @@ def test_the_expected_work_is_what_is_known_to_remain() -> None:
 def test_where_nothing_is_known_it_is_as_much_as_the_job_has_had() -> None:
     assert expected_work(stopped("a", attained=50 * HOUR)) == 50 * HOUR
     assert expected_work(stopped("pairs", attained=50 * HOUR, cards=2.0)) == 25 * HOUR
+
+
+def test_what_is_told_to_remain_counts_in_the_own_queue_only() -> None:
+    job = replace(stopped("a", attained=50 * HOUR), remaining=60.0)
+    assert work_seen_by("default", job) == 60.0
+    assert work_seen_by("other", job) == 50 * HOUR
 
 
 @pytest.mark.parametrize(

@@ -289,3 +289,24 @@ def test_e2_of_a_group_that_is_suspended_no_other_job_starts_in_that_round() -> 
     part, rest = group(("a", 3)), new("b", group="g", joint=True)
     urgent = new("urgent", priority=1)
     assert widths([*part, rest, urgent], planned(3, *part, rest, urgent)) == {"a": 0, "b": 0, "urgent": 1}
+
+
+def test_no_job_keeps_the_cards_of_another_queue_by_what_it_tells() -> None:
+    ending = replace(running("ending", 4, attained=400 * HOUR, since=NOW - 2 * HOUR), remaining=1.0)
+    same, other = new("same", least=4, most=4), new("other", least=4, most=4, queue="other")
+    assert planned(6, ending, same).steps == ()
+    assert widths([ending, other], planned(6, ending, other)) == {"ending": 4, "other": 0}, (
+        "its share is more"
+    )
+    both = [ending, running("more", 2, since=NOW - 2 * HOUR)]
+    assert widths([*both, other], planned(6, *both, other)) == {"ending": 0, "more": 2, "other": 4}
+
+
+def test_no_job_takes_the_cards_of_another_queue_by_what_it_tells() -> None:
+    began = running("began", 6, attained=1.0, since=NOW - 2 * HOUR)
+    short = replace(stopped("short", since=LATELY, attained=9 * HOUR, queue="other"), remaining=1.0)
+    assert planned(6, began, short).steps == ()
+    same = replace(stopped("short", since=LATELY, attained=9 * HOUR), remaining=1.0)
+    assert planned(6, began, same).steps == ()
+    late = replace(began, attained=60 * HOUR, since=NOW - 20 * HOUR)
+    assert widths([late, same], planned(6, late, same)) == {"began": 0, "short": 1}
