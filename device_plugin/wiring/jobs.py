@@ -140,7 +140,7 @@ class JobEngine:
             self._known, self._holdings, sender, creations, leads, clock, time.time, rules, rates
         )  # fmt: skip
         self._announcer = Announcer(api, self._known, clock)
-        self._gauges = JobGauges(self._rounds, leads)
+        self._gauges = JobGauges(self._known, self._rounds, leads)
         self._health = LoopHealth(clock)
         self._poller = AgentPoller(read_progress, self._on_told, leads, ASKED, clock, self._known.on)
         self._explain = JobExplainer(self._known, self._rounds)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.jobs.execute.stages import Stage, stages, wanted
 from device_plugin.jobs.plan.fork import Fork
@@ -77,9 +77,11 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     elif asked is not None:
         began = asked
     resized = {} if asked is None else {"resized": max(asked, managed.paused_until)}
+    history = managed.history
     return JobState(
         spec=_bounded(managed, now), phase=phase, width=width, since=began, attained=managed.attained(now),
-        held=_held(managed), **resized,
+        remaining=history.remaining if history is not None else None,
+        exponent=history.exponent if history is not None else EXPONENT, held=_held(managed), **resized,
     )  # fmt: skip
 
 

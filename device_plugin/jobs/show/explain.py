@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from device_plugin.core.http_values import JSON, HttpAnswer, HttpRequest
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.jobs.sizing import span
 from device_plugin.jobs.plan.round import Round, Rounds
 from device_plugin.jobs.show.views import JobView, views
 from device_plugin.jobs.watch.known import KnownJobs
@@ -58,6 +59,10 @@ def _paragraph(view: JobView) -> str:
         parts.append(f"it is number {view.place} of those that wait in its queue")
     if view.progress is not None:
         parts.append(f"{view.progress.done} of {view.progress.total} are done")
+    if view.stuck is not None:
+        parts.append(f"it is stuck: no progress for {span(view.stuck)}")
+    elif view.left is not None:
+        parts.append(f"it ends in about {span(view.left)}")
     if view.since and view.phase != "unknown":
         parts.append(f"{view.phase} since {api_time(view.since)}")
     if view.next_change is not None:

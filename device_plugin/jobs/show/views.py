@@ -22,8 +22,9 @@ class JobView:
     """A Job as people see it. `width` is the replicas that it has, or will have once what is under way is done.
 
     `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
-    nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. `since` is 0 where
-    it is not known.
+    nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. While the job runs,
+    `left` is the forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is
+    unusual for it. `since` is 0 where it is not known.
     """
 
     namespace: str
@@ -35,6 +36,8 @@ class JobView:
     least: int = 0
     most: int = 0
     progress: Progress | None = None
+    left: float | None = None
+    stuck: float | None = None
     waits_for: str = ""
     since: float = 0.0
     next_change: NextChange | None = None
@@ -46,7 +49,8 @@ class JobView:
         return {
             "namespace": self.namespace, "name": self.name, "queue": self.queue, "place": self.place or None,
             "phase": self.phase, "width": self.width, "min": self.least, "max": self.most, "progress": progress,
-            "waitsFor": self.waits_for, "since": int(self.since),
+            "secondsLeft": _whole(self.left), "secondsStuck": _whole(self.stuck), "waitsFor": self.waits_for,
+            "since": int(self.since),
             "nextChange": self.next_change and self.next_change.as_object(), "why": self.why,
         }  # fmt: skip
 
@@ -111,10 +115,23 @@ class _LastRound:
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0), waits_for=_waits_for(state),
             why=f"{why}; it can have {offers(short)}" if short else why,
+            left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
+            stuck=stuck_for(managed, state),
             next_change=next_change(
                 managed, state, step, self._rules, now=last.at, contended=bool(self._places)
             ),
         )  # fmt: skip
+
+
+def stuck_for(managed: Managed, state: JobState | None) -> float | None:
+    """For how many seconds a Job that runs has not advanced, if that is unusual for it; None if it is not."""
+    if managed.history is None or state is None or not state.running:
+        return None
+    return managed.history.stuck_for
+
+
+def _whole(seconds: float | None) -> int | None:
+    return round(seconds) if seconds is not None else None
 
 
 _WHY: Mapping[JobPhase, str] = {

@@ -14,6 +14,7 @@ from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.history import Histories
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import ContainerName, Told, by_pod
 from device_plugin.core.jobs.resize import Resize
@@ -57,6 +58,7 @@ class KnownJobs:
         # By node: the UIDs of its pods, by namespace and name.
         self._on: dict[str, dict[tuple[str, str], str]] = {}
         self._heard: dict[str, _Heard] = {}
+        self._histories = Histories()
         self._gone: dict[str, None] = {}
         self._rigid: dict[str, str] = {}
         self._listed = {"jobs": False, "pods of jobs": False}
@@ -86,6 +88,7 @@ class KnownJobs:
         """The Job is gone."""
         with self._lock:
             self._rigid.pop(uid, None)
+            self._histories.forget(uid)
             if self._jobs.pop(uid, None) is None:
                 return
             self._gone[uid] = None
@@ -165,6 +168,15 @@ class KnownJobs:
                 if self._answers(pod, said):
                     self.changes += 1
                 self._heard[pod.uid] = _Heard(said, now)
+                read = self._jobs.get(pod.owner_uid)
+                if pod.index == 0 and read is not None and read.spec is not None and not read.spec.parts:
+                    self._histories.add(read.job.uid, now, self._width(read.job), said.progress)
+
+    def _width(self, job: Job) -> int:
+        """The width of a Job all of whose pods run, else 0."""
+        pods = self._of.get(job.uid, {}).values()
+        run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
+        return run if run == len(pods) == job.parallelism and not job.suspend else 0
 
     def _answers(self, pod: Pod, told: Told) -> bool:
         """True if the program of a pod is asked for a checkpoint, and has saved one that was not heard of yet."""
@@ -205,7 +217,7 @@ class KnownJobs:
         return Managed(
             job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
             saved=min(heard.told.checkpoints, MAX_INT), heard=heard.at, progress=heard.told.progress,
-            rigid=self._rigid.get(read.job.uid, ""),
+            history=self._histories.of(read.job.uid), rigid=self._rigid.get(read.job.uid, ""),
         )  # fmt: skip
 
     def _made(self, job: Job) -> _Read:

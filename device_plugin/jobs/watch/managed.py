@@ -7,6 +7,7 @@ from math import inf
 
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
+from device_plugin.core.jobs.history import History
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.resize import Resize
@@ -21,8 +22,9 @@ class Managed:
     """A Job that the engine queues: the object, what its author asks for, its pods that have not ended, and its record.
 
     `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
-    what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then. `rigid` says why
-    the API server does not let its width be changed, if so.
+    what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then, and `history`
+    what it has told until then, None if nothing. `rigid` says why the API server does not let its width be changed, if
+    so.
     """
 
     job: Job
@@ -33,6 +35,7 @@ class Managed:
     saved: int = 0
     heard: float = -inf
     progress: Progress | None = None
+    history: History | None = None
     rigid: str = ""
 
     @property

@@ -1,12 +1,14 @@
 """Jobs as the job engine sees them: phase, width, times, and the replicas that hold cards."""
 
 from dataclasses import replace
+from math import log2
 
 import pytest
 
 from device_plugin.core.annotations import GRANT, RESIZE
 from device_plugin.core.grants import Grant, Slice
-from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.job import EXPONENT, JobPhase, JobState
+from device_plugin.core.jobs.progress import Progress, Told
 from device_plugin.jobs.plan.states import scene
 from tests.builders.batch_jobs import replica, resize
 from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World
@@ -134,3 +136,32 @@ def test_ended_jobs_are_none(world: World) -> None:
     running(world, "a", 2, 2)
     world.finish("a")
     assert states(world) == {}
+
+
+def test_what_a_program_tells_becomes_the_work_left_and_the_speed_at_each_width(world: World) -> None:
+    running(world, "a", 2, 2)
+    assert (states(world)["a"].remaining, states(world)["a"].exponent) == (None, EXPONENT)
+
+    def tell(begin: int, done: int, rate: int) -> None:
+        for at in range(0, 301, 10):
+            said = {("default", "a-0-x", "main"): Told(Progress(done + rate * at, 1_000_000))}
+            world.engine.known.hear("n1", said, NOW + begin + at)
+
+    tell(0, 0, 100)
+    assert states(world)["a"].remaining == pytest.approx((1_000_000 - 30_000) / 100 * 2**EXPONENT)
+    world.api.put(replace(world.job("a"), parallelism=1, completions=1))
+    tell(400, 10_000, 70)
+    assert states(world)["a"].exponent == EXPONENT, "it has 2 pods still"
+    world.api.remove_pod(world.of(world.job("a"))[1])
+    tell(800, 10_000, 80)
+    assert states(world)["a"].exponent == pytest.approx(log2(100 / 80))
+    assert states(world)["a"].remaining == pytest.approx((1_000_000 - 34_000) / 80)
+
+
+def test_sub_tasks_tell_only_of_themselves(world: World) -> None:
+    world.queue("a", 2, suspend=False, active=2, annotations={"vgpu.io/split": "ordered"}, completions=8)
+    hold(world, "a", 2)
+    for at in range(0, 400, 10):
+        world.engine.known.hear("n1", {("default", "a-0-x", "main"): Told(Progress(at, 1000))}, NOW + at)
+    assert states(world)["a"].spec.parts == 8
+    assert states(world)["a"].remaining is None

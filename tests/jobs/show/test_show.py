@@ -125,6 +125,49 @@ def test_the_progress_of_another_job_is_what_its_first_program_tells(world: Worl
     assert seen(world)["a"]["progress"] is None, "it ran anew and has told nothing yet"
 
 
+def run_steadily(world: World, seconds: int) -> int:
+    """The program of job a does 100 units a second and tells so every 10 s; returns what it has done."""
+    for at in range(0, seconds + 1, 10):
+        world.tell("a", Told(Progress(100 * at, 1_000_000)))
+        world.now += 10
+    return 100 * seconds
+
+
+def test_what_a_program_has_done_and_when_it_ends(world: World) -> None:
+    run_steadily(world, 200)
+    found = seen(world)["a"]
+    assert (found["progress"], found["secondsLeft"]) == ({"done": 20_000, "total": 1_000_000}, None)
+    run_steadily(world, 400)
+    found = seen(world)["a"]
+    assert (found["progress"]["done"], found["secondsLeft"], found["secondsStuck"]) == (40_000, 9600, None)
+    assert (
+        "; 40000 of 1000000 are done; it ends in about 2 h 40 min; "
+        in ask(world, "/explain?job=default/a")[1]
+    )
+    found = seen(world)["b"]
+    assert (found["progress"], found["secondsLeft"], found["secondsStuck"]) == (None, None, None)
+
+
+def test_a_job_that_no_longer_advances_is_said_to_be_stuck(world: World) -> None:
+    gauges = JobGauges(world.engine.known, world.engine.rounds, lambda: True)
+
+    def stuck() -> list[tuple[tuple[str, ...], float]]:
+        (found,) = (reading for reading in gauges() if reading.metric.name == "vgpu_job_stuck_seconds")
+        return [(tuple(labels), value) for labels, value in found.samples]
+
+    done = run_steadily(world, 400)
+    world.now += 589
+    world.tell("a", Told(Progress(done, 1_000_000)))
+    assert stuck() == []
+    world.now += 1
+    world.tell("a", Told(Progress(done, 1_000_000)))
+    assert stuck() == [(("default", "a"), 600.0)]
+    assert "; it is stuck: no progress for 10 min; " in ask(world, "/explain?job=default/a")[1]
+    assert seen(world)["a"]["secondsStuck"] == 600
+    world.tell("a", Told(Progress(done + 1, 1_000_000)))
+    assert stuck() == []
+
+
 def test_a_job_that_kueue_starts_says_so(world: World) -> None:
     job = world.queue("theirs", 1)
     world.api.put(replace(job, labels={**job.labels, "kueue.x-k8s.io/queue-name": "team"}))
@@ -159,7 +202,7 @@ def test_without_jobs_it_says_so() -> None:
 
 def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     leads = True
-    gauges = JobGauges(world.engine.rounds, lambda: leads)
+    gauges = JobGauges(world.engine.known, world.engine.rounds, lambda: leads)
     for write in world.engine.sent:
         gauges.count(write)
 
