@@ -80,6 +80,11 @@ class JobApi:
 
     # The others
 
+    def uid(self, name: str) -> str:
+        """The UID of a new object, which no other one ever has."""
+        self._version += 1
+        return f"uid-{name}-{self._version}"
+
     def put(self, job: Job) -> Job:
         self._version += 1
         stored = self.jobs[job.namespace, job.name] = replace(job, version=str(self._version))
@@ -118,6 +123,8 @@ class World:
         self.leads = True
         self.quota: int | None = None
         """How many pods the namespace may have."""
+        self.lingers = False
+        """True while pods that are deleted do not end."""
         self.engine = Engine(self)
 
     def queue(self, name: str, width: int, least: int = 0, most: int = 0, **more: Any) -> Job:
@@ -182,8 +189,11 @@ class World:
     def _control(self, job: Job) -> None:
         wanted = 0 if job.suspend or job.ended else job.parallelism
         for pod in self.of(job):
-            if pod.index is not None and pod.index >= wanted:
-                self.api.remove_pod(pod)
+            if pod.index is not None and (pod.index >= wanted or pod.deleting):
+                if not self.lingers:
+                    self.api.remove_pod(pod)
+                elif not pod.deleting:
+                    self.api.put_pod(replace(pod, deleting=True))
         for index in set(range(wanted)) - {pod.index for pod in self.of(job)}:
             name = f"{job.name}-{index}"
             if self.quota is not None and len(self.api.pods) >= self.quota:
@@ -191,12 +201,14 @@ class World:
                 self.api.events[job.uid] = FailedCreation(text, api_time(self.now))
                 continue
             self.api.put_pod(Pod(
-                job.namespace, name, f"{job.uid}-{index}", owner="Job", owner_name=job.name, owner_uid=job.uid,
+                job.namespace, name, self.api.uid(name), owner="Job", owner_name=job.name, owner_uid=job.uid,
                 index=index, containers=ONE_CARD,
             ))  # fmt: skip
-        active = len(self.of(job))
-        if job.active != active:
-            self.api.put(replace(self.api.jobs[job.namespace, job.name], active=active, ready=active))
+        pods = self.of(job)
+        active = sum(not pod.deleting for pod in pods)
+        if (job.active, job.terminating) != (active, len(pods) - active):
+            counts: dict[str, Any] = {"active": active, "ready": active, "terminating": len(pods) - active}
+            self.api.put(replace(self.api.jobs[job.namespace, job.name], **counts))
 
     def _bind(self, pod: Pod) -> None:
         held = {s.card for each in self.api.pods.values() if (made := each.grant()) for s in made.slices()}

@@ -108,10 +108,14 @@ def _held(managed: Managed) -> bool:
 
 
 def _bounded(managed: Managed, now: float) -> JobSpec:
-    """What the author asks for; of a Job whose width cannot be changed, or not made smaller, as much as it has."""
+    """What the author asks for; of a Job whose width cannot be changed, or only in one direction, as much as it has.
+
+    A width that was set by hand does not grow. If the Job makes room for another one, that ends it.
+    """
     spec, width = managed.spec, managed.job.parallelism
     if managed.rigid:
         return replace(spec, asked=width, least=width, most=width)
-    if spec.elastic and managed.spared(now) and spec.least < width <= spec.most:
-        return replace(spec, least=width)
-    return spec
+    if not spec.elastic or not spec.least <= width <= spec.most:
+        return spec
+    least = width if managed.spared(now) else spec.least
+    return replace(spec, least=least, most=width if managed.by_hand else spec.most)

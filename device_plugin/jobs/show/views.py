@@ -167,6 +167,8 @@ def _why(managed: Managed, state: JobState, now: float) -> str:
     if record is not None and managed.spared(now):
         end = api_time(record.spared_until)
         text += f"; it is not made narrower before {end}, because its program gave no checkpoint when it was asked"
+    if managed.by_hand and managed.spec.elastic:
+        text += "; it does not grow, because its width was set by hand"
     if managed.spec.width_owner:
         return f"{text}; its width is left to {managed.spec.width_owner}"
     return text

@@ -91,6 +91,15 @@ class Managed:
         """Until when the Job neither starts nor grows, because its pods could not be created; 0 if they could."""
         return paused_until(self.record) if self.record is not None else 0.0
 
+    @property
+    def by_hand(self) -> bool:
+        """True if the running Job has another width than its last record says: somebody has set it since."""
+        record = self.record
+        if record is None or self.job.suspend:
+            return False
+        width = record.after if record.applied else record.before
+        return width > 0 and not self.written(width)
+
     def spared(self, now: float) -> bool:
         """True while the running Job is not made narrower, because its program did not answer when it was asked."""
         return self.record is not None and now < self.record.spared_until and not self.job.suspend

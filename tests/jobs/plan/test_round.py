@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.core.annotations import RESIZE
 from device_plugin.core.jobs.progress import Told
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.show.views import views
@@ -243,6 +244,81 @@ def test_a_rigid_job_whose_pods_a_quota_refuses_leaves_its_cards_to_others(world
     for _ in range(70):
         world.turn(1.0)
     assert not world.job("a").suspend, "it is tried again, by another engine too"
+
+
+def giving(world: World) -> None:
+    """Job a, on four cards, gives two of them to job b, and its pods there do not end."""
+    world.queue("a", 4, 2)
+    world.settle(3)
+    world.lingers = True
+    world.queue("b", 2)
+    world.settle(3)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (2, True)
+
+
+def test_cards_of_a_node_that_died_in_mid_shrink_are_held_until_its_pods_are_gone(world: World) -> None:
+    giving(world)
+    world.settle(60)
+    assert world.job("b").suspend
+    assert (world.job("a").suspend, world.job("a").parallelism) == (False, 2), "it goes on with the others"
+    world.lingers = False
+    world.settle(3)
+    assert not world.job("b").suspend
+
+
+def test_a_job_that_ends_during_its_shrink_leaves_its_cards_to_the_job_that_it_shrinks_for(
+    world: World,
+) -> None:
+    giving(world)
+    world.finish("a")
+    world.lingers = False
+    world.settle(2)
+    assert not world.job("b").suspend
+    assert len(world.of(world.job("b"))) == 2
+
+
+@pytest.mark.parametrize("how", ["widened", "suspended", "deleted", "unrecorded"])
+def test_who_changes_a_job_in_mid_shrink_wins(world: World, how: str) -> None:
+    giving(world)
+    job = world.job("a")
+    if how == "deleted":
+        for pod in world.of(job):
+            world.api.remove_pod(pod)
+        del world.api.jobs["default", "a"]
+        world.engine.known.forget(job.uid)
+    elif how == "unrecorded":
+        world.api.put(replace(job, annotations={k: v for k, v in job.annotations.items() if k != RESIZE}))
+    else:
+        changed: dict[str, Any] = (
+            {"suspend": True} if how == "suspended" else {"parallelism": 4, "completions": 4}
+        )
+        world.api.put(replace(job, **changed))
+    world.lingers = False
+    world.engine.rounds.step()
+    if how == "widened":
+        assert world.job("a").parallelism == 4
+        assert world.record("a").until < world.now, "its record is dropped"
+    world.settle(20)
+    assert not world.job("b").suspend, "it is planned anew"
+    widths = [each.parallelism for each in world.api.jobs.values() if not each.suspend]
+    assert sum(widths) <= 4
+
+
+def test_a_width_that_was_set_by_hand_is_kept_until_another_job_needs_cards(world: World) -> None:
+    world.queue("a", 4, 2)
+    world.settle(3)
+    world.api.put(replace(world.job("a"), parallelism=3, completions=3))
+    world.settle(3)
+    writes = len(world.api.patches)
+    world.settle(100)
+    assert (world.job("a").parallelism, len(world.api.patches)) == (3, writes), "though a card is idle"
+    assert "its width was set by hand" in told(world, "a")
+    world.queue("b", 2)
+    world.settle(3)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (2, False)
+    world.finish("b")
+    world.settle(30)
+    assert world.job("a").parallelism == 4, "from then on it grows again"
 
 
 def test_only_the_replica_that_leads_writes(world: World) -> None:
