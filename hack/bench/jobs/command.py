@@ -2,6 +2,7 @@
 
     vgpu bench jobs --trace 103959.trace --cards 64 --squeeze 5.5 --widths 1..1x --slots
     vgpu bench jobs --loads FOLDER
+    vgpu bench jobs --split --cards 12
 
 A trace is in the format of gavel's: job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival_time,
 scale_factor, separated by tabs. With --loads the folder's traces are replayed as the four loads of LOADS, and the
@@ -9,15 +10,18 @@ geometric means of the ratios are printed. `fifo-skip` runs each job at the widt
 passes over what does not fit. `elastic-score` and `smallest-first` are the bare rules. `engine` is the job engine and
 knows nothing of the length of the jobs; with a suffix it knows their declared durations, their progress, or all of it.
 
---slots counts equal cards; --nodes N decides with the real ledger and place() on nodes of N cards.
+--slots counts equal cards; --nodes N decides with the real ledger and place() on nodes of N cards. --split puts four
+jobs of sixteen sub-tasks among the first 240 jobs of --trace, or among synthetic ones.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from device_plugin.core.jobs.room import Room
 from hack.bench.jobs.equal import equal_jobs
 from hack.bench.jobs.figures import COMPARED, Figures, Ratios, geometric_mean, ratios, shown, worst
 from hack.bench.jobs.large import planned_in
@@ -26,6 +30,7 @@ from hack.bench.jobs.plot import draw
 from hack.bench.jobs.policies import BASE, POLICIES
 from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Outcome, Simulation
 from hack.bench.jobs.slots import SlotRoom
+from hack.bench.jobs.splits import splits
 from hack.bench.jobs.trace import TraceJob, read
 from hack.bench.plot import drawable
 from hack.bench.report import BenchError, Report, table
@@ -81,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tells", type=int, default=1, metavar="N", help="one job of N says its length")
     parser.add_argument("--equal", action="store_true", help="20 equal jobs, where elasticity costs time")
+    parser.add_argument("--split", action="store_true", help="four jobs of sixteen sub-tasks among others")
     parser.add_argument("--large", type=int, metavar="N", help="the time to plan for N jobs on N cards")
     parser.add_argument(
         "--processes", type=int, default=0, metavar="N", help="at a time (default: one for each CPU)"
@@ -97,6 +103,10 @@ def run(args: argparse.Namespace) -> Report:
         return planned_in(args.large, args.nodes)
     if args.equal:
         return equal_jobs()
+    if args.split:
+        others = read(args.trace, args.cards, args.squeeze, per_model=args.per_model) if args.trace else ()
+        costs = Costs(args.drain, args.start, args.tick)
+        return splits(others, args.cards, costs, partial(_room, args.cards, args.nodes))
     policies = _policies(args.policy)
     loads = _loads(args)
     tasks = [(load, policy) for load in loads for policy in policies]
@@ -111,7 +121,10 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if (args.trace is None) == (args.loads is None) and not args.equal and args.large is None:
+    if args.split and args.loads is not None:
+        raise BenchError("--split takes one load: write --trace FILE, or nothing")
+    alone = args.equal or args.split or args.large is not None
+    if (args.trace is None) == (args.loads is None) and not alone:
         raise BenchError("write --trace FILE or --loads FOLDER")
     if not 1 <= args.cards <= MOST_CARDS or not 0 <= args.nodes <= MOST_CARDS:
         raise BenchError(f"write --cards and --nodes from 1 to {MOST_CARDS}")
@@ -154,8 +167,12 @@ def _loads(args: argparse.Namespace) -> Sequence[Load]:
     ]  # fmt: skip
 
 
+def _room(cards: int, per_node: int) -> Room:
+    return node_room(cards, per_node) if per_node else SlotRoom(cards)
+
+
 def _replay(load: Load, policy: str) -> Outcome:
-    room = node_room(load.cards, load.per_node) if load.per_node else SlotRoom(load.cards)
+    room = _room(load.cards, load.per_node)
     decide, knows = POLICIES[policy]
     return Simulation(
         load.jobs,

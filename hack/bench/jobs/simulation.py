@@ -109,6 +109,13 @@ class Run:
         self.version += 1
         self.ends = self.ready + self.left / self.trace.speed(width) if width else inf
 
+    def end(self) -> int:
+        """End what ends at `ends`, and return the number of replicas that release their cards; `width` are left."""
+        self.advance(self.ends)
+        self.finished = self.ends
+        released, self.width = self.width, 0
+        return released
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -132,19 +139,20 @@ class Outcome:
 class Simulation:
     """All jobs of a trace under one policy over one room, with widths up to `widest` times the width asked.
 
-    What `knows` says is known of every job, or where `tells` is above 1 of each `tells`-th.
+    What `knows` says is known of every job, or where `tells` is above 1 of each `tells`-th. `more` are jobs that come
+    from no trace.
     """
 
     def __init__(
         self, jobs: Iterable[TraceJob], room: Room, policy: Policy, cards: int, *, knows: Knows = Knows.NOTHING,
-        widest: int = 1, costs: Costs = DEFAULT_COSTS, tells: int = 1,
+        widest: int = 1, costs: Costs = DEFAULT_COSTS, tells: int = 1, more: Iterable[Run] = (),
     ) -> None:  # fmt: skip
         self._room, self._policy, self._costs = room, policy, costs
         runs = [
             Run(job, spec_of(job, widest, cards), Knows.NOTHING if number % tells else knows)
             for number, job in enumerate(jobs)
         ]
-        self.outcome = Outcome(runs, cards, tells)
+        self.outcome = Outcome([*runs, *more], cards, tells)
         self._active: dict[JobKey, Run] = {}
         # Time, job and version of a start's end or of a job's end; void if the job has another version by then.
         self._events: list[tuple[float, JobKey, int]] = []
@@ -186,11 +194,11 @@ class Simulation:
                 continue
             happened = True
             if at >= run.ends:
-                run.advance(run.ends)
-                run.finished = run.ends
-                self._room.give(run.spec, run.width)
-                run.width = 0
-                del self._active[key]
+                self._room.give(run.spec, run.end())
+                if run.width:
+                    self._await(run)
+                else:
+                    del self._active[key]
         return happened
 
     def _apply(self, now: float, plan: Plan) -> None:
@@ -198,10 +206,12 @@ class Simulation:
         admitted = {step.job for step in plan.steps if isinstance(step, Admit)}
         drain, start = self._costs.drain_s, self._costs.start_s
         for step in plan.steps:
-            if isinstance(step, (Refuse, Window)):
+            if isinstance(step, Refuse):
                 raise BenchError(f"{step}: not in a trace")
             run = self._active[step.job]
-            if isinstance(step, Admit):
+            if isinstance(step, Window):
+                run.resize(now, step.parallelism, 0.0, start)
+            elif isinstance(step, Admit):
                 run.resize(now, step.width, drain if any(plan.given(step.job)) else 0.0, start)
             else:
                 after = 0 if isinstance(step, Suspend) else step.after
@@ -210,8 +220,12 @@ class Simulation:
                 run.resize(now, after, drain if shrinks else 0.0, start)
             if run.width:
                 self.outcome.outside += not run.spec.least <= run.width <= run.spec.most
-                heapq.heappush(self._events, (run.ready, step.job, run.version))
-                heapq.heappush(self._events, (run.ends, step.job, run.version))
+                self._await(run)
+
+    def _await(self, run: Run) -> None:
+        """Note when a job is ready, and when it or one of its sub-tasks ends."""
+        heapq.heappush(self._events, (run.ready, run.spec.key, run.version))
+        heapq.heappush(self._events, (run.ends, run.spec.key, run.version))
 
 
 def spec_of(job: TraceJob, widest: int, cards: int) -> JobSpec:

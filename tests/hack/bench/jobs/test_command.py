@@ -7,6 +7,7 @@ import pytest
 
 from device_plugin.wiring.commands import main
 from hack.bench.jobs.policies import POLICIES
+from hack.bench.jobs.splits import MODES
 from tests.hack.bench.jobs.test_trace import line
 
 FIGURES = {
@@ -85,6 +86,14 @@ def test_elasticity_costs_twenty_equal_jobs_time(capsys: pytest.CaptureFixture[s
     assert found["elastic-score"]["wait_mean_s"] < 10 < found["fifo-skip"]["wait_mean_s"]
 
 
+def test_splits_among_the_jobs_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--split", "--trace", str(traces / "2869ce.trace"), "--cards", "8", "--nodes", "8"]
+    assert main(["bench", "jobs", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["modes"]) == list(found["others_jct_ratios"]) == list(MODES)
+    assert {mode["parts_lost"] + mode["parts_twice"] for mode in found["modes"].values()} == {0}
+
+
 @pytest.mark.parametrize("nodes", [[], ["--nodes", "8"]])
 def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "jobs", "--large", "100", *nodes, "--json"]) == 0
@@ -105,6 +114,7 @@ def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixtu
         (["--trace", "x", "--tells", "0"], "write --tells N from 1"),
         (["--trace", "x", "--policy", "best"], "no policy 'best': write fifo-skip, "),
         (["--loads", "x", "--plot", "x.png"], "--plot draws one load"),
+        (["--split", "--loads", "x"], "--split takes one load"),
         (["--large", "0"], "write --large from 1"),
     ],
 )
