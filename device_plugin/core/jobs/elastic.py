@@ -85,6 +85,8 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
 
 def _wish(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
     """A sort key: the speed that one more replica adds for each of its cards, most first; then the score."""
-    added = ((width + 1) ** job.exponent - width**job.exponent) / (job.spec.cards or 1.0)
+    # Sub-tasks do not slow each other down.
+    exponent = 1.0 if job.spec.parts else job.exponent
+    added = ((width + 1) ** exponent - width**exponent) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness
     return -added, score(job, width), job.spec.key

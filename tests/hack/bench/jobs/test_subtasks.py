@@ -8,7 +8,6 @@ from hack.bench.jobs.policies import ENGINE
 from hack.bench.jobs.simulation import START_S, TICK_S, Costs, Simulation
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.subtasks import part_runs, split_run
-from hack.bench.jobs.trace import EXPONENT
 from tests.hack.bench.jobs.test_simulation import FREE, job
 
 
@@ -26,12 +25,10 @@ def test_the_next_sub_task_begins_when_one_ends_and_the_last_ones_release_their_
 
 
 def test_a_window_takes_cards_that_become_idle() -> None:
-    split, busy = split_run("s", 0.0, [1000.0] * 3, 4), job("busy", 0.0, 3, 600.0)
-    outcome = Simulation([busy], SlotRoom(4), ENGINE, 4, costs=FREE, more=[split]).run()
-    assert outcome.runs[0].finished == pytest.approx(
-        TICK_S + 600.0 * 1.5**EXPONENT
-    )  # on 2 cards, until 924 s
-    assert split.finished == 960.0 + 1000.0
+    split, busy = split_run("s", 0.0, [1000.0] * 3, 3), [job(name, 0.0, 1, 600.0) for name in "ab"]
+    outcome = Simulation(busy, SlotRoom(3), ENGINE, 3, costs=FREE, more=[split]).run()
+    assert [run.finished for run in outcome.runs] == [660.0, 660.0, 1660.0]
+    assert split.attained == 3000.0
 
 
 def test_sub_tasks_that_run_are_not_ended_by_a_smaller_window() -> None:
