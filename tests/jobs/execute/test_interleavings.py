@@ -44,7 +44,8 @@ def _happen(rng: random.Random, cluster: Cluster, engine: Engine) -> Engine:
 
 def _turn(rng: random.Random, cluster: Cluster, engine: Engine) -> Engine:
     """The engine carries a plan out, or dies before one of its writes, and another one takes over."""
-    lives = engine.turn(_plan(rng, engine), rng.choice([None, None, 0, 1, 2, 3]))
+    refused = [key for key in engine.view.managed() if rng.random() < 0.1]
+    lives = engine.turn(_plan(rng, engine), rng.choice([None, None, 0, 1, 2, 3]), refused)
     return engine if lives else Engine(cluster)
 
 

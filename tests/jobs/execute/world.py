@@ -265,11 +265,15 @@ class Engine:
         self.cluster = cluster
         self.view = View(cluster)
 
-    def turn(self, plan: Plan, writes: int | None = None) -> bool:
-        """Carry a plan out; false if it was killed because it had sent `writes` already."""
+    def turn(self, plan: Plan, writes: int | None = None, refused: Iterable[JobKey] = ()) -> bool:
+        """Carry a plan out; false if it was killed because it had sent `writes` already.
+
+        It has read that pods of the `refused` Jobs are refused, of which it may see all by now.
+        """
+        refusals = dict.fromkeys(refused, "exceeded quota: team")
         sent = 0
         for _ in range(10):
-            due = Executor(self.cluster.now, self.view.managed(), self.view.trial()).due(plan)
+            due = Executor(self.cluster.now, self.view.managed(), self.view.trial(), refusals).due(plan)
             plan = Plan()
             if not due:
                 return True
