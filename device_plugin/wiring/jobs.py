@@ -135,7 +135,7 @@ class JobEngine:
             weights=settings.queue_weights,
         )  # fmt: skip
         rates, _ = read_rates("\n".join(settings.rates))
-        creations = FailedCreations(api, clock)
+        creations = FailedCreations(api, clock, time.time)
         self._rounds = Rounds(
             self._known, self._holdings, sender, creations, leads, clock, time.time, rules, rates
         )  # fmt: skip

@@ -234,7 +234,7 @@ class Engine:
             self.known,
             self.Held(self.view),
             self.sender,
-            FailedCreations(api, wall),  # type: ignore[arg-type]
+            FailedCreations(api, wall, wall),  # type: ignore[arg-type]
             lambda: world.leads,
             wall,
             wall,

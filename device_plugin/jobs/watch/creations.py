@@ -34,20 +34,28 @@ _BEGINNING = "Error creating: "
 
 @dataclass(slots=True)
 class _Lacking:
-    """A Job that lacks pods: since which record, when its events are read next, and what they said."""
+    """A Job that lacks pods: since which record and when, when its events are read next, and what they said.
+
+    `since` is in seconds since 1970.
+    """
 
     gen: int
+    since: float
     read_at: float
     wait: float = FIRST_WAIT
     why: str = ""
 
 
 class FailedCreations:
-    """One thread calls `look`. It keeps nothing of Jobs that have all of their pods."""
+    """One thread calls `look`. It keeps nothing of Jobs that have all of their pods.
 
-    def __init__(self, api: Api, clock: Callable[[], float]) -> None:
+    `clock` is for ages, `wall` for what stands in events.
+    """
+
+    def __init__(self, api: Api, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._api = api
         self._clock = clock
+        self._wall = wall
         self._lacking: dict[str, _Lacking] = {}
         self.next = inf
         """When `look` is to be called again though nothing has changed, by the clock."""
@@ -59,9 +67,9 @@ class FailedCreations:
         for managed in lacking:
             gen = managed.record.gen if managed.record is not None else 0
             known = self._lacking.get(managed.job.uid)
-            found[managed.job.uid] = (
-                known if known is not None and known.gen == gen else _Lacking(gen, now + LACKING_SECONDS)
-            )
+            if known is None or known.gen != gen:
+                known = _Lacking(gen, self._wall(), now + LACKING_SECONDS)
+            found[managed.job.uid] = known
         self._lacking = found
         due = [managed for managed in lacking if found[managed.job.uid].read_at <= now]
         for managed in sorted(due, key=lambda each: found[each.job.uid].read_at)[:MOST_READS]:
@@ -78,7 +86,8 @@ class FailedCreations:
         except ApiError as error:
             log.warning("events of job %s/%s cannot be read: %s", *managed.key, error)
             return
-        since = managed.record.asked - SKEW_SECONDS if managed.record is not None else 0.0
+        # A Job may lack a pod for another reason than an hour ago: one that has failed is replaced after a while.
+        since = lacking.since - SKEW_SECONDS
         new = [(at, event.message) for event in events if (at := _time(event)) >= since]
         if new:
             lacking.why = refusal(max(new)[1])

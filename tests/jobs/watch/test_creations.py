@@ -1,5 +1,6 @@
 """Why pods of Jobs are not created, from the events of their controller."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -41,7 +42,7 @@ class Events:
         self.found: list[FailedCreation] = []
         self.asked: list[Where] = []
         self.away = False
-        self.creations = FailedCreations(self, lambda: self.now)  # type: ignore[arg-type]
+        self.creations = FailedCreations(self, lambda: self.now, lambda: NOW + self.now)  # type: ignore[arg-type]
 
     def list(self, _: object, where: Where) -> Listed[FailedCreation]:
         self.asked.append(where)
@@ -98,7 +99,7 @@ def test_a_few_are_read_at_a_time_and_the_others_soon() -> None:
     assert len({where.fields for where in events.asked}) == len(jobs)
 
 
-def test_what_was_said_before_the_change_is_not_news() -> None:
+def test_what_was_said_before_the_job_lacked_pods_is_not_news() -> None:
     events = Events()
     events.found = [said("old", -SKEW_SECONDS - 1)]
     events.after(0, lacking())
@@ -107,6 +108,9 @@ def test_what_was_said_before_the_change_is_not_news() -> None:
     assert events.after(FIRST_WAIT, lacking()) == {"a": "newest"}
     again = replace(lacking(), record=resize(2, 4, gen=2, asked=NOW + 900, applied=True))
     assert events.after(0, again) == {}, "another change is another try"
+    events.after(0, managed(job("a", 4)))
+    events.after(1800, lacking())
+    assert events.after(LACKING_SECONDS, lacking()) == {}, "a pod that failed is about to be replaced"
 
 
 def test_an_api_server_that_is_away_is_asked_again() -> None:
@@ -157,7 +161,7 @@ def test_the_events_of_a_job_controller_name_the_quota(server: EmbeddedApiServer
     body = objects.job("a", 3, pod={"containers": [objects.container(limits={"hygon.com/dcu": 1})]})
     made = api.create(JOBS, body, "default")
     now = 0.0
-    creations = FailedCreations(api, lambda: now)
+    creations = FailedCreations(api, lambda: now, time.time)
 
     def look() -> str:
         nonlocal now
