@@ -1,7 +1,7 @@
 """The job engine as a process would run it, against the API server stand-in."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
@@ -12,10 +12,12 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
+from device_plugin.core.annotations import QUEUE
 from device_plugin.core.metrics import Reading
 from device_plugin.core.requests import Request
-from device_plugin.kube.api import EVENTS, JOBS, PODS, Ref, Where
+from device_plugin.kube.api import JOBS, PODS, Ref
 from device_plugin.kube.leases import LEASES
+from device_plugin.node.meter import PROGRESS_DONE, PROGRESS_GOAL
 from device_plugin.wiring import jobs
 from device_plugin.wiring.jobs import ViewedHoldings
 from device_plugin.wiring.settings import JobsSettings, KubeSettings, SettingsError
@@ -23,7 +25,6 @@ from hack.embedded.apiserver import EmbeddedApiServer
 from tests.builders import objects
 from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY
-from tests.builders.objects import container, job
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
 
@@ -87,45 +88,38 @@ def test_it_waits_for_an_api_server_that_is_down_recovers_and_gives_its_lease_up
     client.close()
 
 
-def test_it_asks_the_agents_beside_pods_of_jobs_what_the_programs_tell(
+def test_what_an_agent_says_of_a_program_is_in_explain(
     api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = threading.Event()
-
-    def metrics() -> Sequence[Reading]:
-        asked.set()
-        return []
-
-    app = probes(str, str, Exposition(metrics))
+    labels = ("n1", "default", "train-0", "main")
+    said = [Reading(PROGRESS_DONE, [(labels, 30)]), Reading(PROGRESS_GOAL, [(labels, 120)])]
+    pool = urllib3.PoolManager(retries=False)
     admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
     with (
         closing(admin),
-        http.Server(app, "127.0.0.1:0", silence=http.STRANGERS_SECONDS) as agent,
-        running(api.url, capsys),
+        http.Server(
+            probes(str, str, Exposition(lambda: said)), "127.0.0.1:0", silence=http.STRANGERS_SECONDS
+        ) as agent,
+        running(api.url, capsys) as listening,
     ):
         agent_pod(admin, agent.port, "n1")
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
-        made = objects.pod("train-0", metadata={"ownerReferences": [owner]}, nodeName="n1")
-        admin.create(PODS, made, "default")
-        assert asked.wait(30)
+        job = objects.job("train")
+        job["metadata"]["labels"] = {QUEUE: "default"}
+        uid = admin.create(JOBS, job, "default").uid
+        metadata = {
+            "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
+            ],
+            "labels": {"batch.kubernetes.io/job-completion-index": "0"},
+        }
+        admin.create(PODS, objects.pod("train-0", metadata=metadata, nodeName="n1"), "default")
+        address = f"http://{listening['explain']}/explain?job=default/train"
 
+        def text() -> str:
+            return pool.request("GET", address, timeout=5.0).data.decode()
 
-def test_what_becomes_of_a_job_stands_in_its_events(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    client = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
-    body = job("large", 2, suspend=True, pod={"containers": [container(limits={FAMILY: 1})]})
-    body["metadata"]["labels"] = {"vgpu.io/queue": "default"}
-    client.create(JOBS, body, "default")
-
-    def events() -> list[str]:
-        found = client.list(EVENTS, Where("default", fields="involvedObject.name=large")).items
-        return [f"{event['reason']}: {event['message']}" for event in found]
-
-    with running(api.url, capsys):
-        (event,) = eventually(events, 20)
-    assert event.startswith("JobRefused: no node could hold one replica")
-    client.close()
+        assert eventually(lambda: "30 of 120 are done" in text(), 30), text()
+    pool.clear()
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])
