@@ -54,7 +54,8 @@ class KnownJobs:
         self._lock = threading.Lock()
         self._jobs: dict[str, _Read] = {}
         self._pods: dict[str, Pod] = {}
-        self._of: dict[str, dict[str, Pod]] = {}
+        # By namespace and UID of their Job: a tenant may name a Job of another namespace as a pod's owner.
+        self._of: dict[tuple[str, str], dict[str, Pod]] = {}
         # By node: the UIDs of its pods, by namespace and name.
         self._on: dict[str, dict[tuple[str, str], str]] = {}
         self._heard: dict[str, _Heard] = {}
@@ -131,7 +132,7 @@ class KnownJobs:
                     self._drop(before)
                 return
             self._pods[pod.uid] = pod
-            self._of.setdefault(pod.owner_uid, {})[pod.uid] = pod
+            self._of.setdefault((pod.namespace, pod.owner_uid), {})[pod.uid] = pod
             if pod.node:
                 self._on.setdefault(pod.node, {})[pod.namespace, pod.name] = pod.uid
             self.changes += 1
@@ -168,24 +169,29 @@ class KnownJobs:
                 if self._answers(pod, said):
                     self.changes += 1
                 self._heard[pod.uid] = _Heard(said, now)
-                read = self._jobs.get(pod.owner_uid)
+                read = self._job_of(pod)
                 if pod.index == 0 and read is not None and read.spec is not None and not read.spec.parts:
                     self._histories.add(read.job.uid, now, self._width(read.job), said.progress)
 
     def _width(self, job: Job) -> int:
         """The width of a Job all of whose pods run, else 0."""
-        pods = self._of.get(job.uid, {}).values()
+        pods = self._of.get((job.namespace, job.uid), {}).values()
         run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
         return run if run == len(pods) == job.parallelism and not job.suspend else 0
 
     def _answers(self, pod: Pod, told: Told) -> bool:
         """True if the program of a pod is asked for a checkpoint, and has saved one that was not heard of yet."""
-        read, asked = self._jobs.get(pod.owner_uid), _checkpoint([pod])
+        read, asked = self._job_of(pod), _checkpoint([pod])
         if asked is None or read is None or read.record is None:
             return False
         before = self._heard.get(pod.uid, _SILENT).told.checkpoints
         due = asked.gen == read.record.gen and not read.record.applied
         return due and before <= asked.saved < told.checkpoints
+
+    def _job_of(self, pod: Pod) -> _Read | None:
+        """The Job of a pod, if it is known."""
+        read = self._jobs.get(pod.owner_uid)
+        return read if read is not None and read.job.namespace == pod.namespace else None
 
     # What is known
 
@@ -209,9 +215,8 @@ class KnownJobs:
         return self._rigid.get(uid, "")
 
     def _managed(self, read: _Read, spec: JobSpec) -> Managed:
-        pods = tuple(
-            sorted(self._of.get(read.job.uid, {}).values(), key=lambda pod: (pod.index or 0, pod.uid))
-        )
+        of = self._of.get((read.job.namespace, read.job.uid), {})
+        pods = tuple(sorted(of.values(), key=lambda pod: (pod.index or 0, pod.uid)))
         first = next((pod.uid for pod in pods if pod.index == 0), "")
         heard = self._heard.get(first, _SILENT)
         return Managed(
@@ -238,10 +243,11 @@ class KnownJobs:
         del self._pods[pod.uid]
         self._heard.pop(pod.uid, None)
         self._leave(pod)
-        of = self._of[pod.owner_uid]
+        owner = pod.namespace, pod.owner_uid
+        of = self._of[owner]
         del of[pod.uid]
         if not of:
-            del self._of[pod.owner_uid]
+            del self._of[owner]
         self.changes += 1
 
     def _leave(self, pod: Pod) -> None:

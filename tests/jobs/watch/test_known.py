@@ -10,7 +10,7 @@ from device_plugin.core.batch import Job
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.progress import MOST, ContainerName, Told
+from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, Told
 from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
 from tests.builders.batch_jobs import job, replica, resize, spec
 
@@ -77,6 +77,23 @@ def test_pods_belong_to_their_job_until_they_have_ended(known: KnownJobs) -> Non
     assert [pod.index for pod in known.managed()[A].pods] == [0]
     known.see_pod(replace(replica(made, 0), owner="ReplicaSet", uid="x"))
     assert len(known.managed()[A].pods) == 1
+
+
+def test_a_pod_of_another_namespace_that_names_a_job_as_its_owner_is_none_of_its_pods(
+    known: KnownJobs,
+) -> None:
+    made = job("a")
+    known.see(made)
+    known.see_pod(replica(made, 0))
+    known.see_pod(replace(replica(made, 0), namespace="other", uid="stranger"))
+    assert [pod.uid for pod in known.managed()[A].pods] == ["uid-a-0"]
+    for at in range(0, 400, 10):
+        said = {("other", "a-0-x", "main"): Told(Progress(at, 1000), at)}
+        known.hear("n1", said, float(at))
+    assert (known.managed()[A].saved, known.managed()[A].history) == (0, None)
+    known.forget_pod("stranger")
+    known.forget_pod("uid-a-0")
+    assert known.managed()[A].pods == ()
 
 
 def test_only_what_changes_counts_as_a_change(known: KnownJobs) -> None:
