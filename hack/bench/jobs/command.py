@@ -11,7 +11,8 @@ passes over what does not fit. `elastic-score` and `smallest-first` are the bare
 knows nothing of the length of the jobs; with a suffix it knows their declared durations, their progress, or all of it.
 
 --slots counts equal cards; --nodes N decides with the real ledger and place() on nodes of N cards. --split puts four
-jobs of sixteen sub-tasks among the first 240 jobs of --trace, or among synthetic ones.
+jobs of sixteen sub-tasks among the first 240 jobs of --trace, or among synthetic ones. --cards-per-replica shows what
+fragmentation of the nodes costs: compare --slots with --nodes 8.
 """
 
 import argparse
@@ -19,19 +20,20 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from device_plugin.core.jobs.room import Room
 from hack.bench.jobs.equal import equal_jobs
 from hack.bench.jobs.figures import COMPARED, Figures, Ratios, geometric_mean, ratios, shown, worst
 from hack.bench.jobs.large import planned_in
-from hack.bench.jobs.nodes import node_room
+from hack.bench.jobs.nodes import node_room, replicas_on
 from hack.bench.jobs.plot import draw
 from hack.bench.jobs.policies import BASE, POLICIES
 from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Outcome, Simulation
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.splits import splits
-from hack.bench.jobs.trace import TraceJob, read
+from hack.bench.jobs.trace import TraceJob, in_replicas, read
 from hack.bench.plot import drawable
 from hack.bench.report import BenchError, Report, table
 
@@ -84,6 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-model", action="store_true", help="each model's own speed-up, not width ** 0.9"
     )
+    parser.add_argument(
+        "--cards-per-replica",
+        default="",
+        metavar="C:W,C:W",
+        help="jobs of n cards have n // C replicas of C cards, C drawn with weight W (default: 1)",
+    )
     parser.add_argument("--tells", type=int, default=1, metavar="N", help="one job of N says its length")
     parser.add_argument("--equal", action="store_true", help="20 equal jobs, where elasticity costs time")
     parser.add_argument("--split", action="store_true", help="four jobs of sixteen sub-tasks among others")
@@ -121,11 +129,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.split and args.loads is not None:
-        raise BenchError("--split takes one load: write --trace FILE, or nothing")
-    alone = args.equal or args.split or args.large is not None
-    if (args.trace is None) == (args.loads is None) and not alone:
-        raise BenchError("write --trace FILE or --loads FOLDER")
+    _check_load(args)
     if not 1 <= args.cards <= MOST_CARDS or not 0 <= args.nodes <= MOST_CARDS:
         raise BenchError(f"write --cards and --nodes from 1 to {MOST_CARDS}")
     if args.large is not None and not 1 <= args.large <= MOST_CARDS:
@@ -142,6 +146,18 @@ def _check(args: argparse.Namespace) -> None:
         drawable(args.plot)
 
 
+def _check_load(args: argparse.Namespace) -> None:
+    if args.split and args.loads is not None:
+        raise BenchError("--split takes one load: write --trace FILE, or nothing")
+    alone = args.equal or args.split or args.large is not None
+    if alone and args.cards_per_replica:
+        raise BenchError(
+            "--cards-per-replica changes the jobs of --trace or --loads: write one of these alone"
+        )
+    if (args.trace is None) == (args.loads is None) and not alone:
+        raise BenchError("write --trace FILE or --loads FOLDER")
+
+
 def _policies(text: str) -> Sequence[str]:
     """The policies of a comma list; the base is always among them, and first. Raises BenchError."""
     asked = [word.strip() for word in text.split(",")]
@@ -151,17 +167,37 @@ def _policies(text: str) -> Sequence[str]:
     return list(dict.fromkeys([BASE, *asked]))
 
 
+def _shares(text: str, per_node: int) -> Mapping[int, float]:
+    """The weight of each number of cards of a replica, from a text such as `1:3,8:1`. Raises BenchError."""
+    if not text:
+        return {1: 1.0}
+    try:
+        pairs = (word.partition(":") for word in text.split(","))
+        shares = {int(cards): float(weight) for cards, _, weight in pairs}
+    except ValueError:
+        shares = {}
+    if not shares or min(shares) < 1 or not all(0 < weight < inf for weight in shares.values()):
+        raise BenchError(f"--cards-per-replica {text!r}: write cards and weights above 0, such as 1:3,8:1")
+    if per_node and max(shares) > per_node:
+        raise BenchError(f"no node has {max(shares)} cards: write --nodes {max(shares)}, or smaller replicas")
+    return shares
+
+
 def _loads(args: argparse.Namespace) -> Sequence[Load]:
     wanted = [(args.trace, args.cards, args.squeeze)]
     if args.loads is not None:
         wanted = [
             (args.loads / f"{name}.trace", cards, squeeze * args.squeeze) for name, cards, squeeze in LOADS
         ]
-    costs = Costs(args.drain, args.start, args.tick)
+    costs, shares = Costs(args.drain, args.start, args.tick), _shares(args.cards_per_replica, args.nodes)
     return [
         Load(
-            f"{file.stem}@{cards}", read(file, cards, squeeze, per_model=args.per_model), cards, args.nodes,
-            WIDTHS[args.widths], costs, args.tells,
+            f"{file.stem}@{cards}",
+            in_replicas(
+                read(file, cards, squeeze, per_model=args.per_model), shares,
+                partial(replicas_on, cards, args.nodes or cards),
+            ),
+            cards, args.nodes, WIDTHS[args.widths], costs, args.tells,
         )
         for file, cards, squeeze in wanted
     ]  # fmt: skip

@@ -8,6 +8,11 @@ from hack.bench import hygon
 from hack.bench.workload import FAMILY
 
 
+def replicas_on(cards: int, per_node: int, of: int) -> int:
+    """The number of replicas of `of` cards each that fit on nodes of `per_node` cards, the last one with the rest."""
+    return cards // per_node * (per_node // of) + cards % per_node // of
+
+
 def node_room(cards: int, per_node: int) -> LedgerRoom:
     """The room of nodes with `per_node` cards each, the last one with the rest."""
     ledger = Ledger()

@@ -38,7 +38,7 @@ def elastic_score(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
     waiting = sorted(_waiting(jobs), key=lambda job: (job.spec.created, job.spec.key))
     adjustable = [job for job in draft.jobs.values() if job.adjustable]
     if waiting:
-        lacking = sum(job.spec.least for job in waiting) - room.free(waiting[0].spec)
+        lacking = sum(job.spec.least * job.spec.cards for job in waiting) - room.idle()
         _shrink(draft, adjustable, lacking, waiting[0].spec)
     admitted = [draft.widen(job, job.spec.least) for job in waiting]
     if all(admitted) and not any(draft.narrowed(job) for job in adjustable):
@@ -46,15 +46,14 @@ def elastic_score(now: float, jobs: Sequence[JobState], room: Room) -> Plan:
     return draft.plan()
 
 
-def _shrink(draft: Draft, jobs: Sequence[JobState], lacking: int, beneficiary: JobSpec) -> None:
+def _shrink(draft: Draft, jobs: Sequence[JobState], lacking: float, beneficiary: JobSpec) -> None:
     giving = [(-score(job, job.width), job.spec.key) for job in jobs if job.width > job.spec.least]
     heapq.heapify(giving)
-    for _ in range(lacking):
-        if not giving:
-            return
+    while giving and lacking > 0:
         job = draft.jobs[heapq.heappop(giving)[1]]
         width = draft.width(job) - 1
         draft.narrow(job, width, beneficiary)
+        lacking -= job.spec.cards
         if width > job.spec.least:
             heapq.heappush(giving, (-score(job, width), job.spec.key))
 

@@ -18,7 +18,6 @@ from hack.bench.workload import FAMILY
 TICK_S, START_S, DRAIN_S = 60.0, 30.0, 10.0
 # A job's progress is known once it has done as much as this many seconds at its smallest width.
 TOLD_AFTER_S = 300.0
-_REQUEST = PodRequest("", (("main", Request(FAMILY, whole=1)),))
 
 
 class Knows(IntEnum):
@@ -65,7 +64,7 @@ class Run:
         """Count the work and the service until `now`."""
         if self.width:
             self.left -= self.trace.speed(self.width) * max(0.0, now - max(self.seen, self.ready))
-            self.attained += self.width * (now - self.seen)
+            self.attained += self.width * self.trace.cards * (now - self.seen)
         self.seen = now
 
     def state(self, now: float) -> JobState:
@@ -123,7 +122,7 @@ class Outcome:
 
     One job of `tells` may say how long it is. `rounds_to_rest` is the most rounds in a row that changed something for
     one cause. `useless_shrinks` counts jobs that gave way though nobody was admitted in the same plan, `outside` widths
-    below the least or above the most, and `overcommitted` rounds with more replicas than cards.
+    below the least or above the most, and `overcommitted` rounds with more cards in use than there are.
     """
 
     runs: Sequence[Run]
@@ -177,7 +176,8 @@ class Simulation:
             unrest = (0 if happened else unrest) + bool(plan.steps)
             outcome.rounds += 1
             outcome.rounds_to_rest = max(outcome.rounds_to_rest, unrest)
-            outcome.overcommitted += sum(run.width for run in self._active.values()) > outcome.cards
+            held = sum(run.width * run.trace.cards for run in self._active.values())
+            outcome.overcommitted += held > outcome.cards
         return outcome
 
     def _next(self, coming: Sequence[Run]) -> float:
@@ -231,6 +231,8 @@ class Simulation:
 def spec_of(job: TraceJob, widest: int, cards: int) -> JobSpec:
     """The specification of a trace's job: any width from 1 to `widest` times the width asked."""
     return JobSpec(
-        key=("bench", job.name), uid=job.name, asked=job.asked, least=1, most=min(widest * job.asked, cards),
-        request=_REQUEST, expected_seconds=job.declared, created=job.arrival,
+        key=("bench", job.name), uid=job.name, asked=job.asked, least=1,
+        most=min(widest * job.asked, cards // job.cards), cards=float(job.cards),
+        request=PodRequest("", (("main", Request(FAMILY, whole=job.cards)),)),
+        expected_seconds=job.declared, created=job.arrival,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Training jobs of a trace in gavel's format, with work and widths by the replay protocol."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp
 from pathlib import Path
 from random import Random
@@ -38,7 +38,10 @@ COLUMNS = 7
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a trace: `work` is in seconds of one replica, `declared` in seconds at the width asked for."""
+    """A job of a trace: `work` is in seconds of one replica, `declared` in seconds at the width asked for.
+
+    Each replica takes `cards` cards of one node.
+    """
 
     name: str
     arrival: float
@@ -46,6 +49,7 @@ class TraceJob:
     work: float
     exponent: float
     declared: float
+    cards: int = 1
 
     def speed(self, width: int) -> float:
         """Replica-seconds of work per second at a width."""
@@ -68,6 +72,28 @@ def read(file: Path, cards: int, squeeze: float = 1.0, *, per_model: bool = Fals
     if not jobs:
         raise BenchError(f"{file} has no jobs")
     return jobs
+
+
+def in_replicas(
+    jobs: Sequence[TraceJob], shares: Mapping[int, float], most: Callable[[int], int]
+) -> Sequence[TraceJob]:
+    """The jobs with replicas of several cards, drawn by `shares`: n cards are asked for as n // c replicas of c.
+
+    A job has no replicas of more cards than it asks for, and asks for at most `most(c)` replicas. It takes as long as
+    before at the width asked for.
+    """
+    rng = Random(SEED)
+    return [
+        _in_replicas(job, drawn, most)
+        for job, drawn in zip(jobs, rng.choices([*shares], [*shares.values()], k=len(jobs)), strict=True)
+    ]
+
+
+def _in_replicas(job: TraceJob, drawn: int, most: Callable[[int], int]) -> TraceJob:
+    cards = min(drawn, job.asked)
+    asked = min(job.asked // cards, most(cards))
+    work = job.work * (asked / job.asked) ** job.exponent
+    return replace(job, cards=cards, asked=asked, work=work)
 
 
 def _job(name: str, line: str, cards: int, squeeze: float, error: float, *, per_model: bool) -> TraceJob:

@@ -86,6 +86,23 @@ def test_elasticity_costs_twenty_equal_jobs_time(capsys: pytest.CaptureFixture[s
     assert found["elastic-score"]["wait_mean_s"] < 10 < found["fifo-skip"]["wait_mean_s"]
 
 
+@pytest.mark.parametrize("room", [["--slots"], ["--nodes", "8"]])
+def test_replicas_of_several_cards(traces: Path, room: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "--trace",
+        str(traces / "2869ce.trace"),
+        "--cards",
+        "16",
+        *room,
+        "--cards-per-replica",
+        "2:1,8:1",
+    ]
+    assert main(["bench", "jobs", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["policies"]
+    assert {each["outside_widths"] + each["over_commitments"] for each in found.values()} == {0}
+    assert found["engine"]["useless_shrinks"] == 0
+
+
 def test_splits_among_the_jobs_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--split", "--trace", str(traces / "2869ce.trace"), "--cards", "8", "--nodes", "8"]
     assert main(["bench", "jobs", *words, "--json"]) == 0
@@ -115,6 +132,14 @@ def test_the_time_of_a_large_round(nodes: list[str], capsys: pytest.CaptureFixtu
         (["--trace", "x", "--policy", "best"], "no policy 'best': write fifo-skip, "),
         (["--loads", "x", "--plot", "x.png"], "--plot draws one load"),
         (["--split", "--loads", "x"], "--split takes one load"),
+        (["--trace", "x", "--cards-per-replica", "2"], "write cards and weights above 0, such as 1:3,8:1"),
+        (["--trace", "x", "--cards-per-replica", "2:nan"], "write cards and weights above 0"),
+        (["--trace", "x", "--cards-per-replica", "0:1"], "write cards and weights above 0"),
+        (["--trace", "x", "--nodes", "4", "--cards-per-replica", "8:1"], "no node has 8 cards"),
+        (
+            ["--split", "--cards-per-replica", "2:1"],
+            "--cards-per-replica changes the jobs of --trace or --loads",
+        ),
         (["--large", "0"], "write --large from 1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -118,3 +119,13 @@ def test_progress_is_known_after_five_minutes_at_the_smallest_width() -> None:
     run.resize(0.0, 1, 0.0, 0.0)
     assert run.state(299.0).remaining is None
     assert run.state(300.0).remaining == pytest.approx(work - 300.0)
+
+
+def test_replicas_of_several_cards_wait_for_cards_of_one_node() -> None:
+    """Two jobs of 3 cards leave one card of each node; a replica of 2 cards finds them on slots only."""
+    jobs = [replace(job(name, 0.0, 1, 600.0), cards=cards) for name, cards in (("a", 3), ("b", 3), ("c", 2))]
+    for per_node, first in ((0, 60.0), (4, 660.0)):
+        outcome = replay(BASE, jobs, 8, per_node=per_node)
+        assert [run.first for run in outcome.runs] == [60.0, 60.0, first]
+        assert [run.attained for run in outcome.runs] == [1800.0, 1800.0, 1200.0]
+        assert outcome.overcommitted == 0

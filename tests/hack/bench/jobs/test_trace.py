@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from hack.bench.jobs.trace import read
+from hack.bench.jobs.nodes import replicas_on
+from hack.bench.jobs.trace import EXPONENT, TraceJob, in_replicas, read
 from hack.bench.report import BenchError
 
 
@@ -53,3 +54,17 @@ def test_what_is_no_trace_is_said(tmp_path: Path, text: str, said: str) -> None:
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="No such file"):
         read(tmp_path / "none", 8)
+
+
+def test_a_job_of_several_cards_has_fewer_replicas_and_takes_as_long() -> None:
+    jobs = [TraceJob(f"{n}", 0.0, n, 100.0 * n**EXPONENT, EXPONENT, 100.0) for n in (1, 2, 8, 9)]
+    found = in_replicas(jobs, {4: 1.0}, lambda cards: 16 // cards)
+    assert [(job.asked, job.cards) for job in found] == [(1, 1), (1, 2), (2, 4), (2, 4)]
+    assert [job.work / job.speed(job.asked) for job in found] == pytest.approx([100.0] * 4)
+    assert in_replicas(jobs, {1: 1.0}, lambda cards: 16 // cards) == jobs
+    assert in_replicas(jobs[3:], {2: 1.0}, lambda _: 3)[0].asked == 3
+
+
+def test_replicas_that_fit_on_nodes_of_several_cards() -> None:
+    assert [replicas_on(12, 8, of) for of in (1, 2, 3, 4, 8)] == [12, 6, 3, 3, 1]
+    assert replicas_on(12, 12, 8) == 1
