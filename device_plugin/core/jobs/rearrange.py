@@ -75,7 +75,9 @@ class Rearrangement:
         """
         wanted = priority(unit)
         shrinking = [job for job in self._wide if self._may_shrink(job, unit)]
-        stopping = [ending for ending in self._order(unit[0].spec.queue) if self._may_stop(ending, unit)]
+        stopping = [
+            ending for ending in self._order(unit[0].spec.queue) if self._may_stop(ending, unit, wanted)
+        ]
         for lower in (True, False):
             yield [((job, job.spec.least),) for job in shrinking if (job.spec.priority < wanted) is lower]
             chosen = (ending for ending in stopping if (ending.priority < wanted) is lower)
@@ -168,13 +170,16 @@ class Rearrangement:
         wanted = priority(unit)
         return job.spec.priority < wanted or (job.spec.priority == wanted and self._shares(job, unit))
 
-    def _may_stop(self, ending: "_Ending", unit: Unit) -> bool:
-        """True if the running jobs may be suspended for the unit: their turn is over, and their rank is worse."""
-        draft, rules, wanted = self._draft, self._rules, priority(unit)
+    def _may_stop(self, ending: "_Ending", unit: Unit, wanted: int) -> bool:
+        """True if the running jobs may be suspended for the unit: their turn is over, and their rank is worse.
+
+        `wanted` is the unit's priority.
+        """
+        draft, rules = self._draft, self._rules
         if not draft.width(ending.jobs[0]) or (ending.group and ending.group == _group(unit[0].spec)):
             return False
         # Then only a part of the group would be suspended.
-        if any(draft.width(job) for job in ending.waiting):
+        if ending.waiting and any(draft.width(job) for job in ending.waiting):
             return False
         if ending.priority != wanted:
             return ending.priority < wanted
