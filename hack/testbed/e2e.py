@@ -6,16 +6,17 @@ overlay `simulated`.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hack.testbed import archives, images, layout, previous, programs, rbac
+from hack.testbed import archives, images, install, layout, previous, programs, rbac
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 from hack.testbed.install import OVERLAY, admission, product
 from hack.testbed.layout import Layout
@@ -29,7 +30,7 @@ AT_ONCE = 4
 class Lane:
     """Tests that run one after another on one cluster; with `product` our services are installed there.
 
-    The cluster has the images named here beside those that every cluster has.
+    The cluster has the images named here beside those that every cluster has, and the product has these components.
     """
 
     name: str
@@ -37,20 +38,26 @@ class Lane:
     tests: tuple[str, ...]
     product: bool = True
     images: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
 
 
 # Tests that wait for most of their time. The last one of WAITING takes a node's power.
 LEADERS = ("tests/e2e/test_leaders.py",)
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
-# They train with PyTorch, whose image is the size of all others together.
-ELASTIC = ("tests/e2e/test_elastic.py",)
-ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *ELASTIC))
+# With the job engine. Jobs train with PyTorch, whose image is the size of all others together.
+JOBS = ("tests/e2e/test_elastic.py", "tests/e2e/test_job_engine.py")
+# Jobs grow back at once.
+QUICK = json.dumps([
+    {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
+     "value": {"name": "VGPU_COOLDOWN_SECONDS", "value": "1"}}
+])  # fmt: skip
+ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
     Lane("leaders", 3, LEADERS),
     Lane("waiting", 3, WAITING),
-    Lane("elastic", 1, ELASTIC, images=("trainer",)),
+    Lane("jobs", 1, JOBS, images=("trainer",), components=("jobs",)),
     Lane("contract", 1, ("tests/contract",), product=False),
     Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
 )
@@ -77,8 +84,10 @@ def main() -> int:
         return 1
     os.environ["VGPU_E2E_PREVIOUS"] = str(earlier.source)
     if rest or arguments.keep:
-        elastic = any(word.startswith(ELASTIC) for word in rest)
-        chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]), images=images.SPECIAL if elastic else ())
+        jobs = any(word.startswith(JOBS) for word in rest)
+        chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
+        if jobs:
+            chosen = replace(chosen, images=images.SPECIAL, components=("jobs",))
         return run(chosen, Cluster(layout.here(), found), built, keep=arguments.keep).status
     return _all_lanes(found, built)
 
@@ -92,6 +101,14 @@ def _all_lanes(found: programs.Programs, built: Sequence[Path]) -> int:
     # Printed again at the end, because the output of other lanes is in between.
     print(*(line for result in results for line in result.failures), sep="\n", flush=True)
     return 1 if differences or any(result.status for result in results) else 0
+
+
+def _overlay(lane: Lane, where: Layout) -> Path:
+    """The manifests of the lane's product."""
+    if not lane.components:
+        return OVERLAY
+    patch = {"target": {"kind": "Deployment", "name": "vgpu-jobs"}, "patch": QUICK}
+    return install.overlay(where, "simulated", lane.components, patches=[patch])
 
 
 @dataclass(frozen=True)
@@ -108,13 +125,13 @@ class LaneResult:
 
 
 def run(
-    lane: Lane, cluster: Cluster, built: Sequence[Path], overlay: Path = OVERLAY, *, keep: bool = False
+    lane: Lane, cluster: Cluster, built: Sequence[Path], overlay: Path | None = None, *, keep: bool = False
 ) -> LaneResult:
     """Run one lane on its cluster with this overlay, and print pytest's output at the end."""
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, [*built, *map(images.build, lane.images)])
-        (product if lane.product else admission)(cluster, overlay)
+        (product if lane.product else admission)(cluster, overlay or _overlay(lane, cluster.layout))
         where = {"VGPU_CONTRACT_KUBECONFIG": str(cluster.layout.kubeconfig)}
         status, output = cluster.output([*PYTEST, *lane.tests], **where)
     except ClusterError as error:

@@ -1,11 +1,14 @@
 """Install the product on the test cluster as in docs/install.md."""
 
 import json
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from hack.testbed.cluster import PROJECT, Cluster, ClusterError
+from hack.testbed.layout import Layout
 
 OVERLAY = PROJECT / "manifests/overlays/simulated"
 SYSTEM = "--namespace=vgpu-system"
@@ -22,8 +25,31 @@ def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
         change = json.dumps({"data": {"cards.yaml": cards}})
         _kubectl(cluster, "patch", "configmap", SIMULATED, "--type=merge", f"--patch={change}", SYSTEM)
     _kubectl(cluster, "label", "nodes", "--all", "vgpu.io/node=true")
-    for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
+    workloads = _kubectl(cluster, "get", "daemonset,deployment", SYSTEM, "--output=name").split()
+    for workload in workloads:
         _kubectl(cluster, "rollout", "status", workload, SYSTEM, "--timeout=180s")
+
+
+def overlay(
+    where: Layout,
+    base: str,
+    components: Sequence[str],
+    *,
+    images: Sequence[Mapping[str, str]] = (),
+    patches: Sequence[Mapping[str, object]] = (),
+) -> Path:
+    """A folder for kubectl apply -k, beside the cluster's own: an overlay of ours with more of our components."""
+    folder = where.root.parent / f"{where.root.name}-overlay"
+    folder.mkdir(parents=True, exist_ok=True)
+    manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())
+    content = {
+        "resources": [f"{manifests}/overlays/{base}"],
+        "components": [f"{manifests}/components/{name}" for name in components],
+        "images": images,
+        "patches": patches,
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
+    return folder
 
 
 def admission(cluster: Cluster, overlay: Path = OVERLAY) -> None:

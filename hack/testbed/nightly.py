@@ -5,20 +5,19 @@ Needs root and Go.
 """
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from hack.testbed import images, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
 from hack.testbed.e2e import Lane, LaneResult, run
+from hack.testbed.install import overlay
 from hack.testbed.layout import Layout
 
-RELEASE = "1.34"
+RELEASE, OLDER = "1.34", "kubernetes-1.31"
 # Seeds, and random events of each; after every event the ledger must equal a model and its rebuild.
 SEEDS, EVENTS = range(20), 100_000
 LANES = (
@@ -45,8 +44,9 @@ def main() -> int:
     transactions = subprocess.run(seeds, cwd=PROJECT, check=False).returncode
     archives = images.build_all()
     clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
+    scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
     results = [
-        run(lane, cluster, archives, overlay(cluster.layout))
+        run(lane, cluster, archives, overlay(cluster.layout, OLDER, ["simulated-cards"], images=[scheduler]))
         for lane, cluster in zip(LANES, clusters, strict=True)
     ]
     ended = "; ".join(f"{lane.name} {summary(r)}" for lane, r in zip(LANES, results, strict=True))
@@ -54,21 +54,6 @@ def main() -> int:
     ended += f"; transactions of {len(SEEDS)} seeds {'failed' if transactions else 'passed'}"
     print(f"nightly on Kubernetes {release}: {ended}; {time.monotonic() - begin:.0f} s")
     return 1 if transactions or any(result.status for result in results) else 0
-
-
-def overlay(where: Layout) -> Path:
-    """A folder for kubectl apply -k: the overlay for this release, with simulated cards and its scheduler."""
-    folder = where.root.parent / f"{where.root.name}-overlay"
-    folder.mkdir(parents=True, exist_ok=True)
-    manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())
-    scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
-    content = {
-        "resources": [f"{manifests}/overlays/kubernetes-1.31"],
-        "components": [f"{manifests}/components/simulated-cards"],
-        "images": [scheduler],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
-    return folder
 
 
 def summary(result: LaneResult) -> str:

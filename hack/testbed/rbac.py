@@ -13,13 +13,10 @@ from typing import Any
 
 import yaml
 
-from hack.testbed import audit, layout
+from hack.testbed import audit, install, layout
 from hack.testbed.audit import Call
-from hack.testbed.cluster import PROJECT
 from hack.testbed.layout import Layout
 from hack.testbed.programs import installed
-
-OVERLAY = PROJECT / "manifests/overlays/default"
 
 
 @dataclass(frozen=True, order=True)
@@ -102,7 +99,8 @@ def check(logs: Sequence[Path]) -> list[str]:
         where = ", ".join(map(str, logs)) or layout.here().root
         return [f"no call of our services in {where}: run the end-to-end tests first (make e2e)"]
     kubectl = installed().kubernetes / "kubectl"
-    rendered = subprocess.run([kubectl, "kustomize", OVERLAY], capture_output=True, check=True, text=True)
+    where = install.overlay(layout.here(), "default", ["jobs"])
+    rendered = subprocess.run([kubectl, "kustomize", where], capture_output=True, check=True, text=True)
     permissions = granted([o for o in yaml.safe_load_all(rendered.stdout) if o])
     return differences(permissions, calls)
 

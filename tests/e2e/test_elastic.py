@@ -1,11 +1,12 @@
-"""PyTorch that trains on, whatever becomes of its replicas: a Job of torchrun's agents with a card each."""
+"""PyTorch that trains on, whatever becomes of its replicas: a Job of torchrun's agents that the job engine resizes."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
+from device_plugin.core.annotations import MAX_REPLICAS, MIN_REPLICAS, QUEUE
 from device_plugin.kube.api import JOBS
 from hack.elastic import steps
 from hack.elastic.steps import Step
@@ -14,6 +15,7 @@ from tests import deadline
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.machines import Machines
+from tests.e2e.queued_jobs import queued, running
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import PATIENCE, eventually
 from tests.e2e.workloads import container, job, pod, slice_of
@@ -38,8 +40,8 @@ class Training:
         self._kubectl, self._machines = kubectl, machines
         self._folder = f"/run/training/{kubectl.namespace}"
 
-    def start(self, width: int) -> None:
-        """Create the Job, and the Service of its index 0."""
+    def start(self, least: int, most: int) -> None:
+        """Create the Job, which runs with `least` to `most` replicas, and the Service of its index 0."""
         meeting = {"selector": {"app": "train", INDEX: "0"}, "ports": [{"port": PORT}]}
         self._kubectl.create(
             {
@@ -74,12 +76,10 @@ class Training:
             **nodes.on(self.node),
         )
         fields = {"completionMode": "Indexed", "podReplacementPolicy": "Failed", "backoffLimit": 100}
-        self._kubectl.create(job("train", template, completions=width, parallelism=width, **fields))
-
-    def resize(self, width: int) -> None:
-        """Change completions and parallelism in one patch: alone, the latter may take index 0 away."""
-        change = json.dumps({"spec": {"completions": width, "parallelism": width}})
-        self._kubectl("patch", "job", "train", "--type=merge", f"--patch={change}")
+        made = job("train", template, completions=most, parallelism=most, **fields)
+        bounds = {MIN_REPLICAS: str(least), MAX_REPLICAS: str(most)}
+        made["metadata"] |= {"labels": {QUEUE: "default"}, "annotations": bounds}
+        self._kubectl.create(made)
 
     def pods(self) -> Mapping[str, str]:
         """The names of the pods that run and are to stay, by index."""
@@ -125,23 +125,21 @@ def training(kubectl: Kubectl, machines: Machines) -> Iterator[Training]:
 def test_a_job_gives_cards_to_others_and_takes_them_again_and_loses_no_step(
     kubectl: Kubectl, training: Training
 ) -> None:
-    training.start(4)
+    training.start(2, 4)
     training.trained(4, [])
     assert any(value > 0 for value in progress(training.node)), "the trainer says how far it is"
 
     before = training.steps()
-    training.resize(2)
-    card, here = slice_of(whole=1), nodes.on(training.node)
-    kubectl.create(*(pod(name, container(resources=card), **here) for name in ("a", "b")))
-    kubectl.running("a", "b")
+    kubectl.create(*(queued(name, 1) for name in ("a", "b")))
+    for name in ("a", "b"):
+        assert eventually(partial(running, kubectl, name, 1), 2 * SECONDS)
     assert set(training.pods()) == {"0", "1"}, "the highest indexes left"
     shrunk = steps.worlds(training.trained(2, before))
     assert shrunk == sorted(shrunk, reverse=True)
     assert training.lost(before) == 0
 
     before = training.steps()
-    kubectl.gone("a", "b")
-    training.resize(4)
+    kubectl("delete", "job", "a", "b", "--cascade=foreground")
     grown = steps.worlds(training.trained(4, before))
     assert grown == sorted(grown)
     assert training.lost(before) == 0
