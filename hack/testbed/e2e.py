@@ -87,7 +87,7 @@ def main() -> int:
         jobs = any(word.startswith(JOBS) for word in rest)
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
         if jobs:
-            chosen = replace(chosen, images=images.SPECIAL, components=("jobs",))
+            chosen = replace(chosen, nodes=1, images=images.SPECIAL, components=("jobs",))
         return run(chosen, Cluster(layout.here(), found), built, keep=arguments.keep).status
     return _all_lanes(found, built)
 
