@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from hack.testbed import images, layout, programs
 from hack.testbed.cluster import PROJECT, Cluster
@@ -44,9 +45,8 @@ def main() -> int:
     transactions = subprocess.run(seeds, cwd=PROJECT, check=False).returncode
     archives = images.build_all()
     clusters = [Cluster(Layout(layout.here().root / lane.name), found) for lane in LANES]
-    scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
     results = [
-        run(lane, cluster, archives, overlay(cluster.layout, OLDER, ["simulated-cards"], images=[scheduler]))
+        run(lane, cluster, archives, older(cluster.layout))
         for lane, cluster in zip(LANES, clusters, strict=True)
     ]
     ended = "; ".join(f"{lane.name} {summary(r)}" for lane, r in zip(LANES, results, strict=True))
@@ -54,6 +54,12 @@ def main() -> int:
     ended += f"; transactions of {len(SEEDS)} seeds {'failed' if transactions else 'passed'}"
     print(f"nightly on Kubernetes {release}: {ended}; {time.monotonic() - begin:.0f} s")
     return 1 if transactions or any(result.status for result in results) else 0
+
+
+def older(where: Layout) -> Path:
+    """The overlay for this release, with simulated cards and its scheduler."""
+    scheduler = {"name": "registry.k8s.io/kube-scheduler", "newTag": programs.version("k8s.io/kubernetes")}
+    return overlay(where, OLDER, ["simulated-cards"], images=[scheduler])
 
 
 def summary(result: LaneResult) -> str:

@@ -14,7 +14,7 @@ def test_it_installs_what_the_readme_has_for_this_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(programs.RELEASE, nightly.RELEASE)
-    made = kustomize(nightly.overlay(Layout(tmp_path / "contract")))
+    made = kustomize(nightly.older(Layout(tmp_path / "contract")))
     assert not made.of("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
     assert made.of("ValidatingAdmissionPolicy")
     images = {container["image"] for container in made.containers()}

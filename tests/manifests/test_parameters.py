@@ -206,4 +206,5 @@ def test_the_job_engine_may_do_its_work_and_nothing_else(manifests: Path) -> Non
     watched = {
         (kind, verb) for kind in ("jobs", "pods", "nodes", "priorityclasses") for verb in ("list", "watch")
     }
-    assert allowed == watched | {("jobs", "get"), ("jobs", "patch"), ("pods/status", "patch")}
+    written = {("jobs", "patch"), ("pods/status", "patch"), ("events", "create")}
+    assert allowed == watched | written | {("jobs", "get"), ("events", "list")}
