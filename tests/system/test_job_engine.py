@@ -141,6 +141,7 @@ def _leader(cluster: EmbeddedCluster) -> str:
 
 
 def _written(cluster: EmbeddedCluster) -> list[str]:
-    """What the job engine wrote beside its Lease, in order."""
+    """What the job engine wrote beside its Lease and events, in order."""
     paths = [path for user, _, path in list(cluster.api.write_requests) if user == ENGINE_USER]
-    return ["/".join(path.split("/")[-2:]) for path in paths if "leases" not in path]
+    written = ["/".join(path.split("/")[-2:]) for path in paths if "leases" not in path]
+    return [path for path in written if not path.endswith("/events")]
