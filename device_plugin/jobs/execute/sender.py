@@ -86,6 +86,9 @@ class Sender:
         self._refused.pop(job.uid, None)
         if write.kind is JOBS:
             self._known.see(answer)
+        else:
+            # The watch may show the request later than the next look, which would then send it again.
+            self._known.see_asked(answer)
         log.info("%s job=%s width=%s", write.action.value, name, write.width)
         self._sent(write)
         return True

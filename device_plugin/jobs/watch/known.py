@@ -123,19 +123,27 @@ class KnownJobs:
 
     def see_pod(self, pod: Pod) -> None:
         """Take news of a pod; only those of Jobs are kept, until they have ended."""
-        if pod.owner != "Job":
-            return
+        if pod.owner == "Job":
+            with self._lock:
+                self._keep(pod)
+
+    def see_asked(self, pod: Pod) -> None:
+        """Take the answer to a request for a checkpoint, unless the pod is gone by now."""
         with self._lock:
-            before = self._pods.get(pod.uid)
-            if pod.ended or before == pod:
-                if pod.ended and before is not None:
-                    self._drop(before)
-                return
-            self._pods[pod.uid] = pod
-            self._of.setdefault((pod.namespace, pod.owner_uid), {})[pod.uid] = pod
-            if pod.node:
-                self._on.setdefault(pod.node, {})[pod.namespace, pod.name] = pod.uid
-            self.changes += 1
+            if pod.uid in self._pods:
+                self._keep(pod)
+
+    def _keep(self, pod: Pod) -> None:
+        before = self._pods.get(pod.uid)
+        if pod.ended or before == pod:
+            if pod.ended and before is not None:
+                self._drop(before)
+            return
+        self._pods[pod.uid] = pod
+        self._of.setdefault((pod.namespace, pod.owner_uid), {})[pod.uid] = pod
+        if pod.node:
+            self._on.setdefault(pod.node, {})[pod.namespace, pod.name] = pod.uid
+        self.changes += 1
 
     def forget_pod(self, uid: str) -> None:
         """The pod is gone."""

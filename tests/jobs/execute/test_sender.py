@@ -1,9 +1,12 @@
 """Writes are sent only by the replica that leads, while they are fresh, and one after the other."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from device_plugin.core.annotations import CHECKPOINT
+from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.jobs.execute.sender import FRESH_SECONDS, Sender
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.watch.known import KnownJobs
@@ -93,3 +96,19 @@ def test_a_pod_that_is_gone_takes_no_job_with_it(parts: Parts) -> None:
     assert replica(job, 0).uid == ask.of.uid
     assert not parts.sender.send([ask], NOW)
     assert list(parts.known.managed()) == [("default", "a")]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_request_for_a_checkpoint_is_known_at_once_if_its_pod_still_is(parts: Parts, known: bool) -> None:
+    job = parts.api.put(waiting("a"))
+    parts.known.see(job)
+    ask = Write(Action.ASK, managed(job, pods=1), resize(4, 2, gen=7))
+    pod = replica(job, 0)
+    if known:
+        parts.known.see_pod(pod)
+    asked = Checkpoint(7, 200, 0).encode()
+    parts.api.on_patch = lambda *_: replace(pod, annotations={CHECKPOINT: asked})
+    assert parts.sender.send([ask], NOW)
+    (found,) = parts.known.managed().values()
+    assert [each.uid for each in found.pods] == ([pod.uid] if known else [])
+    assert (found.checkpoint is not None and found.checkpoint.gen == 7) is known
