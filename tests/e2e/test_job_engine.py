@@ -15,6 +15,7 @@ from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl, api
 from tests.e2e.machines import Machines
 from tests.e2e.queued_jobs import pods, queued, running
+from tests.e2e.service import SYSTEM
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import PREFIX
@@ -105,3 +106,9 @@ def test_a_job_whose_pods_a_quota_refuses_runs_with_those_that_it_allows(kubectl
     assert eventually(lambda: kubectl.get(JOBS, "poor")["spec"]["parallelism"] == 1, SECONDS)
     assert eventually(partial(running, kubectl, "poor", 1), SECONDS)
     assert any("one-card" in event for event in kubectl.events("poor")), kubectl.events("poor")
+
+
+def test_a_job_is_started_though_all_replicas_of_the_engine_are_replaced(kubectl: Kubectl) -> None:
+    SYSTEM("delete", "pod", "--selector=app.kubernetes.io/component=jobs", "--wait=false")
+    kubectl.create(queued("later", 1))
+    assert eventually(partial(running, kubectl, "later", 1), SECONDS)
