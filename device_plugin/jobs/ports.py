@@ -7,7 +7,7 @@ from device_plugin.core.ledger import Ledger, Snapshot
 
 
 class Holdings(Protocol):
-    """Who holds which slices: pods that have not ended, containers that outlive theirs, and promises."""
+    """Reads the ledger: what pods that have not ended, containers that outlive their pods, and promises hold."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""

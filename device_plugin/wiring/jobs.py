@@ -1,7 +1,7 @@
 """The job engine, put together: four watches, the rounds, and two HTTP servers around what is known of the Jobs.
 
-Who holds what it takes from the allocator's view of the cluster, which it keeps for itself: one owner for how pods,
-nodes and promises become a ledger.
+It has an allocator's view of the cluster of its own, and reads the ledger there: one owner for how pods, nodes and
+promises become a ledger.
 """
 
 import logging
@@ -71,7 +71,7 @@ ASKED = Pace(5.0, 50.0)
 
 
 class ViewedHoldings:
-    """Who holds which slices, from the allocator's view of the cluster."""
+    """Reads the ledger of the allocator's view of the cluster."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view

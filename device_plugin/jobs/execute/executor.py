@@ -36,7 +36,7 @@ _NONE: Mapping[JobKey, str] = {}
 
 
 class Trial(Protocol):
-    """What is free now: what pods hold that have not ended, and what is promised, is held."""
+    """Tries whether replicas fit now, beside all that unended pods hold and all that is promised."""
 
     def take(self, job: JobKey, count: int) -> bool:
         """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit.
