@@ -6,18 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from device_plugin.adapters import extender
 from device_plugin.adapters.agents import AgentPoller, Pace, read_loads
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.http import server as http
-from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.adapters.probes import probes
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.housekeeping.deletions import Deletions
 from device_plugin.cluster.housekeeping.loop import Housekeeping
@@ -34,20 +29,18 @@ from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt.preemption import Preemption
 from device_plugin.cluster.show.cluster_gauges import ClusterGauges
 from device_plugin.cluster.show.explain import Explainer
-from device_plugin.cluster.show.health import Health
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.batch import QueuedJob
+from device_plugin.core.http_values import App
 from device_plugin.core.loads import Load
-from device_plugin.core.pods import Agent, Node, Pod
 from device_plugin.core.requests import resource_names
-from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, QUEUED_JOBS, Change, Ref, Where
+from device_plugin.kube.api import QUEUED_JOBS, Change, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 from device_plugin.wiring import fitting
 from device_plugin.wiring.cpu_pinning import CpuPinning
-from device_plugin.wiring.memory import MemoryReturn, malloc_trim
+from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
-from device_plugin.wiring.threads import Threads
 
 log = logging.getLogger(__name__)
 
@@ -61,30 +54,25 @@ PAUSE_SECONDS = 0.002
 # A full garbage collection stops every thread: 150 ms with 16,000 pods. Objects of the cluster are in no reference
 # cycles, so every FREEZE_SECONDS all objects of that moment are excluded from collection.
 FREEZE_SECONDS = 300.0
-# Seconds between returns of free memory to the system, after many pods came or went.
-RETURN_SECONDS = 10.0
-Item = TypeVar("Item")
+# Seconds without a turn after which a loop counts as hung: a turn makes a few calls of at most 3 s each.
+STUCK_SECONDS = 60.0
 
 
-class Service:
-    """One replica of the cluster service: `start`, then `close`. If one of its threads dies, the process ends."""
+class Service(Replica):
+    """One replica of the cluster service."""
 
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
-        self._settings = settings
-        self._stop = stop
         clock = time.monotonic
-        kube = settings.kube
-        endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
-        api = self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         scored = settings.node_score
-        view = self._view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
+        view = ClusterView(settings.prefixes, clock, scored.stale_seconds)
+        super().__init__(COMPONENT, settings, view, scored.agent_namespace, STUCK_SECONDS, stop)
+        self._extender_listen = settings.extender_listen
+        api = self._api
         reservations = Reservations(view, settings.reservation_seconds, clock, scored.scoring())
-        leader = Leader(settings.pod_name, clock)
+        leader = self._leader = Leader(settings.pod_name, clock)
         shared = Shared(view, reservations, leader, clock, Counts())
         explainer = Explainer(shared, settings.scheduler_name, stop.wait)
-        gauges = ClusterGauges(shared, explainer)
-        scrapes = Exposition(gauges, leads=lambda: not leader.why_not())
+        self._gauges = ClusterGauges(shared, explainer)
         binder = Binder(shared, api)
         self._leadership = Leadership(shared, api, Ref(settings.lease_name, settings.lease_namespace))
         deletions = Deletions(shared, api, covered_too=settings.covered_pods == "delete")
@@ -93,79 +81,44 @@ class Service:
         self._touch = Touch(shared, api, settings.scheduler_name)
         self._refit = Refit(shared, partial(fitting.tables, ending=stop.is_set), self._pause)
         pace = Pace(scored.ask_seconds, scored.asks_per_second)
-        self._poller = AgentPoller(read_loads, self._on_loads, lambda: not leader.why_not(), pace, clock)
-        self._health = Health(shared)
+        self._poller = AgentPoller(read_loads, self._on_loads, self._leads, pace, clock)
+        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
         calls = Calls(
             partial(extender.read_filter, resources=resources), extender.read_bind,
             partial(extender.read_preempt, resources=resources),
         )  # fmt: skip
         self._extender = Extender(Filter(shared), binder, self._preemption, explainer, calls).app()
-        self._operations = probes(self._health.why_dead, self._health.why_not_ready, scrapes)
-        self._pods = ListWatch(api, PODS)
-        self._nodes = ListWatch(api, NODES)
         self._jobs = ListWatch(api, QUEUED_JOBS, Where(labels=QUEUE))
-        self._agents = ListWatch(api, AGENTS, Where(scored.agent_namespace, labels=AGENT_LABELS))
-        self._threads = Threads(stop)
 
-    def run(self) -> int:
-        """Serve until `stop` is set; returns the exit status."""
-        with ExitStack() as stack:
-            stack.callback(self._client.close)
-            ports = self._listen(stack)
-            stack.callback(self._join)
-            for name, run in self._loops().items():
-                self._threads.spawn(name, run)
-            print(f"listening extender={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
-            self._stop.wait()
-        return 1 if self._threads.failed else 0
+    def _leads(self) -> bool:
+        return not self._leader.why_not()
+
+    def _asked(self) -> tuple[str, str, App]:
+        return "extender", self._extender_listen, self._extender
+
+    def _scrapes(self) -> App:
+        return Exposition(self._gauges, leads=self._leads)
+
+    def _why_not_ready(self) -> str:
+        return "; ".join(why for why in (self._view.why_not_synced(), self._leader.unread()) if why)
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
-        """The functions that run until the service ends, by the names of their threads."""
-        view, stop = self._view, self._stop
-        memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
         return {
-            "pods": partial(self._pods.run, view.sync_pods, self._on_pod, stop),
-            "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
-            "jobs": partial(self._jobs.run, view.sync_jobs, self._on_job, stop, self._on_no_jobs),
-            "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
-            "loads": self._ask_agents,
-            "leadership": partial(self._beat, "leadership", self._leadership.step),
-            "housekeeping": partial(self._beat, "housekeeping", self._housekeeping.step),
+            "jobs": partial(self._jobs.run, self._view.sync_jobs, self._on_job, self._stop, self._on_no_jobs),
+            "leadership": partial(self._turns, "leadership", TURN_SECONDS, self._leadership.step),
+            "housekeeping": partial(self._turns, "housekeeping", TURN_SECONDS, self._housekeeping.step),
             # Without a heartbeat: a step over all pods may take minutes, and no placement depends on these. A replica
             # that has not listed does not lead.
             "beginnings": partial(self._every, TURN_SECONDS, self._leadership.begin),
             "preemption": partial(self._every, TURN_SECONDS, self._preemption.step),
             "refit": partial(self._every, TURN_SECONDS, self._refit.step),
             "touch": partial(self._every, TOUCH_SECONDS, self._touch.step),
-            "memory": partial(self._every, RETURN_SECONDS, memory.step),
             "one-cpu": self._stay_together,
             "freeze": self._freeze,
         }
 
-    def _listen(self, stack: ExitStack) -> Sequence[str]:
-        shown = []
-        for app, listen, silence in (
-            (self._extender, self._settings.extender_listen, http.SILENCE_SECONDS),
-            (self._operations, self._settings.http_listen, http.STRANGERS_SECONDS),
-        ):
-            try:
-                server = stack.enter_context(http.Server(app, listen, silence=silence))
-            except (OSError, ValueError) as error:
-                raise SettingsError(f"cannot listen on {listen}: {error}") from error
-            shown.append(server.address)
-        return shown
-
-    def _on_pod(self, change: Change, pod: Pod) -> None:
-        if change is Change.DELETED:
-            self._view.forget_pod(pod.uid, ended=pod.ended)
-        else:
-            self._view.see_pod(pod, watched=True)
-
-    def _on_node(self, change: Change, node: Node) -> None:
-        if change is Change.DELETED:
-            self._view.forget_node(node.name)
-        else:
-            self._view.see_node(node)
+    def _watches(self) -> Sequence[ListWatch[Any]]:
+        return (self._jobs,)
 
     def _on_job(self, change: Change, job: QueuedJob) -> None:
         if change is Change.DELETED:
@@ -181,12 +134,6 @@ class Service:
             )
             self._view.work_without_jobs()
 
-    def _on_agent(self, change: Change, agent: Agent) -> None:
-        if change is Change.DELETED:
-            self._poller.forget(agent.pod)
-        else:
-            self._poller.see(agent)
-
     def _on_loads(self, node: str, loads: Mapping[str, Load]) -> None:
         with self._view.lock:
             self._view.measured.put(node, loads)
@@ -194,16 +141,6 @@ class Service:
     def _pause(self) -> bool:
         """Wait PAUSE_SECONDS so that other threads get the lock; true if the service ends."""
         return self._stop.wait(PAUSE_SECONDS)
-
-    def _beat(self, name: str, step: Callable[[], None]) -> None:
-        while not self._stop.is_set():
-            self._health.beat(name)
-            step()
-            self._stop.wait(TURN_SECONDS)
-
-    def _every(self, seconds: float, step: Callable[[], None]) -> None:
-        while not self._stop.wait(seconds):
-            step()
 
     def _stay_together(self) -> None:
         # The thread `refit` starts the process that makes tables, which uses the other CPUs. The main thread only
@@ -223,20 +160,6 @@ class Service:
             gc.freeze()
             if self._stop.wait(FREEZE_SECONDS):
                 return
-
-    def _ask_agents(self) -> None:
-        # No heartbeat: if it hangs, loads become stale and only the ledger counts.
-        pause = 0.0
-        while not self._stop.wait(pause):
-            pause = self._poller.step()
-
-    def _join(self) -> None:
-        self._stop.set()
-        self._pods.interrupt()
-        self._nodes.interrupt()
-        self._jobs.interrupt()
-        self._agents.interrupt()
-        self._threads.join()
 
 
 def run(settings: ClusterSettings, stop: threading.Event) -> int:

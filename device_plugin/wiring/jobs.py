@@ -8,21 +8,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from device_plugin.adapters.agents import AgentPoller, Pace, read_progress
 from device_plugin.adapters.exposition import Exposition
-from device_plugin.adapters.http import server as http
-from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import from_settings
 from device_plugin.adapters.kube.watch import ListWatch
-from device_plugin.adapters.probes import probes
 from device_plugin.cluster.watch.records import beneficiary
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import GROUP, QUEUE, RESIZE
 from device_plugin.core.batch import Job, QueuedJob
+from device_plugin.core.http_values import App
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import ContainerName, Told
 from device_plugin.core.jobs.rates import read_rates
@@ -31,41 +28,30 @@ from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import NamedPriorityClass
 from device_plugin.core.ledger import Ledger, Snapshot
 from device_plugin.core.placement.fit import size_on
-from device_plugin.core.pods import Agent, Node, Pod
-from device_plugin.core.requests import Request, resource_names
+from device_plugin.core.pods import Pod
+from device_plugin.core.requests import Request
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
-from device_plugin.jobs.show.health import LoopHealth
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.priorities import Priorities
-from device_plugin.kube.api import (
-    AGENT_LABELS,
-    AGENTS,
-    JOBS,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    Change,
-    Ref,
-    Where,
-)
+from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import Candidate, Election
-from device_plugin.wiring.memory import MemoryReturn, malloc_trim
-from device_plugin.wiring.settings import JobsSettings, SettingsError
-from device_plugin.wiring.threads import Threads
+from device_plugin.wiring.replica import Replica
+from device_plugin.wiring.settings import JobsSettings
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-jobs"
 # Seconds between two looks at whether anything has changed, and between two renewals of the Lease.
 LOOK_SECONDS, RENEW_SECONDS = 0.25, 2.0
-RETURN_SECONDS = 10.0
+# Seconds without a turn after which a loop counts as hung: a round makes many calls of at most 3 s each.
+STUCK_SECONDS = 120.0
 # Each agent with a pod of a Job is asked every 5 s what the programs tell, and at most 50 agents in a second.
 ASKED = Pace(5.0, 50.0)
 
@@ -110,19 +96,16 @@ class ViewedHoldings:
         return 1.0
 
 
-class JobEngine:
-    """One replica of the job engine. If one of its threads dies, the process ends."""
+class JobEngine(Replica):
+    """One replica of the job engine."""
 
     def __init__(self, settings: JobsSettings, stop: threading.Event) -> None:
-        self._settings = settings
-        self._stop = stop
-        kube = settings.kube
-        endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
-        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
-        api = self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         clock = time.monotonic
-        self._view = ClusterView(settings.prefixes, clock)
-        self._holdings = ViewedHoldings(self._view)
+        view = ClusterView(settings.prefixes, clock)
+        super().__init__(COMPONENT, settings, view, settings.agent_namespace, STUCK_SECONDS, stop)
+        self._settings = settings
+        api = self._api
+        self._holdings = ViewedHoldings(view)
         self._known = KnownJobs(self._read)
         self._priorities = Priorities(self._known.read_again)
         lease = Ref(settings.lease_name, settings.lease_namespace)
@@ -141,59 +124,27 @@ class JobEngine:
         )  # fmt: skip
         self._announcer = Announcer(api, self._known, clock)
         self._gauges = JobGauges(self._known, self._rounds, leads)
-        self._health = LoopHealth(clock)
         self._poller = AgentPoller(read_progress, self._on_told, leads, ASKED, clock, self._known.on)
-        self._explain = JobExplainer(self._known, self._rounds)
-        scrapes = Exposition(self._gauges, leads=leads)
-        self._operations = probes(self._health.why_dead, self._why_not_ready, scrapes)
-        self._pods = ListWatch(api, PODS)
-        self._nodes = ListWatch(api, NODES)
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
         self._classes = ListWatch(api, PRIORITY_CLASSES)
-        self._agents = ListWatch(api, AGENTS, Where(settings.agent_namespace, labels=AGENT_LABELS))
-        self._threads = Threads(stop)
 
-    def run(self) -> int:
-        """Serve until `stop` is set; returns the exit status."""
-        with ExitStack() as stack:
-            stack.callback(self._client.close)
-            ports = self._listen(stack)
-            stack.callback(self._join)
-            for name, run in self._loops().items():
-                self._threads.spawn(name, run)
-            print(f"listening explain={ports[0]} http={ports[1]}", flush=True)  # noqa: T201 - part of the contract
-            self._stop.wait()
-        return 1 if self._threads.failed else 0
+    def _asked(self) -> tuple[str, str, App]:
+        return "explain", self._settings.explain_listen, JobExplainer(self._known, self._rounds)
+
+    def _scrapes(self) -> App:
+        return Exposition(self._gauges, leads=self._dispatcher.leads)
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
-        """The functions that run until the service ends, by the names of their threads."""
-        view, stop = self._view, self._stop
-        memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
         return {
-            "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop),
-            "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
-            "priority classes": partial(self._classes.run, self._priorities.sync, self._on_class, stop),
+            "priority classes": partial(self._classes.run, self._priorities.sync, self._on_class, self._stop),
             "jobs": self._watch_jobs,
-            "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
-            "progress": self._ask_agents,
-            "lease": partial(self._every, "lease", RENEW_SECONDS, self._renew),
-            "rounds": partial(self._every, "rounds", LOOK_SECONDS, self._round),
-            "events": partial(self._every, "events", LOOK_SECONDS, self._announcer.step),
-            "memory": partial(self._every, "memory", RETURN_SECONDS, memory.step),
+            "lease": partial(self._turns, "lease", RENEW_SECONDS, self._renew),
+            "rounds": partial(self._turns, "rounds", LOOK_SECONDS, self._round),
+            "events": partial(self._turns, "events", LOOK_SECONDS, self._announcer.step),
         }
 
-    def _listen(self, stack: ExitStack) -> Sequence[str]:
-        shown = []
-        for app, listen, silence in (
-            (self._explain, self._settings.explain_listen, http.SILENCE_SECONDS),
-            (self._operations, self._settings.http_listen, http.STRANGERS_SECONDS),
-        ):
-            try:
-                server = stack.enter_context(http.Server(app, listen, silence=silence))
-            except (OSError, ValueError) as error:
-                raise SettingsError(f"cannot listen on {listen}: {error}") from error
-            shown.append(server.address)
-        return shown
+    def _watches(self) -> Sequence[ListWatch[Any]]:
+        return self._jobs, self._classes
 
     def _read(self, job: Job) -> JobSpec | None:
         return job_spec(job, self._settings.prefixes, self._priorities.by_name, self._holdings.share)
@@ -209,23 +160,16 @@ class JobEngine:
         self._holdings.sync_jobs(jobs)
         self._known.sync(jobs)
 
-    def _sync_pods(self, pods: Collection[Pod]) -> None:
-        self._view.sync_pods(pods)
+    def _sync_pods(self, pods: Sequence[Pod]) -> None:
+        super()._sync_pods(pods)
         self._known.sync_pods(pods)
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
+        super()._on_pod(change, pod)
         if change is Change.DELETED:
-            self._view.forget_pod(pod.uid, ended=pod.ended)
             self._known.forget_pod(pod.uid)
         else:
-            self._view.see_pod(pod, watched=True)
             self._known.see_pod(pod)
-
-    def _on_node(self, change: Change, node: Node) -> None:
-        if change is Change.DELETED:
-            self._view.forget_node(node.name)
-        else:
-            self._view.see_node(node)
 
     def _on_job(self, change: Change, job: Job) -> None:
         if change is Change.DELETED:
@@ -241,20 +185,8 @@ class JobEngine:
         else:
             self._priorities.see(found)
 
-    def _on_agent(self, change: Change, agent: Agent) -> None:
-        if change is Change.DELETED:
-            self._poller.forget(agent.pod)
-        else:
-            self._poller.see(agent)
-
     def _on_told(self, node: str, told: Mapping[ContainerName, Told]) -> None:
         self._known.hear(node, told, time.time())
-
-    def _ask_agents(self) -> None:
-        # No heartbeat: if it hangs, nothing new is heard of programs, and checkpoints get their whole time.
-        pause = 0.0
-        while not self._stop.wait(pause):
-            pause = self._poller.step()
 
     def _on_write(self, write: Write) -> None:
         self._gauges.count(write)
@@ -276,18 +208,8 @@ class JobEngine:
         missing = (self._known.why_not_synced(), self._view.why_not_synced(), self._lease_problem)
         return "; ".join(why for why in missing if why)
 
-    def _every(self, name: str, seconds: float, step: Callable[[], None]) -> None:
-        while True:
-            self._health.turn(name)
-            step()
-            if self._stop.wait(seconds):
-                return
-
     def _join(self) -> None:
-        self._stop.set()
-        for watch in (self._pods, self._nodes, self._jobs, self._classes, self._agents):
-            watch.interrupt()
-        self._threads.join()
+        super()._join()
         try:
             self._dispatcher.release()
         except ApiError as error:

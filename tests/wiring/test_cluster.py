@@ -7,11 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
-import urllib3
 
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
@@ -32,14 +30,9 @@ from tests.builders.agents import agent_pod
 from tests.builders.cards import inventory
 from tests.deadline import eventually
 from tests.exposed import reading
+from tests.wiring.conftest import Get, Running
 
-
-@pytest.fixture
-def api() -> Iterator[EmbeddedApiServer]:
-    server = EmbeddedApiServer()
-    server.start()
-    yield server
-    server.stop()
+Run = Callable[[threading.Event], int]
 
 
 def _settings(server: str, **changed: str) -> ClusterSettings:
@@ -47,38 +40,17 @@ def _settings(server: str, **changed: str) -> ClusterSettings:
     return ClusterSettings(pod_name="vgpu-0", kube=KubeSettings(server=server), **listen)  # type: ignore[arg-type]
 
 
-@contextmanager
-def _running(server: str, capsys: pytest.CaptureFixture[str]) -> Iterator[dict[str, str]]:
-    """The service in a thread; yields where it listens, and checks that it ends well."""
-    stop, ended = threading.Event(), list[int]()
-    thread = threading.Thread(target=lambda: ended.append(cluster.run(_settings(server), stop)))
-    thread.start()
-    try:
-        line = eventually(lambda: capsys.readouterr().out, 10)
-        yield dict(word.split("=") for word in line.split()[1:])
-    finally:
-        stop.set()
-        thread.join(15)
-    assert ended == [0]
-
-
 @pytest.fixture
-def get() -> Iterator[Callable[[str], tuple[int, str]]]:
-    pool = urllib3.PoolManager(retries=False)
-
-    def get(url: str) -> tuple[int, str]:
-        answer = pool.request("GET", f"http://{url}", timeout=5.0)
-        return answer.status, answer.data.decode()
-
-    yield get
-    pool.clear()
+def run(api: EmbeddedApiServer) -> Run:
+    """The service at this API server."""
+    return lambda stop: cluster.run(_settings(api.url), stop)
 
 
 def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]]
+    api: EmbeddedApiServer, running: Running, run: Run, get: Get
 ) -> None:
     api.stop()
-    with _running(api.url, capsys) as listening:
+    with running(run) as listening:
         ready, live = f"{listening['http']}/readyz", f"{listening['http']}/healthz"
         status, why = get(ready)
         assert status == 503
@@ -94,7 +66,7 @@ def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
 
 
 def test_it_follows_the_records_of_jobs_of_queues(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]]
+    api: EmbeddedApiServer, running: Running, run: Run, get: Get
 ) -> None:
     admin = _client(api, "system:admin")
     queued, other = objects.job("train", suspend=True), objects.job("other", suspend=True)
@@ -102,7 +74,7 @@ def test_it_follows_the_records_of_jobs_of_queues(
     for made in (queued, other):
         made["metadata"]["annotations"] = {"vgpu.io/resize": "broken"}
         admin.create(JOBS.json, made, "default")
-    with _running(api.url, capsys) as listening:
+    with running(run) as listening:
         explain = f"{listening['extender']}/explain"
         assert eventually(
             lambda: "ignored\n  resize of default/train: resize: not JSON" in get(explain)[1], 20
@@ -118,25 +90,24 @@ def test_it_follows_the_records_of_jobs_of_queues(
 
 
 def test_it_works_without_jobs_where_it_may_not_list_them(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]],
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    running: Running, run: Run, get: Get, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """With the roles of an older version, or where Jobs are not served."""
     monkeypatch.delitem(resources._BY_PATH, ("batch", "jobs"))
-    with _running(api.url, capsys) as listening:
+    with running(run) as listening:
         assert eventually(lambda: get(f"{listening['http']}/readyz")[0] == 200, 20)
     assert "nothing is kept for jobs while these cannot be listed" in caplog.text
 
 
 def test_what_is_known_of_the_cluster_is_no_work_for_the_garbage_collector(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
+    api: EmbeddedApiServer, running: Running, run: Run
 ) -> None:
     admin, on_node = _client(api, "system:admin"), _client(api, f"{AGENT_USER}@n1")
     node(admin, "n1")
     annotate(on_node, "n1", **{"vgpu.io/cards": inventory("n1").encode()})
     gc.unfreeze()
     try:
-        with _running(api.url, capsys):
+        with running(run):
             assert eventually(lambda: gc.get_freeze_count() > 0, 20)
             assert not any(isinstance(found, Inventory) for found in gc.get_objects())
     finally:
@@ -172,14 +143,14 @@ def test_a_pod_name_that_no_host_can_have_is_refused() -> None:
 
 
 def test_the_leader_asks_the_agents_for_the_loads_of_their_cards(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str], get: Callable[[str], tuple[int, str]]
+    api: EmbeddedApiServer, running: Running, run: Run, get: Get
 ) -> None:
     admin, on_node = _client(api, "system:admin"), _client(api, f"{AGENT_USER}@n1")
     node(admin, "n1")
     annotate(on_node, "n1", **{"vgpu.io/cards": inventory("n1").encode()})
     with (
         http.Server(_measuring("n1-0"), "127.0.0.1:0", silence=5) as agent,
-        _running(api.url, capsys) as listening,
+        running(run) as listening,
     ):
         agent_pod(admin, agent.port, "n1")
         _lease(admin, 0)

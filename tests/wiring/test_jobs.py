@@ -1,11 +1,10 @@
 """The job engine as a process would run it, against the API server stand-in."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 
 import pytest
-import urllib3
 
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
@@ -27,80 +26,56 @@ from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
+from tests.wiring.conftest import Get, Running
 
+Run = Callable[[threading.Event], int]
 LEASE = Ref("vgpu-jobs", "vgpu-system")
 
 
 @pytest.fixture
-def api() -> Iterator[EmbeddedApiServer]:
-    server = EmbeddedApiServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@contextmanager
-def running(server: str, capsys: pytest.CaptureFixture[str]) -> Iterator[dict[str, str]]:
-    """The engine in a thread; yields where it listens, and checks that it ends well."""
+def run(api: EmbeddedApiServer) -> Run:
+    """The engine at this API server."""
     settings = JobsSettings(
         pod_name="vgpu-jobs-0", explain_listen="127.0.0.1:0", http_listen="127.0.0.1:0",
-        kube=KubeSettings(server=server),
+        kube=KubeSettings(server=api.url),
     )  # fmt: skip
-    stop, ended = threading.Event(), list[int]()
-    thread = threading.Thread(target=lambda: ended.append(jobs.run(settings, stop)))
-    thread.start()
-    try:
-        line = eventually(lambda: capsys.readouterr().out, 10)
-        yield dict(word.split("=") for word in line.split()[1:])
-    finally:
-        stop.set()
-        thread.join(15)
-    assert ended == [0]
+    return lambda stop: jobs.run(settings, stop)
 
 
 def test_it_waits_for_an_api_server_that_is_down_recovers_and_gives_its_lease_up(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
+    api: EmbeddedApiServer, running: Running, run: Run, get: Get
 ) -> None:
-    pool = urllib3.PoolManager(retries=False)
-
-    def get(server: str, path: str) -> tuple[int, str]:
-        answer = pool.request("GET", f"http://{server}{path}", timeout=5.0)
-        return answer.status, answer.data.decode()
-
     api.stop()
-    with running(api.url, capsys) as listening:
-        status, why = get(listening["http"], "/readyz")
+    with running(run) as listening:
+        ready, explain = f"{listening['http']}/readyz", f"{listening['explain']}/explain"
+        status, why = get(ready)
         assert status == 503
         assert "were not listed yet" in why
-        assert get(listening["http"], "/healthz")[0] == 200, "a restart would mend nothing"
+        assert get(f"{listening['http']}/healthz")[0] == 200, "a restart would mend nothing"
         api.start()
-        assert eventually(lambda: get(listening["http"], "/readyz")[0] == 200, 20), get(
-            listening["http"], "/readyz"
-        )
-        assert get(listening["explain"], "/explain") == (200, "no job is in a queue\n")
+        assert eventually(lambda: get(ready)[0] == 200, 20), get(ready)
+        assert get(explain) == (200, "no job is in a queue\n")
         leads = "\nvgpu_job_engine_leader 1.0"
-        assert eventually(lambda: leads in get(listening["http"], "/metrics")[1], 20)
+        assert eventually(lambda: leads in get(f"{listening['http']}/metrics")[1], 20)
         written = {path.rpartition("/")[2] for _, _, path in api.write_requests}
         assert written <= {"leases", "vgpu-jobs"}, "beside its Lease it writes nothing"
-    pool.clear()
     client = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
     assert client.get(LEASES, LEASE).holder == ""
     client.close()
 
 
 def test_what_an_agent_says_of_a_program_is_in_explain(
-    api: EmbeddedApiServer, capsys: pytest.CaptureFixture[str]
+    api: EmbeddedApiServer, running: Running, run: Run, get: Get
 ) -> None:
     labels = ("n1", "default", "train-0", "main")
     said = [Reading(PROGRESS_DONE, [(labels, 30)]), Reading(PROGRESS_GOAL, [(labels, 120)])]
-    pool = urllib3.PoolManager(retries=False)
     admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
     with (
         closing(admin),
         http.Server(
             probes(str, str, Exposition(lambda: said)), "127.0.0.1:0", silence=http.STRANGERS_SECONDS
         ) as agent,
-        running(api.url, capsys) as listening,
+        running(run) as listening,
     ):
         agent_pod(admin, agent.port, "n1")
         job = objects.job("train")
@@ -113,13 +88,8 @@ def test_what_an_agent_says_of_a_program_is_in_explain(
             "labels": {"batch.kubernetes.io/job-completion-index": "0"},
         }
         admin.create(PODS, objects.pod("train-0", metadata=metadata, nodeName="n1"), "default")
-        address = f"http://{listening['explain']}/explain?job=default/train"
-
-        def text() -> str:
-            return pool.request("GET", address, timeout=5.0).data.decode()
-
-        assert eventually(lambda: "30 of 120 are done" in text(), 30), text()
-    pool.clear()
+        train = f"{listening['explain']}/explain?job=default/train"
+        assert eventually(lambda: "30 of 120 are done" in get(train)[1], 30), get(train)
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])

@@ -1,1 +1,1 @@
-"""What people and machines may know of the job engine: /explain, metrics, health."""
+"""What people and machines may know of the job engine: /explain, metrics."""

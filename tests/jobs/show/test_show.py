@@ -11,7 +11,6 @@ from device_plugin.core.jobs.progress import Progress, Told
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
-from device_plugin.jobs.show.health import STUCK_SECONDS, LoopHealth
 from tests.jobs.world import World
 
 
@@ -216,12 +215,3 @@ def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     assert found["vgpu_job_engine_leader"] == [((), 1.0)]
     leads = False
     assert samples().keys() == {"vgpu_job_engine_leader", "vgpu_job_writes_total"}
-
-
-def test_a_loop_that_hangs_is_named() -> None:
-    now = 0.0
-    health = LoopHealth(lambda: now)
-    health.turn("rounds")
-    assert health.why_dead() == ""
-    now = STUCK_SECONDS
-    assert health.why_dead() == "rounds has not turned for 120 s"

@@ -1,0 +1,161 @@
+"""One replica of a service that follows the whole cluster: what the cluster service and the job engine have in common.
+
+Both follow pods, nodes, Jobs and the node agents by watches, keep the same view of the cluster, run loops of which a
+hanging one is found, and serve two addresses: one for those who ask something of the service, one for probes.
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from device_plugin.adapters.agents import AgentPoller
+from device_plugin.adapters.http import server as http
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import from_settings
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.adapters.probes import probes
+from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.http_values import App
+from device_plugin.core.pods import Agent, Node, Pod
+from device_plugin.core.requests import resource_names
+from device_plugin.kube.api import AGENT_LABELS, AGENTS, NODES, PODS, Change, Where
+from device_plugin.wiring.loop_health import LoopHealth
+from device_plugin.wiring.memory import MemoryReturn, malloc_trim
+from device_plugin.wiring.settings import ClusterSettings, JobsSettings, SettingsError
+from device_plugin.wiring.threads import Threads
+
+# Seconds between returns of free memory to the system, after many pods came or went.
+RETURN_SECONDS = 10.0
+
+
+class Replica(ABC):
+    """Serves with `run`. If one of its threads dies, the process ends. A loop hangs if it takes `stuck_seconds`."""
+
+    _poller: AgentPoller[Any]
+    """What asks the node agents."""
+
+    def __init__(
+        self, component: str, settings: ClusterSettings | JobsSettings, view: ClusterView, agent_namespace: str,
+        stuck_seconds: float, stop: threading.Event,
+    ) -> None:  # fmt: skip
+        kube = settings.kube
+        endpoint = from_settings(kube.server, kube.token_file, kube.ca_file, kube.kubeconfig)
+        resources = [name for prefix in settings.prefixes for name in resource_names(prefix)]
+        self._api = KubeClient(endpoint, component, resources=resources)
+        self._view = view
+        self._stop = stop
+        self._http_listen = settings.http_listen
+        self._health = LoopHealth(time.monotonic, stuck_seconds)
+        self._pods = ListWatch(self._api, PODS)
+        self._nodes = ListWatch(self._api, NODES)
+        self._agents = ListWatch(self._api, AGENTS, Where(agent_namespace, labels=AGENT_LABELS))
+        self._threads = Threads(stop)
+
+    @abstractmethod
+    def _asked(self) -> tuple[str, str, App]:
+        """What the service is asked: a name for the application, its address, and the application."""
+
+    @abstractmethod
+    def _scrapes(self) -> App:
+        """The application of /metrics."""
+
+    @abstractmethod
+    def _why_not_ready(self) -> str:
+        """The missing parts, as text; empty if this replica could lead, whether it does or not."""
+
+    @abstractmethod
+    def _loops(self) -> Mapping[str, Callable[[], None]]:
+        """The functions that run until the service ends, beside those of every replica, by their threads' names."""
+
+    @abstractmethod
+    def _watches(self) -> Sequence[ListWatch[Any]]:
+        """The watches beside those of every replica."""
+
+    def run(self) -> int:
+        """Serve until `stop` is set; returns the exit status."""
+        with ExitStack() as stack:
+            stack.callback(self._api.close)
+            shown = self._listen(stack)
+            stack.callback(self._join)
+            for name, run in {**self._common_loops(), **self._loops()}.items():
+                self._threads.spawn(name, run)
+            print(f"listening {shown}", flush=True)  # noqa: T201 - part of the contract
+            self._stop.wait()
+        return 1 if self._threads.failed else 0
+
+    def _common_loops(self) -> Mapping[str, Callable[[], None]]:
+        view, stop = self._view, self._stop
+        memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
+        return {
+            "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop),
+            "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
+            "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
+            "ask agents": self._ask_agents,
+            "memory": partial(self._every, RETURN_SECONDS, memory.step),
+        }
+
+    def _listen(self, stack: ExitStack) -> str:
+        """Begin to serve; returns the addresses with their names."""
+        name, listen, asked = self._asked()
+        operations = probes(self._health.why_dead, self._why_not_ready, self._scrapes())
+        addresses = (
+            self._served(stack, asked, listen, http.SILENCE_SECONDS),
+            self._served(stack, operations, self._http_listen, http.STRANGERS_SECONDS),
+        )
+        return f"{name}={addresses[0]} http={addresses[1]}"
+
+    def _served(self, stack: ExitStack, app: App, listen: str, silence: int) -> str:
+        try:
+            return stack.enter_context(http.Server(app, listen, silence=silence)).address
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"cannot listen on {listen}: {error}") from error
+
+    def _sync_pods(self, pods: Sequence[Pod]) -> None:
+        self._view.sync_pods(pods)
+
+    def _on_pod(self, change: Change, pod: Pod) -> None:
+        if change is Change.DELETED:
+            self._view.forget_pod(pod.uid, ended=pod.ended)
+        else:
+            self._view.see_pod(pod, watched=True)
+
+    def _on_node(self, change: Change, node: Node) -> None:
+        if change is Change.DELETED:
+            self._view.forget_node(node.name)
+        else:
+            self._view.see_node(node)
+
+    def _on_agent(self, change: Change, agent: Agent) -> None:
+        if change is Change.DELETED:
+            self._poller.forget(agent.pod)
+        else:
+            self._poller.see(agent)
+
+    def _ask_agents(self) -> None:
+        # Not among the loops that may hang: what the agents say becomes stale then, and nothing rests on it alone.
+        pause = 0.0
+        while not self._stop.wait(pause):
+            pause = self._poller.step()
+
+    def _turns(self, name: str, seconds: float, step: Callable[[], None]) -> None:
+        """Call `step` now and every `seconds`; if a call does not return, /healthz says so."""
+        while not self._stop.is_set():
+            self._health.turn(name)
+            step()
+            self._stop.wait(seconds)
+
+    def _every(self, seconds: float, step: Callable[[], None]) -> None:
+        """Call `step` every `seconds`, however long it takes."""
+        while not self._stop.wait(seconds):
+            step()
+
+    def _join(self) -> None:
+        self._stop.set()
+        watches: list[ListWatch[Any]] = [self._pods, self._nodes, self._agents, *self._watches()]
+        for watch in watches:
+            watch.interrupt()
+        self._threads.join()

@@ -1,0 +1,15 @@
+"""Which loops hang."""
+
+from device_plugin.wiring.loop_health import LoopHealth
+
+
+def test_a_loop_that_hangs_is_named() -> None:
+    now = 0.0
+    health = LoopHealth(lambda: now, 120.0)
+    health.turn("rounds")
+    assert health.why_dead() == ""
+    now = 120.0
+    health.turn("lease")
+    assert health.why_dead() == "rounds has not turned for 120 s"
+    health.turn("rounds")
+    assert health.why_dead() == ""
