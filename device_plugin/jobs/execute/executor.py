@@ -21,7 +21,7 @@ from device_plugin.core.jobs.plan import Admit, Plan, Scale, Suspend, Window
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.spec import ROLES
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.stages import Stage, stages, wanted
+from device_plugin.jobs.execute.stages import Stage, by_beneficiary, promised_width, stages, wanted
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.watch.managed import Managed
 
@@ -59,7 +59,7 @@ class Executor:
         self._trial = trial
         self._refusals = refusals
         self._stages = stages(jobs, now)
-        self._givers = self._promised()
+        self._givers = by_beneficiary(jobs, self._stages)
 
     def due(self, plan: Plan) -> Sequence[Write]:
         """The writes of changes that are under way, and the first ones of the plan's steps; one for each Job at most.
@@ -75,17 +75,6 @@ class Executor:
 
     # Changes that are under way
 
-    def _promised(self) -> Mapping[JobKey, Sequence[Managed]]:
-        """The Jobs that give way, by the waiting job that they do it for."""
-        found: dict[JobKey, list[Managed]] = {}
-        for key, managed in self._jobs.items():
-            record = managed.record
-            if record is None or self._stages[key] not in (Stage.ASKED, Stage.LEAVING, Stage.FREED):
-                continue
-            if record.shrinks and record.beneficiary is not None and wanted(record, self._jobs):
-                found.setdefault(record.beneficiary, []).append(managed)
-        return found
-
     def _continued(self) -> Iterator[Write]:
         for key, managed in self._jobs.items():
             if managed.record is None:
@@ -99,8 +88,7 @@ class Executor:
             if not self._jobs[key].spec.joint and all(
                 self._stages[giver.key] is Stage.FREED for giver in givers
             ):
-                width = max(giver.record.replicas for giver in givers if giver.record is not None)
-                yield from self._started(self._jobs[key], width, givers)
+                yield from self._started(self._jobs[key], promised_width(givers), givers)
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""

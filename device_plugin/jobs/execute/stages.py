@@ -9,7 +9,7 @@ and nothing has to be remembered. A record that is OVER stays: it costs no write
 next one's lower bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from device_plugin.core.jobs.job import JobKey
@@ -36,6 +36,10 @@ class Stage(Enum):
     """Somebody has changed, stopped or started the Job meanwhile: the record is void."""
 
 
+RELEASING = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
+"""The stages of a shrink or stop until what it frees has been taken."""
+
+
 def stage(managed: Managed, now: float) -> Stage:
     """The stage of the change that the Job's record tells of."""
     record = managed.record
@@ -60,6 +64,25 @@ def stages(jobs: Mapping[JobKey, Managed], now: float) -> Mapping[JobKey, Stage]
         if reached is Stage.FREED and record is not None and not wanted(record, jobs):
             found[key] = Stage.OVER
     return found
+
+
+def by_beneficiary(
+    jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage]
+) -> Mapping[JobKey, Sequence[Managed]]:
+    """The Jobs that shrink or stop for another one, by the key of that one."""
+    found: dict[JobKey, list[Managed]] = {}
+    for key, managed in jobs.items():
+        record = managed.record
+        if record is None or record.beneficiary is None or reached[key] not in RELEASING:
+            continue
+        if record.shrinks and wanted(record, jobs):
+            found.setdefault(record.beneficiary, []).append(managed)
+    return found
+
+
+def promised_width(giving: Iterable[Managed]) -> int:
+    """The width with which the job will start that these Jobs give way to."""
+    return max(managed.record.replicas for managed in giving if managed.record is not None)
 
 
 def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:

@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 
 from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.room import LedgerRoom
-from device_plugin.jobs.execute.stages import Stage, stages, wanted
+from device_plugin.jobs.execute.stages import RELEASING, Stage, by_beneficiary, promised_width, stages
 from device_plugin.jobs.plan.fork import Fork
 from device_plugin.jobs.watch.managed import Managed, seconds
-
-_UNDER_WAY = (Stage.ASKED, Stage.LEAVING, Stage.FREED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,9 @@ def _promised(
     If it is not, as after the death of an engine that had asked only some of them, the job is planned anew. So are the
     jobs of a group, which start together: a record names one of them.
     """
-    widths: dict[JobKey, int] = {}
-    for key, managed in jobs.items():
-        record = managed.record
-        if record is None or record.beneficiary is None or reached[key] not in _UNDER_WAY:
-            continue
-        if record.shrinks and wanted(record, jobs) and not jobs[record.beneficiary].spec.joint:
-            widths[record.beneficiary] = max(record.replicas, widths.get(record.beneficiary, 0))
-    return {key: width for key, width in widths.items() if width and fork.take(jobs[key], width)}
+    giving = by_beneficiary(jobs, reached)
+    found = {key: promised_width(each) for key, each in giving.items() if not jobs[key].spec.joint}
+    return {key: width for key, width in found.items() if width and fork.take(jobs[key], width)}
 
 
 def _width(managed: Managed, reached: Stage) -> int:
@@ -94,7 +87,7 @@ def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, i
         if managed.pods or job.active or job.terminating:
             return JobPhase.STOPPING, 0
         return (JobPhase.STOPPED if record is not None else JobPhase.WAITING), 0
-    if record is not None and reached in _UNDER_WAY:
+    if record is not None and reached in RELEASING:
         return JobPhase.RESIZING, _width(managed, reached)
     bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
     whole = bound + job.succeeded >= job.parallelism
