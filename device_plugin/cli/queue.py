@@ -20,6 +20,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, engine
 from device_plugin.cli.engine import EngineError
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
+from device_plugin.core.jobs.job import pods
 from device_plugin.kube.api import JOBS, Ref
 
 JSON = "application/json"
@@ -59,11 +60,7 @@ def run(args: argparse.Namespace) -> int:
         if status != HTTPStatus.OK:
             raise EngineError(f"the job engine answers {status}: {text.strip()}")
         namespace = "" if args.all_namespaces else caller.namespace(args)
-    answer = json.loads(text)
-    if answer["problem"]:
-        raise EngineError(f"the job engine does not plan yet: {answer['problem']}: try again")
-    jobs = [job for job in answer["jobs"] if namespace in ("", job["namespace"])]
-    jobs.sort(key=_order)
+    jobs = listed(text, namespace)
     if args.output:
         print(json.dumps({"jobs": jobs}, indent=2))
     elif jobs:
@@ -71,6 +68,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"no job of namespace {namespace} is in a queue" if namespace else "no job is in a queue")
     return 0
+
+
+def listed(explained: str, namespace: str) -> list[Mapping[str, Any]]:
+    """The jobs of a namespace (empty: of all) in the answer of /explain, as a queue has them. Raises EngineError."""
+    answer = json.loads(explained)
+    if answer["problem"]:
+        raise EngineError(f"the job engine does not plan yet: {answer['problem']}: try again")
+    return sorted((job for job in answer["jobs"] if namespace in ("", job["namespace"])), key=_order)
 
 
 def admitted(client: KubeClient, of: Ref) -> str:
@@ -89,7 +94,7 @@ def admitted(client: KubeClient, of: Ref) -> str:
     if not job.suspend:
         return f"{name} was started before"
     client.patch(JOBS, Ref(of.name, of.namespace, job.uid), {"spec": {"suspend": False}})
-    return f"{name} starts with {job.parallelism} pods"
+    return f"{name} starts with {pods(job.parallelism)}"
 
 
 def as_table(jobs: Sequence[Mapping[str, Any]], now: float, *, namespaces: bool) -> str:

@@ -6,6 +6,8 @@
     vgpu demo logs POD         what a pod's containers printed
     vgpu demo delete POD       end a pod, or with job/NAME a Job and its pods
     vgpu demo explain [POD]    why pods wait, and who holds what: /explain of the cluster service
+    vgpu demo queue            the Jobs of queues, as `vgpu queue` shows them
+    vgpu demo why JOB          why a Job of a queue is where it is, as `vgpu why` says
     vgpu demo kubeconfig       a file for `vgpu cordon`, `drain` and `defrag`
     vgpu demo end              end the cluster
 
@@ -22,7 +24,8 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from hack.demo import session
+from device_plugin.cli.queue import as_table
+from hack.demo import queue_story, session
 from hack.demo.demo_api import DemoApi, manifests
 from hack.demo.session import DemoError
 from hack.demo.show import Page
@@ -51,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     deleted.add_argument("name", metavar="NAME", help="of a pod, or job/NAME")
     explained = add("explain", "show /explain of the cluster service", explain)
     explained.add_argument("pod", metavar="POD", nargs="?", help="only this one (or NAMESPACE/POD)")
+    add("queue", "show the Jobs of queues", queue)
+    asked = add("why", "show why a Job of a queue is where it is", why)
+    asked.add_argument("job", metavar="JOB", help="its name (or NAMESPACE/JOB)")
     add("kubeconfig", "print a kubeconfig for `vgpu cordon`, `drain` and `defrag`", kubeconfig)
     add("end", "end the cluster", end)
 
@@ -69,7 +75,9 @@ def run_story(args: argparse.Namespace) -> None:
     started = time.monotonic()
     current = session.start()
     try:
-        tell(DemoApi(current), page)
+        api = DemoApi(current)
+        tell(api, page)
+        queue_story.tell(api, page)
     except (BrokenPromiseError, NotInTimeError) as error:
         page.broken(str(error))
         sys.exit(1)
@@ -117,6 +125,17 @@ def delete(args: argparse.Namespace) -> None:
 def explain(args: argparse.Namespace) -> None:
     """Print the answer of /explain about everything, or one pod."""
     sys.stdout.write(DemoApi(session.require()).explanation(args.pod))
+
+
+def queue(_: argparse.Namespace) -> None:
+    """Print the Jobs of queues."""
+    jobs = DemoApi(session.require()).queue()
+    print(as_table(jobs, time.time(), namespaces=False) if jobs else "no job is in a queue")
+
+
+def why(args: argparse.Namespace) -> None:
+    """Print the engine's paragraph about a Job."""
+    print(DemoApi(session.require()).why(args.job))
 
 
 def kubeconfig(_: argparse.Namespace) -> None:

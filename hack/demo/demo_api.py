@@ -1,11 +1,14 @@
 """The demo's cluster, as a person with kubectl, curl and a browser sees it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import yaml
 
+from device_plugin.cli.queue import JSON, listed
 from hack.demo.session import DemoError, DemoSession
 from hack.embedded.person import KINDS, NAMESPACE, Object, Person, read
 
@@ -24,13 +27,22 @@ class DemoApi(Person):
 
     def explain(self) -> Object:
         """The answer of /explain as JSON: the ledger and the waiting pods."""
-        answer: Object = json.loads(read(self._session.explain, "/explain", "application/json"))
+        answer: Object = json.loads(read(self._session.explain, "/explain", JSON))
         return answer
 
     def explanation(self, pod: str | None) -> str:
         """The answer of /explain as text, about everything or one pod."""
         query = "?" + urlencode({"pod": pod if "/" in pod else f"{NAMESPACE}/{pod}"}) if pod else ""
         return read(self._session.explain, f"/explain{query}")
+
+    def queue(self) -> list[Mapping[str, Any]]:
+        """The Jobs of queues as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
+        return listed(read(self._session.engine, "/explain", JSON), NAMESPACE)
+
+    def why(self, job: str) -> str:
+        """The paragraph of `vgpu why JOB`."""
+        name = job if "/" in job else f"{NAMESPACE}/{job}"
+        return read(self._session.engine, f"/explain?{urlencode({'job': name})}").strip()
 
     def cards(self) -> list[Object]:
         """Every card in that ledger."""

@@ -19,6 +19,8 @@ from vgpu_runtime.sim import hip
 NODE = "node-1"
 CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 PROBES = ("vgpu-probe", "vgpu-kfd-probe")
+# A Job of the story grows soon after it shrank; a cluster waits for 300 s.
+COOLDOWN_SECONDS = 2
 
 
 def serve(root: Path) -> int:
@@ -26,7 +28,8 @@ def serve(root: Path) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    options = Options(image_mounts=_image(root))
+    engine_flags = ["--cooldown-seconds", str(COOLDOWN_SECONDS)]
+    options = Options(image_mounts=_image(root), engines=1, engine_flags=engine_flags)
     with EmbeddedCluster(root, {NODE: sim.parse(CARDS)}, options) as cluster:
         started = session.process_start(os.getpid())
         session.publish(
@@ -36,6 +39,7 @@ def serve(root: Path) -> int:
                 root=str(root),
                 api=cluster.api.url,
                 explain=f"http://{cluster.replicas[0].service.addresses['extender']}",
+                engine=f"http://{cluster.engines[0].addresses['explain']}",
                 agent=f"http://{cluster.agents[NODE].addresses['http']}",
             )
         )

@@ -1,7 +1,8 @@
 """The demo's cluster as a background process, and the file with its addresses.
 
 `$VGPU_CACHE/demo/session.json` (default ~/.cache/vgpu/demo) exists while a cluster runs:
-`{"pid": 4711, "started": 123456, "root": "/tmp/vgpu-…", "api": "http://127.0.0.1:…", "explain": …, "agent": …}`.
+`{"pid": 4711, "started": 123456, "root": "/tmp/vgpu-…", "api": "http://127.0.0.1:…", "explain": …, "engine": …,
+"agent": …}`.
 """
 
 import json
@@ -35,6 +36,7 @@ class DemoSession:
     root: str
     api: str
     explain: str
+    engine: str
     agent: str
 
     @property

@@ -1,6 +1,9 @@
 """The output of the demo: tables and bars on the terminal."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -8,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from device_plugin.cli.queue import as_table
 from device_plugin.cluster.show.explain import ranges
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.masks import core_mask
@@ -96,6 +100,18 @@ class Page:
         for sample in samples:
             self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
 
+    def queue(self, jobs: Sequence[Mapping[str, Any]]) -> None:
+        """Print the Jobs of a queue as `vgpu queue` does."""
+        self._said("vgpu queue", as_table(jobs, time.time(), namespaces=False))
+
+    def why(self, job: str, text: str) -> None:
+        """Print the paragraph of `vgpu why JOB`."""
+        self._said(f"vgpu why {job}", "\n".join(wrap(text, 100)))
+
+    def events(self, job: str, events: Iterable[str]) -> None:
+        """Print the events of a Job."""
+        self._said(f"kubectl describe job {job}", "\n".join(events))
+
     def pods(self, pods: Iterable[Object], api: DemoApi) -> None:
         """Print all pods, with their grant or the reason why they wait."""
         rows = []
@@ -121,9 +137,15 @@ class Page:
         if keep:
             self._console.print(
                 "The cluster goes on running. Submit a pod of your own: [bold].venv/bin/vgpu demo submit FILE[/]\n"
-                "look: [bold].venv/bin/vgpu demo status[/], or [bold]explain[/], or [bold]logs POD[/];"
+                "look: [bold].venv/bin/vgpu demo status[/], or [bold]explain[/], [bold]queue[/], [bold]logs POD[/];"
                 " end it: [bold].venv/bin/vgpu demo end[/]"
             )
+
+    def _said(self, command: str, text: str) -> None:
+        """Print a command, and what it prints."""
+        self._console.print(Text(f"   $ {command}", style="bold"))
+        for line in text.splitlines():
+            self._console.print(Text("   " + line, style="dim"), soft_wrap=True)
 
     def _table(self, titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 1))

@@ -33,7 +33,7 @@ def tell(api: DemoApi, page: Page) -> None:
     page.slices(slices)
     page.cards(api.cards())
     groups = [(held.card, core) for held in slices.values() for core in held.cores]
-    _expect(len(groups) == len(set(groups)), "two pods hold the same core group")
+    expect(len(groups) == len(set(groups)), "two pods hold the same core group")
 
     page.title("What a real HIP program sees inside each pod")
     seen = {
@@ -45,10 +45,10 @@ def tell(api: DemoApi, page: Page) -> None:
 
     page.title("One pod asks beyond its limit")
     refused = api.until("greedy to ask", lambda: _report(api, "greedy", "error"))
-    _expect(refused["error"] == "hipErrorOutOfMemory", f"greedy's 6 GiB ended in {refused['error']}")
-    _expect(slices["greedy"].card == slices["inference"].card, "greedy and inference share no card")
+    expect(refused["error"] == "hipErrorOutOfMemory", f"greedy's 6 GiB ended in {refused['error']}")
+    expect(slices["greedy"].card == slices["inference"].card, "greedy and inference share no card")
     neighbour = api.until("inference to allocate", lambda: _report(api, "inference", "error"))
-    _expect(neighbour["error"] == "hipSuccess", f"inference's allocation ended in {neighbour['error']}")
+    expect(neighbour["error"] == "hipSuccess", f"inference's allocation ended in {neighbour['error']}")
     page.limit(refused, neighbour)
 
     page.title("One pod fits nowhere, and says why")
@@ -68,7 +68,7 @@ def tell(api: DemoApi, page: Page) -> None:
     for pod in api.pods():
         api.delete(pod["metadata"]["name"])
     api.until("no pods", lambda: not api.pods())
-    page.cards(api.until("both cards to be free", lambda: _two_free_cards(api)))
+    page.cards(api.until("both cards to be free", lambda: two_free_cards(api)))
     api.until("no slice on the node", lambda: not _samples(api))
 
 
@@ -83,7 +83,8 @@ def _submit(api: DemoApi) -> list[Object]:
     return pods
 
 
-def _expect(held: bool, text: str) -> None:
+def expect(held: bool, text: str) -> None:
+    """Raise BrokenPromiseError with this text, unless the promise held."""
     if not held:
         raise BrokenPromiseError(text)
 
@@ -93,7 +94,8 @@ def _two_cards(api: DemoApi) -> list[Object] | None:
     return cards if len(cards) == 2 else None
 
 
-def _two_free_cards(api: DemoApi) -> list[Object] | None:
+def two_free_cards(api: DemoApi) -> list[Object] | None:
+    """Both cards, if nobody holds a slice of them."""
     cards = _two_cards(api) or []
     free = all(card["freeMiB"] == card["memMiB"] and not card["slices"] for card in cards)
     return cards if free else None
@@ -125,9 +127,9 @@ def _report(api: DemoApi, name: str, key: str) -> Object | None:
 
 
 def _sees_its_slice(name: str, report: Object, own: Slice) -> None:
-    _expect(report["total_mib"] == own.mem_mib, f"{name} sees {report['total_mib']} MiB, holds {own.mem_mib}")
-    _expect(report["units"] == len(own.cores), f"{name} sees {report['units']} units, holds {len(own.cores)}")
-    _expect(report["free_mib"] <= own.mem_mib, f"{name} sees more free memory than it holds")
+    expect(report["total_mib"] == own.mem_mib, f"{name} sees {report['total_mib']} MiB, holds {own.mem_mib}")
+    expect(report["units"] == len(own.cores), f"{name} sees {report['units']} units, holds {len(own.cores)}")
+    expect(report["free_mib"] <= own.mem_mib, f"{name} sees more free memory than it holds")
 
 
 def _reason(api: DemoApi, name: str) -> str | None:

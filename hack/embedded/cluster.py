@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.apiserver.server import job_policy_files, policy_files
 from hack.embedded.jobs import JobController
 from hack.embedded.kubelet import Kubelet
 from hack.embedded.runtime.minimal import OnStart
@@ -35,7 +36,7 @@ class Options:
 
     `image_mounts` (host path, container path) are the files of the containers' image. With `on_start` the containers
     have no processes but make one call each. `flags` are added to the agents' command lines. There are `engines`
-    replicas of the job engine, with `engine_flags`.
+    replicas of the job engine, with `engine_flags`, and its admission policies where there is one.
     """
 
     replicas: int = 1
@@ -64,7 +65,7 @@ class EmbeddedCluster:
     ) -> None:
         self.root = root
         self.options = options or Options()
-        self.api = EmbeddedApiServer()
+        self.api = EmbeddedApiServer([*policy_files(), *(job_policy_files() if self.options.engines else ())])
         self.cards = dict(nodes)
         self.kubelets: dict[str, Kubelet] = {}
         self.agents: dict[str, ServiceProcess] = {}

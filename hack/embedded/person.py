@@ -55,10 +55,12 @@ class Person:
         with suppress(GoneError):
             self.delete(name, grace)
 
-    def events(self, pod: str) -> list[str]:
-        """The events of a pod as `Reason: message`, oldest first."""
-        items = self.api.list(EVENTS, Where(NAMESPACE)).items
-        return [f"{e['reason']}: {e['message']}" for e in items if e["involvedObject"]["name"] == pod]
+    def events(self, name: str) -> list[str]:
+        """The events of a pod or Job as `Reason: message`, oldest first."""
+        items = sorted(
+            self.api.list(EVENTS, Where(NAMESPACE)).items, key=lambda e: int(e["metadata"]["resourceVersion"])
+        )
+        return [f"{e['reason']}: {e['message']}" for e in items if e["involvedObject"]["name"] == name]
 
     def until(self, what: str, look: Callable[[], T | None], seconds: float = 25.0) -> T:
         """The first true result of `look`. Raises NotInTimeError after `seconds`."""

@@ -130,7 +130,7 @@ def test_why_a_job_waits_is_told_in_one_paragraph(engine_of: Fleet, asked: Calla
     until(lambda: "ask for fewer" in asked("queue", "-o", "json"))
     (line,) = asked("why", "default/large").splitlines()
     assert line.startswith(
-        "default/large queue default refused 0 (3 to 3): needs 3 replicas, and 2 fit even if"
+        "default/large queue default refused width 0 (3 to 3): needs 3 replicas, and 2 fit even if"
     )
 
 

@@ -30,7 +30,7 @@ def publish(folder: Path, api: str) -> None:
     """As if this process were a demo cluster with this API server."""
     started = session.process_start(os.getpid())
     assert started is not None
-    session.publish(session.DemoSession(os.getpid(), started, str(folder), api, "http://none", "http://none"))
+    session.publish(session.DemoSession(os.getpid(), started, str(folder), api, *["http://none"] * 3))
 
 
 @pytest.fixture
@@ -53,7 +53,10 @@ def test_a_second_cluster_is_refused_and_the_first_one_stays(
     assert file.exists()
 
 
-@pytest.mark.parametrize("words", [["status"], ["explain"], ["kubeconfig"], ["logs", "a"], ["delete", "a"]])
+@pytest.mark.parametrize(
+    "words",
+    [["status"], ["explain"], ["queue"], ["why", "a"], ["kubeconfig"], ["logs", "a"], ["delete", "a"]],
+)
 def test_without_a_cluster_it_says_how_to_start_one(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,7 +132,9 @@ def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
         started = session.process_start(os.getpid()) or 0
         explain = f"http://127.0.0.1:{service.server_port}"
         session.publish(
-            session.DemoSession(os.getpid(), started, str(tmp_path), "http://none", explain, "http://none")
+            session.DemoSession(
+                os.getpid(), started, str(tmp_path), "http://none", explain, explain, "http://none"
+            )
         )
         answering = threading.Thread(target=service.handle_request)
         answering.start()

@@ -120,3 +120,8 @@ class JobState:
     def adjustable(self) -> bool:
         """True if its width may be changed now."""
         return self.running and self.spec.elastic and not self.held
+
+
+def pods(count: int) -> str:
+    """A number of pods in words: `1 pod`, `4 pods`."""
+    return f"{count} pod" if count == 1 else f"{count} pods"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from device_plugin.core.batch import Job
 from device_plugin.core.events import Event
-from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.job import JobKey, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.jobs.execute.writes import Action, Write
@@ -93,12 +93,12 @@ def said(write: Write) -> Iterator[Said]:
     if record.refusal:
         yield Event.PODS_REFUSED, _refused(record)
     elif write.action is Action.START:
-        yield Event.JOB_ADMITTED, f"starts with width {record.after}"
+        yield Event.JOB_ADMITTED, f"starts with {pods(record.after)}"
     elif write.action is Action.STOP:
         yield Event.JOB_STOPPED, f"stops{_helped(record)}, and goes on when there is room again"
     else:
         event = Event.JOB_SHRUNK if record.shrinks else Event.JOB_GROWN
-        yield event, f"goes from {record.before} to {record.after} pods{_helped(record)}"
+        yield event, f"goes from {record.before} to {pods(record.after)}{_helped(record)}"
 
 
 def _helped(record: Resize) -> str:

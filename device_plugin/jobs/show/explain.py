@@ -49,7 +49,8 @@ class JobExplainer:
 
 def _line(view: JobView) -> str:
     queue = f" queue {view.queue}" if view.queue else ""
-    return f"{view.namespace}/{view.name}{queue} {view.phase} {view.width} ({view.least} to {view.most}): {view.why}"
+    width = f"width {view.width} ({view.least} to {view.most})"
+    return f"{view.namespace}/{view.name}{queue} {view.phase} {width}: {view.why}"
 
 
 def _paragraph(view: JobView) -> str:

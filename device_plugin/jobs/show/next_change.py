@@ -1,9 +1,9 @@
 """What may change next about a Job, and when: a forecast for people, from the round that was last."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.job import JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Admit, Scale, Step, Suspend, Window
 from device_plugin.core.jobs.queue import due_at
 from device_plugin.core.jobs.resize import api_time
@@ -30,12 +30,23 @@ class NextChange:
 
 
 def next_change(
-    managed: Managed, state: JobState, step: Step | None, rules: Rules, *, now: float, contended: bool
+    managed: Managed,
+    state: JobState,
+    step: Step | None,
+    rules: Rules,
+    *,
+    now: float,
+    contended: bool,
+    giving: Sequence[Managed] = (),
 ) -> NextChange | None:
     """What changes next, None if nothing is known to; `step` is what the last round planned for the job.
 
-    `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows.
+    `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows. The job
+    waits until pods of the Jobs `giving` have left.
     """
+    if giving:
+        until = max(other.record.until for other in giving if other.record is not None)
+        return NextChange(f"starts with {pods(state.width)}", until, bounded=True)
     if step is not None:
         return NextChange(_planned(step), now)
     record = managed.record
@@ -43,7 +54,7 @@ def next_change(
         case JobPhase.WAITING | JobPhase.STOPPED:
             return NextChange("goes before others of its priority", due_at(state, rules))
         case JobPhase.RESIZING | JobPhase.STOPPING if record is not None:
-            return NextChange(f"has {record.after} pods", record.until, bounded=True)
+            return NextChange(f"has {pods(record.after)}", record.until, bounded=True)
         case JobPhase.RUNNING if contended and not state.held and not state.spec.parts:
             return NextChange("may give way to a job that waits", state.since + rules.quantum_s)
         case JobPhase.RUNNING if not contended and state.adjustable and state.width < state.spec.most:
@@ -54,9 +65,9 @@ def next_change(
 def _planned(step: Step) -> str:
     match step:
         case Admit():
-            return f"starts with {step.width} pods"
+            return f"starts with {pods(step.width)}"
         case Scale():
-            return f"goes to {step.after} pods"
+            return f"goes to {pods(step.after)}"
         case Window():
             return f"goes to {step.parallelism} sub-tasks at a time"
         case Suspend():

@@ -1,20 +1,24 @@
 """The Jobs of queues as people see them, from what the last round saw."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from device_plugin.core.jobs.job import JobPhase, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.sizing import offers
+from device_plugin.jobs.execute.stages import by_beneficiary, stages
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.show.next_change import NextChange, next_change
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import Managed
 
 CORRECTION = "a correction"
+_GIVEN = "pods of other jobs that leave"
+# Jobs that give way to another one and are named with it.
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +62,9 @@ class JobView:
 def views(known: KnownJobs, rounds: Rounds) -> Iterator[JobView]:
     """All Jobs of queues that have not ended, by namespace and name."""
     problems = known.problems()
-    managed = {key: each for key, each in known.managed().items() if each.lives}
-    last = _LastRound(rounds)
-    for key in sorted(managed.keys() | problems.keys()):
+    managed = known.managed()
+    last = _LastRound(rounds, managed)
+    for key in sorted({key for key, each in managed.items() if each.lives} | problems.keys()):
         if key in problems:
             yield JobView(
                 namespace=key[0], name=key[1], phase=JobPhase.REFUSED.value, waits_for=CORRECTION,
@@ -73,7 +77,7 @@ def views(known: KnownJobs, rounds: Rounds) -> Iterator[JobView]:
 class _LastRound:
     """What the last round says of each Job."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: Rounds, jobs: Mapping[JobKey, Managed]) -> None:
         self._why_not, self._rules, self._last = rounds.why_not(), rounds.rules, rounds.last
         last = self._last
         self._steps = {step.job: step for step in last.plan.steps}
@@ -81,6 +85,7 @@ class _LastRound:
         settled = self._steps.keys() | last.refused.keys()
         states = [state for key, state in last.states.items() if not (state.queued and key in settled)]
         self._places = places(states, last.at, self._rules)
+        self._giving = by_beneficiary(jobs, stages(jobs, last.at))
 
     def view(self, managed: Managed) -> JobView:
         """One Job."""
@@ -109,16 +114,20 @@ class _LastRound:
                     view, phase=JobPhase.STOPPED.value, waits_for="pods that may be created", why=why
                 )
             return replace(view, waits_for="the next round", why="it is looked at in the next round")
-        why, short = _why(managed, state, last.at), last.short.get(key)
+        # While it waits for pods of others to leave, its width is that with which it will start.
+        giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
+        why = _given(giving) if giving else _why(managed, state, last.at)
+        short = last.short.get(key)
         if uncreated := last.uncreated.get(key):
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(
-            view, phase=state.phase.value, place=self._places.get(key, 0), waits_for=_waits_for(state),
+            view, phase=state.phase.value, place=self._places.get(key, 0),
+            waits_for=_GIVEN if giving else _waits_for(state),
             why=f"{why}; it can have {offers(short)}" if short else why,
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
             next_change=next_change(
-                managed, state, step, self._rules, now=last.at, contended=bool(self._places)
+                managed, state, step, self._rules, now=last.at, contended=bool(self._places), giving=giving,
             ),
         )  # fmt: skip
 
@@ -136,8 +145,8 @@ def _whole(seconds: float | None) -> int | None:
 
 _WHY: Mapping[JobPhase, str] = {
     JobPhase.WAITING: "waits for room for {least} of its pods",
-    JobPhase.STARTING: "was admitted with {width} pods, and not all of them run yet",
-    JobPhase.RUNNING: "runs with {width} pods",
+    JobPhase.STARTING: "was admitted with {width}, and not all of its pods run yet",
+    JobPhase.RUNNING: "runs with {width}",
     JobPhase.STOPPING: "was stopped, and some of its pods have not ended yet",
     JobPhase.STOPPED: "was stopped for another job, and waits for room for {least} of its pods",
 }
@@ -150,11 +159,11 @@ _WAITS_FOR: Mapping[JobPhase, str] = {
 
 def _why(managed: Managed, state: JobState, now: float) -> str:
     """One sentence of why the Job is where it is."""
-    text = _WHY.get(state.phase, "").format(width=state.width, least=state.spec.least)
+    text = _WHY.get(state.phase, "").format(width=pods(state.width), least=state.spec.least)
     record = managed.record
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
-        text = f"goes from {record.before} to {record.after} pods" + (
+        text = f"goes from {record.before} to {pods(record.after)}" + (
             f" for job {helped}" if record.shrinks else ""
         )
     if managed.rigid:
@@ -174,6 +183,13 @@ def _why(managed: Managed, state: JobState, now: float) -> str:
     return text
 
 
+def _given(giving: Sequence[Managed]) -> str:
+    """One sentence of why a Job waits though cards are being freed for it."""
+    named = ", ".join("/".join(other.key) for other in giving[:MOST_NAMED])
+    more = f" and {len(giving) - MOST_NAMED} more" if len(giving) > MOST_NAMED else ""
+    return f"pods of {named}{more} leave, so that it can start"
+
+
 def _progress(managed: Managed) -> Progress | None:
     parts = managed.spec.parts
     return Progress(min(managed.job.succeeded, parts), parts) if parts else managed.progress
@@ -183,6 +199,6 @@ def _waits_for(state: JobState) -> str:
     """What the Job waits for, in a few words; empty if for nothing."""
     if state.queued:
         return (
-            f"room for group {state.spec.group}" if state.spec.joint else f"room for {state.spec.least} pods"
+            f"room for group {state.spec.group}" if state.spec.joint else f"room for {pods(state.spec.least)}"
         )
     return _WAITS_FOR.get(state.phase, "")

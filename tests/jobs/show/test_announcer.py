@@ -60,11 +60,11 @@ def posted(world: World) -> Posted:
 
 def test_admission_shrink_and_growth_are_an_event_each(world: World, posted: Posted) -> None:
     world.queue("a", 4, 2)
-    assert posted.settle() == [("a", "JobAdmitted", "starts with width 4")]
+    assert posted.settle() == [("a", "JobAdmitted", "starts with 4 pods")]
     world.queue("b", 1)
     assert posted.settle(4) == [
         ("a", "JobShrunk", "goes from 4 to 3 pods for job default/b"),
-        ("b", "JobAdmitted", "starts with width 1"),
+        ("b", "JobAdmitted", "starts with 1 pod"),
     ]
     world.finish("b")
     assert posted.settle(15) == [("a", "JobGrown", "goes from 3 to 4 pods")]

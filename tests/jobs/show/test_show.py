@@ -34,15 +34,15 @@ def ask(world: World, target: str, accept: str = "*/*", method: str = "GET") -> 
 def test_each_job_has_a_line(world: World) -> None:
     assert ask(world, "/explain") == (
         200,
-        "default/a queue default running 2 (2 to 4): runs with 2 pods\n"
-        "default/b queue default waiting 0 (4 to 4): waits for room for 4 of its pods\n",
+        "default/a queue default running width 2 (2 to 4): runs with 2 pods\n"
+        "default/b queue default waiting width 0 (4 to 4): waits for room for 4 of its pods\n",
     )
 
 
 def test_a_replica_that_does_not_plan_says_so(world: World) -> None:
     world.leads = False
     _, text = ask(world, "/explain?job=default/a")
-    assert text == "default/a queue default unknown 0 (2 to 4): another replica holds the Lease\n"
+    assert text == "default/a queue default unknown width 0 (2 to 4): another replica holds the Lease\n"
 
 
 def seen(world: World) -> dict[str, dict[str, Any]]:
@@ -88,10 +88,35 @@ def test_a_job_that_runs_may_grow_once_it_has_rested_unless_another_waits() -> N
 
 def test_one_job_is_told_in_a_paragraph(world: World) -> None:
     assert ask(world, "/explain?job=default/b")[1] == (
-        "default/b queue default waiting 0 (4 to 4): waits for room for 4 of its pods; it is number 1 of those that"
-        " wait in its queue; waiting since 2027-01-15T07:00:00Z; next, it goes before others of its priority from"
+        "default/b queue default waiting width 0 (4 to 4): waits for room for 4 of its pods; it is number 1 of those"
+        " that wait in its queue; waiting since 2027-01-15T07:00:00Z; next, it goes before others of its priority from"
         " 2027-01-15T08:00:00Z on\n"
     )
+
+
+def test_a_job_for_which_others_give_way_names_them_and_when_it_starts() -> None:
+    world = World(rules=Rules(cooldown_s=60.0))
+    world.queue("wide", 4, 2)
+    world.settle(3)
+    assert seen(world)["wide"]["width"] == 4
+    world.lingers = True
+    world.queue("small", 1)
+    world.settle(2)
+    found = seen(world)
+    until = int(world.record("wide").until)
+    assert (found["wide"]["phase"], found["wide"]["why"]) == (
+        "resizing",
+        "goes from 4 to 3 pods for job default/small",
+    )
+    assert (found["small"]["phase"], found["small"]["waitsFor"]) == (
+        "starting",
+        "pods of other jobs that leave",
+    )
+    assert found["small"]["nextChange"] == {"what": "starts with 1 pod", "until": until}
+    assert found["small"]["why"] == "pods of default/wide leave, so that it can start"
+    world.lingers = False
+    world.settle(3)
+    assert seen(world)["small"]["why"] == "runs with 1 pod"
 
 
 def test_what_has_a_mistake_waits_for_a_correction(world: World) -> None:
