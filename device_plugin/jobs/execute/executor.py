@@ -32,7 +32,6 @@ JOIN_SECONDS = 60.0
 LATER = 1.0
 # A Job that let this many requests for a checkpoint in a row pass is not made narrower for so many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
-_NONE: Mapping[JobKey, str] = {}
 
 
 class Trial(Protocol):
@@ -46,18 +45,12 @@ class Trial(Protocol):
 
 
 class Executor:
-    """The writes that are due at one time. Made anew for each look at the Jobs.
+    """The writes that are due at one time. Made anew for each look at the Jobs."""
 
-    `refusals` says of Jobs that lack pods why the API server refuses them.
-    """
-
-    def __init__(
-        self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial, refusals: Mapping[JobKey, str] = _NONE
-    ) -> None:
+    def __init__(self, now: float, jobs: Mapping[JobKey, Managed], trial: Trial) -> None:
         self._now = now
         self._jobs = jobs
         self._trial = trial
-        self._refusals = refusals
         self._stages = stages(jobs, now)
         self._givers = by_beneficiary(jobs, self._stages)
 
@@ -92,32 +85,56 @@ class Executor:
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
-        for key, why in self._refusals.items():
-            managed = self._jobs.get(key)
-            if managed is None or not managed.lacks or managed.spec.width_owner or managed.rigid:
+        for managed in self._jobs.values():
+            if not managed.refused or managed.spec.width_owner or managed.rigid:
                 continue
-            width = self._kept(managed)
-            if width is not None:
-                refusals = 1 + (managed.record.refusals if managed.record is not None else 0)
-                record = self._record(
-                    managed, before=managed.job.parallelism, after=width, asked=self._later(managed),
-                    until=self._now, applied=True, refusals=refusals, refusal=why,
-                )  # fmt: skip
-                yield Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
+            if self._may_keep(managed):
+                yield self._back(managed, managed.created, [managed])
+            else:
+                # The refused one last: as long as it runs, its refusal is seen again.
+                together = sorted(self._together(managed), key=lambda each: bool(each.refused))
+                if all(each.waits or self._loses_nothing(each) for each in together):
+                    running = [each for each in together if not each.waits]
+                    yield from (self._back(each, 0, together, managed.refused) for each in running)
 
-    def _kept(self, managed: Managed) -> int | None:
-        """The width to which a Job goes back, 0 to stop, None to leave it as it is.
+    def _may_keep(self, managed: Managed) -> bool:
+        """True if the Job goes on with the pods that it has."""
+        spec, width = managed.spec, managed.created
+        return (
+            self._settles(managed)
+            and width >= spec.least
+            and bool(spec.parts or (spec.elastic and _narrows(managed)))
+        )
 
-        Below its least width a Job is stopped only where it was just started, so that it loses nothing; and not one of
-        a group, whose others would run without it.
-        """
-        spec, width, reached = managed.spec, managed.created, self._stages[managed.key]
-        if reached not in (Stage.NONE, Stage.OVER, Stage.JOINING):
-            return None
-        if width >= spec.least and (spec.parts or (spec.elastic and _narrows(managed))):
-            return width
-        started = managed.record is not None and managed.record.before == 0 and reached is Stage.JOINING
-        return 0 if started and not spec.kueue and not spec.joint else None
+    def _together(self, managed: Managed) -> Sequence[Managed]:
+        """The Job, or all of its group: they stop together."""
+        spec = managed.spec
+        if not spec.joint:
+            return [managed]
+        group = spec.key[0], spec.group
+        others = (each for each in self._jobs.values() if each.spec.joint)
+        return [each for each in others if (each.key[0], each.spec.group) == group]
+
+    def _loses_nothing(self, managed: Managed) -> bool:
+        """True if a Job may be stopped because pods are refused: it was just started, or none of its pods is bound."""
+        record = managed.record
+        if managed.spec.kueue or not managed.lives or not self._settles(managed):
+            return False
+        started = record is not None and record.before == 0 and record.applied and self._now < record.until
+        return started or not any(pod.node for pod in managed.pods)
+
+    def _settles(self, managed: Managed) -> bool:
+        """True if no pod of the Job is about to leave."""
+        return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
+
+    def _back(self, managed: Managed, width: int, together: Sequence[Managed], why: str = "") -> Write:
+        """The write after which the Job has this width, 0 to stop; Jobs that stop together pause for as long."""
+        before = (each.record.refusals for each in together if each.record is not None)
+        record = self._record(
+            managed, before=managed.job.parallelism, after=width, asked=self._later(*together),
+            until=self._now, applied=True, refusals=1 + max(before, default=0), refusal=why or managed.refused,
+        )  # fmt: skip
+        return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
         """The next write of a Job with a record of which nothing was carried out yet."""

@@ -103,11 +103,11 @@ def expected(job: Managed, now: float) -> int:
 
     The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that was stopped live on.
     Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their node selector, and the
-    cards that are free are of use to other jobs.
+    cards that are free are of use to other jobs. Nor are pods that the API server refuses to create.
     """
     if not job.lives:
         return 0
-    width = 0 if job.job.suspend else job.job.parallelism
+    width = 0 if job.job.suspend else job.created if job.refused else job.job.parallelism
     if job.spec.parts:
         width = min(width, job.spec.parts - job.job.succeeded)
     counted = sum(bool(pod.node) or now - seconds(pod.created, now) >= PLACE_SECONDS for pod in job.pods)

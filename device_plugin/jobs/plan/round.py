@@ -6,7 +6,7 @@ Where nothing has changed, a round costs a comparison.
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from device_plugin.core.jobs.engine import plan_round
@@ -97,7 +97,8 @@ class Rounds:
             return
         self._seen = changes, ledger
         jobs = self._known.managed()
-        plan = self._planned(now, jobs, self._creations.look(jobs.values()))
+        uncreated = self._creations.look(jobs.values())
+        plan = self._planned(now, _with_refusals(jobs, uncreated), uncreated)
         done = self._carried_out(plan)
         jobs = self._known.managed()
         self._next = min(plan.again, self._deadline(jobs)) if done else now + 1.0
@@ -122,11 +123,11 @@ class Rounds:
     def _carried_out(self, plan: Plan) -> bool:
         """Send what is due, until nothing is; false if a write was not done."""
         for _ in range(MOST_LOOKS):
-            decided, now, jobs = self._clock(), self._wall(), self._known.managed()
-            refusals = self.last.uncreated
-            if not plan.steps and not refusals and not self._under_way(jobs):
+            decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated
+            jobs = _with_refusals(self._known.managed(), uncreated)
+            if not plan.steps and not uncreated and not self._under_way(jobs):
                 return True
-            due = Executor(now, jobs, Free(self._fork, jobs, now), refusals).due(plan)
+            due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)
             writes = [write for write in due if self._sender.may(write)]
             if not writes:
                 return not due
@@ -148,3 +149,12 @@ class Rounds:
             float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
         ]
         return min((end for end in ends if end > now), default=inf)
+
+
+def _with_refusals(
+    jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]
+) -> Mapping[JobKey, Managed]:
+    """The Jobs, and why the API server refuses pods of some."""
+    if not uncreated:
+        return jobs
+    return {key: replace(managed, refusal=uncreated.get(key, "")) for key, managed in jobs.items()}

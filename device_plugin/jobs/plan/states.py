@@ -90,7 +90,10 @@ def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, i
     if record is not None and reached in RELEASING:
         return JobPhase.RESIZING, _width(managed, reached)
     bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
-    whole = bound + job.succeeded >= job.parallelism
+    # A Job whose other pods are refused runs with those that it has: it can be stopped for another one.
+    whole = bound + job.succeeded >= job.parallelism or (
+        bool(managed.refused) and reached is not Stage.JOINING
+    )
     return (JobPhase.RUNNING if whole else JobPhase.STARTING), job.parallelism
 
 
@@ -111,4 +114,4 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
     if not spec.elastic or not spec.least <= width <= spec.most:
         return spec
     least = width if managed.spared(now) else spec.least
-    return replace(spec, least=least, most=width if managed.by_hand else spec.most)
+    return replace(spec, least=least, most=width if managed.by_hand or managed.refused else spec.most)

@@ -24,7 +24,7 @@ class Managed:
     `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
     what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then, and `history`
     what it has told until then, None if nothing. `rigid` says why the API server does not let its width be changed, if
-    so.
+    so, and `refusal` why it refuses pods that the Job lacks, if it does.
     """
 
     job: Job
@@ -37,6 +37,7 @@ class Managed:
     progress: Progress | None = None
     history: History | None = None
     rigid: str = ""
+    refusal: str = ""
 
     @property
     def key(self) -> JobKey:
@@ -85,6 +86,11 @@ class Managed:
             return False
         left = job.parallelism if job.completions is None else job.completions - job.succeeded
         return self.created < min(job.parallelism, left)
+
+    @property
+    def refused(self) -> str:
+        """Why the API server refuses pods that the Job lacks; empty if it does not, or lacks none any more."""
+        return self.refusal if self.refusal and self.lacks else ""
 
     @property
     def paused_until(self) -> float:

@@ -189,8 +189,8 @@ def test_a_checkpoint_that_came_ends_the_count() -> None:
 
 
 def taken_back(seen: Managed, now: float = NOW) -> Write | None:
-    known = {seen.key: seen}
-    found = Executor(now, known, Free(0), {seen.key: "exceeded quota: q"}).due(Plan())
+    known = {seen.key: replace(seen, refusal="exceeded quota: q")}
+    found = Executor(now, known, Free(0)).due(Plan())
     return found[0] if found else None
 
 
@@ -215,7 +215,39 @@ def test_below_its_least_width_a_job_that_was_just_started_stops() -> None:
     assert body(write)["spec"] == {"suspend": True}
     assert taken_back(rigid, now=started.until + 1) is None, "it may have run, and would lose what it did"
     assert taken_back(replace(rigid, spec=replace(rigid.spec, kueue=True))) is None
-    assert taken_back(replace(rigid, spec=replace(rigid.spec, joint=True))) is None
+    unbound = replace(rigid, pods=tuple(replace(pod, node="") for pod in rigid.pods))
+    assert taken_back(unbound, now=started.until + 1) is not None, "none of its pods has begun"
+
+
+def test_the_jobs_of_a_group_stop_together_and_pause_for_as_long() -> None:
+    started = resize(0, 2, applied=True)
+    master, lacks = of_group("b", "master"), of_group("c", "trainer", 2)
+    runs = replace(managed(job("b"), record=replace(started, after=1, refusals=0)), spec=master.spec)
+    lacks = replace(
+        managed(job("c", 2, active=1), record=replace(started, asked=1003.0, refusals=2, refusal="before")),
+        spec=replace(lacks.spec, least=2, most=2), refusal="exceeded quota: q",
+    )  # fmt: skip
+    writes = due(runs, lacks)
+    assert [(name, write.action) for name, write in writes.items()] == [
+        ("b", Action.STOP),
+        ("c", Action.STOP),
+    ]
+    records = [write.record for write in writes.values() if write.record is not None]
+    assert [record.refusal for record in records] == ["exceeded quota: q"] * 2
+    assert {(record.asked, record.refusals) for record in records} == {(NOW, 3)}
+    pauses = {carried_out(each, writes[each.key[1]]).paused_until for each in (runs, lacks)}
+    assert pauses == {NOW + 4 * FIRST_PAUSE}
+
+    # The one that is stopped first waits when the engine is killed in between.
+    halfway = carried_out(runs, writes["b"])
+    assert list(due(halfway, lacks)) == ["c"]
+
+    longer = replace(runs, record=replace(started, after=1, until=NOW - 1))
+    assert not due(longer, lacks), "it may have begun, and would lose what it did"
+    done = replace(runs, job=ended(job("b")))
+    assert not due(done, lacks), "the group could not start again"
+    elastic = replace(lacks, spec=replace(lacks.spec, least=1, most=2))
+    assert [write.action for write in due(runs, elastic).values()] == [Action.WIDTH]
 
 
 def test_a_split_goes_on_with_the_sub_tasks_that_run() -> None:

@@ -273,7 +273,10 @@ class Engine:
         refusals = dict.fromkeys(refused, "exceeded quota: team")
         sent = 0
         for _ in range(10):
-            due = Executor(self.cluster.now, self.view.managed(), self.view.trial(), refusals).due(plan)
+            jobs = {
+                key: replace(each, refusal=refusals.get(key, "")) for key, each in self.view.managed().items()
+            }
+            due = Executor(self.cluster.now, jobs, self.view.trial()).due(plan)
             plan = Plan()
             if not due:
                 return True

@@ -246,6 +246,50 @@ def test_a_rigid_job_whose_pods_a_quota_refuses_leaves_its_cards_to_others(world
     assert not world.job("a").suspend, "it is tried again, by another engine too"
 
 
+def joint(world: World, name: str, width: int) -> None:
+    """Somebody creates a Job of the group `g`, whose pods are all needed."""
+    made = world.queue(name, width)
+    world.api.put(replace(made, labels={**made.labels, "vgpu.io/group": "g", "vgpu.io/role": name}))
+
+
+def test_a_group_of_which_a_quota_refuses_pods_stops_whole_and_starts_again_whole(world: World) -> None:
+    world.quota = 2
+    for name, width in (("master", 1), ("trainer", 2)):
+        joint(world, name, width)
+    for _ in range(10):
+        world.turn(1.0)
+    assert [world.job(name).suspend for name in ("master", "trainer")] == [True, True]
+    assert "exceeded quota: team" in told(world, "master")
+    world.queue("b", 2)
+    for _ in range(10):
+        world.turn(1.0)
+    assert not world.job("b").suspend, "its cards are for others meanwhile"
+    world.finish("b")
+    world.quota = None
+    started = list[str]()
+    for _ in range(70):
+        world.turn(1.0)
+        started += [name for name in ("master", "trainer") if not world.job(name).suspend]
+        assert len(started) % 2 == 0, "together"
+    assert started
+
+
+def test_a_job_that_ran_and_whose_next_pod_a_quota_refuses_goes_on_and_keeps_no_card_idle(
+    world: World,
+) -> None:
+    world.queue("a", 3)
+    world.settle(20)
+    world.quota = 2
+    (lost, *_) = world.of(world.job("a"))
+    world.api.remove_pod(lost)
+    world.settle(4)
+    assert not world.job("a").suspend, "it would lose what it has done"
+    assert "exceeded quota: team" in told(world, "a")
+    world.queue("b", 2)
+    world.engine.rounds.step()
+    assert not world.job("b").suspend, "two of four cards are free"
+
+
 def giving(world: World) -> None:
     """Job a, on four cards, gives two of them to job b, and its pods there do not end."""
     world.queue("a", 4, 2)
