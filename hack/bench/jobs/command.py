@@ -24,6 +24,7 @@ from math import inf
 from pathlib import Path
 
 from device_plugin.core.jobs.room import Room
+from hack.bench.jobs.beside import small_beside_large
 from hack.bench.jobs.equal import equal_jobs
 from hack.bench.jobs.figures import COMPARED, Figures, Ratios, geometric_mean, ratios, shown, worst
 from hack.bench.jobs.large import planned_in
@@ -94,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tells", type=int, default=1, metavar="N", help="one job of N says its length")
     parser.add_argument("--equal", action="store_true", help="20 equal jobs, where elasticity costs time")
+    parser.add_argument("--beside", action="store_true", help="64 jobs of one card beside one of 128")
     parser.add_argument("--split", action="store_true", help="four jobs of sixteen sub-tasks among others")
     parser.add_argument("--large", type=int, metavar="N", help="the time to plan for N jobs on N cards")
     parser.add_argument(
@@ -111,6 +113,8 @@ def run(args: argparse.Namespace) -> Report:
         return planned_in(args.large, args.nodes)
     if args.equal:
         return equal_jobs()
+    if args.beside:
+        return small_beside_large()
     if args.split:
         others = read(args.trace, args.cards, args.squeeze, per_model=args.per_model) if args.trace else ()
         costs = Costs(args.drain, args.start, args.tick)
@@ -149,7 +153,7 @@ def _check(args: argparse.Namespace) -> None:
 def _check_load(args: argparse.Namespace) -> None:
     if args.split and args.loads is not None:
         raise BenchError("--split takes one load: write --trace FILE, or nothing")
-    alone = args.equal or args.split or args.large is not None
+    alone = args.equal or args.beside or args.split or args.large is not None
     if alone and args.cards_per_replica:
         raise BenchError(
             "--cards-per-replica changes the jobs of --trace or --loads: write one of these alone"

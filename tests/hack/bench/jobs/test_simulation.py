@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.jobs.rules import HOUR, Rules
+from device_plugin.core.jobs.rules import HOUR
 from hack.bench.jobs.figures import Figures
 from hack.bench.jobs.nodes import node_room
 from hack.bench.jobs.policies import BASE, POLICIES
@@ -84,25 +84,6 @@ def test_slots_and_nodes_give_the_same_result_for_replicas_of_one_card() -> None
     jobs = [job(f"{n:02}", 600.0 * n, 1 + n % 5, 1800.0 * (1 + n % 7)) for n in range(25)]
     counted, placed = (Figures.of(replay("engine", jobs, 12, per_node=per_node)) for per_node in (0, 8))
     assert placed == counted
-
-
-@pytest.mark.parametrize(
-    ("apart", "delay", "tick"), [(0.0, 360.0, 5.0), (10.0, 600.0, 5.0), (10.0, 600.0, 60.0)]
-)
-def test_64_one_card_jobs_beside_a_128_card_job_cost_it_few_restarts(
-    apart: float, delay: float, tick: float
-) -> None:
-    """The bare rules restart it 66 to 120 times."""
-    start, costs = 2 * HOUR, Costs(tick_s=tick)
-    large = job("large", 0.0, 128, 12 * HOUR)
-    small = [job(f"s{n:02}", start + n * apart, 1, 300.0) for n in range(64)]
-    alone = replay("engine", [large], 128, costs=costs).runs[0]
-    run, *others = replay("engine", [large, *small], 128, costs=costs).runs
-    assert max(each.first - each.trace.arrival for each in others) <= DRAIN_S + 2 * tick
-    assert run.restarts <= 6
-    assert run.width == 0
-    assert run.resized <= max(each.finished for each in others) + Rules().cooldown_s + 2 * tick
-    assert run.finished - alone.finished <= delay
 
 
 def test_progress_told_by_some_is_not_known_of_the_others() -> None:

@@ -1,0 +1,90 @@
+"""Jobs of one card each come while one job has all cards: how soon they run, and what it costs the large one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from device_plugin.core.jobs.job import JobState
+from device_plugin.core.jobs.plan import Plan
+from device_plugin.core.jobs.room import Room
+from device_plugin.core.jobs.rules import HOUR, Rules
+from hack.bench.jobs.policies import POLICIES
+from hack.bench.jobs.simulation import Costs, Outcome, Simulation
+from hack.bench.jobs.slots import SlotRoom
+from hack.bench.jobs.trace import EXPONENT, TraceJob
+from hack.bench.report import Report, table
+
+LARGE, SMALL = 128, 64
+# Seconds of the large job alone and of each small one, and when the first of these comes.
+LARGE_S, SMALL_S, BEGIN_S = 12 * HOUR, 300.0, 2 * HOUR
+# The service's tick; seconds between the small jobs: none, or ten.
+TICK_S, APART_S = 5.0, (0.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What became of the jobs, in seconds.
+
+    `wait` is the longest of a small job, `back` the time from the end of the last one until the large job has all cards
+    again, and `delay` how much later than alone the large one ends.
+    """
+
+    wait: float
+    back: float
+    delay: float
+    restarts: int
+
+
+def beside(apart: float, tick: float = TICK_S) -> Beside:
+    """The small jobs, `apart` seconds from each other, beside the large one."""
+    large = _job("large", 0.0, LARGE, LARGE_S)
+    small = [_job(f"small-{number:02}", BEGIN_S + number * apart, 1, SMALL_S) for number in range(SMALL)]
+    alone, together = _Watched(), _Watched()
+    (by_itself,) = alone.outcome([large], tick).runs
+    run, *others = together.outcome([large, *small], tick).runs
+    return Beside(
+        wait=max(each.first - each.trace.arrival for each in others),
+        back=together.narrow - max(each.finished for each in others),
+        delay=run.finished - by_itself.finished,
+        restarts=run.restarts,
+    )
+
+
+class _Watched:
+    """The engine's policy, and the last time at which it found the large job narrower than all cards."""
+
+    def __init__(self) -> None:
+        self.narrow = 0.0
+        self._decide, _ = POLICIES["engine"]
+
+    def outcome(self, jobs: Sequence[TraceJob], tick: float) -> Outcome:
+        return Simulation(jobs, SlotRoom(LARGE), self, LARGE, costs=Costs(tick_s=tick)).run()
+
+    def __call__(self, now: float, states: Sequence[JobState], room: Room) -> Plan:
+        """A plan of the engine's."""
+        if any(state.spec.asked == LARGE and state.width < LARGE for state in states):
+            self.narrow = now
+        return self._decide(now, states, room)
+
+
+def small_beside_large() -> Report:
+    """The figures of a burst of small jobs, and of small jobs apart."""
+    figures, rows = {}, []
+    for apart in APART_S:
+        found = beside(apart)
+        figures[f"{apart:g}"] = {
+            "wait_s": found.wait, "back_s": found.back, "delay_s": round(found.delay, 1),
+            "restarts": found.restarts,
+        }  # fmt: skip
+        rows.append(
+            [f"{apart:g}", f"{found.wait:g}", f"{found.back:g}", f"{found.delay:.0f}", str(found.restarts)]
+        )
+    titles = ["s apart", "longest wait, s", "back at all cards, s", "large job delayed, s", "its restarts"]
+    return Report(
+        {"apart": figures},
+        f"{SMALL} jobs of one card beside one of {LARGE}, which has all cards; a tick of {TICK_S:g} s, and a"
+        f" cooldown of {Rules().cooldown_s:g} s\n" + table(titles, rows),
+    )
+
+
+def _job(name: str, arrival: float, asked: int, seconds: float) -> TraceJob:
+    return TraceJob(name, arrival, asked, seconds * asked**EXPONENT, EXPONENT, seconds)

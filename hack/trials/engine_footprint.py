@@ -1,0 +1,76 @@
+"""Measure an idle job engine: memory, CPU and API writes with 1,000 Jobs, of which 64 run and the others wait.
+
+    hack/engine-footprint [--seconds 60]
+
+The engine is a process of its own in a one-machine cluster whose containers have no processes; it asks the node's agent
+for progress as it always does. Exits non-zero above 120 MiB, 0.5 % of a core, or a single write beside its Lease.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+from device_plugin.core.annotations import QUEUE
+from hack.embedded.cluster import ENGINE_USER, EmbeddedCluster, Options
+from hack.embedded.person import Object, Person, phase, read
+from hack.trials.footprint import Most, measure, quarter
+from hack.trials.random_pods import at_once
+from vgpu_runtime import sim
+
+NODE = "n1"
+CARDS, RUN, JOBS = 16, 64, 1000
+MOST = Most(120.0, 0.5)
+# Until the last Job is known and the pods run; and until nothing of that is left to do.
+START_SECONDS, SETTLE_SECONDS = 180.0, 20.0
+
+
+def main() -> int:
+    """Start it all, wait until it is quiet, measure."""
+    parser = argparse.ArgumentParser(prog="hack/engine-footprint", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    seconds = parser.parse_args().seconds
+    cards = sim.parse(f"version: v1\ncards: [{{preset: hygon-60cu-16gib, count: {CARDS}}}]")
+    options = Options(on_start=lambda *_: None, engines=1)
+    with (
+        tempfile.TemporaryDirectory(prefix="foot-") as folder,
+        EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster,
+        closing(Person(cluster.api.url)) as person,
+    ):
+        at_once(person.create, [queued(f"job-{number}") for number in range(JOBS)])
+        (engine,) = cluster.engines
+        person.until(f"{RUN} pods to run", lambda: _running(person) == RUN, START_SECONDS)
+        explain = f"http://{engine.addresses['explain']}"
+        person.until(
+            f"{JOBS} Jobs to be known",
+            lambda: read(explain, "/explain").count(" room for ") == JOBS - RUN,
+            START_SECONDS,
+        )
+        time.sleep(SETTLE_SECONDS)
+        print(f"{JOBS} Jobs, {RUN} of them run")
+        return measure(cluster, engine.pid, ENGINE_USER, seconds, MOST)
+
+
+def _running(person: Person) -> int:
+    return sum(phase(pod) == "Running" for pod in person.pods())
+
+
+def queued(name: str) -> Object:
+    """A Job of a queue with one pod, which asks for a quarter of a card."""
+    container = quarter(name)["spec"]["containers"][0]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {QUEUE: "default"}},
+        "spec": {
+            "suspend": True, "completionMode": "Indexed", "completions": 1, "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
