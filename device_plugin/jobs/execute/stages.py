@@ -1,6 +1,7 @@
 """The stage that a change of a Job's width has reached, told from the Job, its pods and its record alone.
 
     shrink, stop:   ASKED → (a checkpoint) → LEAVING → FREED → OVER
+                                                     → OVERDUE → OVER
     growth:         ASKED → JOINING → OVER
     start:                  JOINING → OVER
 
@@ -26,6 +27,8 @@ class Stage(Enum):
     """The record stands; the Job still has its old width."""
     LEAVING = "leaving"
     """The Job has its new width, and pods beyond it still exist."""
+    OVERDUE = "overdue"
+    """They still exist after the time of the record, as on a node that died: nobody counts on what they hold."""
     FREED = "freed"
     """They are gone; what they held is kept for the beneficiary."""
     JOINING = "joining"
@@ -100,7 +103,7 @@ def _released(managed: Managed, record: Resize, now: float) -> Stage:
     if managed.lives and not managed.has(record.after):
         return Stage.OVERRULED if now < record.until else Stage.OVER
     if not _gone(managed, record.after if managed.lives else 0):
-        return Stage.LEAVING
+        return Stage.LEAVING if now < record.until else Stage.OVERDUE
     return Stage.FREED if now < record.until and record.beneficiary is not None else Stage.OVER
 
 

@@ -70,13 +70,13 @@ class Fork:
         self._number += 1
         return f"{'/'.join(job.key)}/expected-{self._number}"
 
-    def leave(self, job: Managed, width: int) -> None:
-        """Release what the replicas of a job hold for which `width` has no place."""
+    def leave(self, job: Managed, width: int, *, ends: bool) -> None:
+        """Release what the replicas of a job hold for which `width` has no place, if they are about to end."""
         held = self.replicas.get(job.key, [])
         going = {pod.uid for pod in job.leaving(width)}
         stay = [holder for holder in held if holder not in going][:width]
         for holder in held:
-            if holder not in stay:
+            if ends and holder not in stay:
                 self.ledger.release(holder)
         self.replicas[job.key] = stay
 

@@ -27,7 +27,7 @@ def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
     fork.renew(jobs.values(), now)
     reached = stages(jobs, now)
     for key, managed in jobs.items():
-        fork.leave(managed, _width(managed, reached[key]))
+        fork.leave(managed, _width(managed, reached[key]), ends=reached[key] is not Stage.OVERDUE)
     promised = _promised(jobs, reached, fork)
     states = [
         _state(now, managed, reached[key], promised.get(key, 0))
@@ -87,7 +87,7 @@ def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, i
         if managed.pods or job.active or job.terminating:
             return JobPhase.STOPPING, 0
         return (JobPhase.STOPPED if record is not None else JobPhase.WAITING), 0
-    if record is not None and reached in RELEASING:
+    if record is not None and reached in (*RELEASING, Stage.OVERDUE):
         return JobPhase.RESIZING, _width(managed, reached)
     bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
     # A Job whose other pods are refused runs with those that it has: it can be stopped for another one.

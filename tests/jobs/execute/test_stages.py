@@ -62,8 +62,12 @@ def test_a_record_whose_time_is_over_binds_nobody(record: Resize, width: int) ->
     assert stage(managed(job("a", width), record=record), LATE) is Stage.OVER
 
 
-def test_pods_that_leave_are_waited_for_however_long_they_take() -> None:
-    assert stage(managed(job("a", 4, active=8), record=SHRUNK), LATE) is Stage.LEAVING
+def test_pods_that_leave_and_do_not_end_in_time_are_overdue_however_long_they_take() -> None:
+    for seen in (
+        managed(job("a", 4, active=8), record=SHRUNK),
+        managed(waiting("a", 8), pods=1, record=STOPPED),
+    ):
+        assert stage(seen, LATE) is Stage.OVERDUE
 
 
 def test_a_window_of_sub_tasks_is_the_width_of_a_split() -> None:

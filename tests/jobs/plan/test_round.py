@@ -310,6 +310,28 @@ def test_cards_of_a_node_that_died_in_mid_shrink_are_held_until_its_pods_are_gon
     assert not world.job("b").suspend
 
 
+def test_who_waits_for_a_node_that_died_in_mid_shrink_is_planned_anew_on_other_cards() -> None:
+    world = World(cards=6, rules=EAGER)
+    world.queue("c", 2)
+    world.settle(2)
+    giving(world)
+    world.settle(30)
+    world.lingers = False
+    for pod in world.of(world.job("c")):
+        world.api.remove_pod(pod)
+    world.finish("c")
+    world.lingers = True
+    world.settle(2)
+    assert not world.job("b").suspend
+    assert {each.card for pod in world.of(world.job("b")) if (made := pod.grant()) for each in made.slices()} == {
+        "n1-0", "n1-1"
+    }, "those of the other job"  # fmt: skip
+    assert world.job("a").parallelism == 2
+    world.lingers = False
+    world.settle(30)
+    assert world.job("a").parallelism == 4, "its own cards are its again once they are free"
+
+
 def test_a_job_that_ends_during_its_shrink_leaves_its_cards_to_the_job_that_it_shrinks_for(
     world: World,
 ) -> None:
