@@ -8,10 +8,11 @@ while the old one still holds its slice. The plan knows cards, CPU and memory, n
 forecast. Pods without an owner, of a DaemonSet or of a gang are not moved, no pod is moved twice, and none for a pod
 of lower priority.
 
-It reads pods and nodes with your kubeconfig and plans on a ledger of its own, made of the grants.
+It reads pods, nodes and the Jobs of queues with your kubeconfig and plans on a ledger of its own, made of the grants.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -22,11 +23,13 @@ from device_plugin.cli.caller import evicted, named, still_there
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.preempt.openings import movable
 from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.core.annotations import QUEUE
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
 from device_plugin.core.rearrange import Plan, Ranked, defragment
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.kube.api import NODES, PODS
+from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
+from device_plugin.kube.errors import GoneError, RefusedError
 
 MOST = 10
 # Seconds that a step waits for its pods to end before the next step begins.
@@ -66,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         reservations = Reservations(view, 0.0, time.monotonic)
         view.sync_nodes(client.list(NODES).items)
         view.sync_pods(client.list(PODS).items)
+        _sync_jobs(client, view)
         steps = planned(view, reservations, args.max_moves)
         print(as_text(view, steps))
         if not args.apply:
@@ -73,8 +77,20 @@ def run(args: argparse.Namespace) -> int:
         return int(not all(_done(client, view, step) for step in steps if step.moves))
 
 
+def _sync_jobs(client: KubeClient, view: ClusterView) -> None:
+    """Take the Jobs of queues; without the right to list them it is not known what is kept for which."""
+    try:
+        view.sync_jobs(client.list(QUEUED_JOBS, Where(labels=QUEUE)).items)
+    except (RefusedError, GoneError) as error:
+        print(f"what is kept for jobs is not known: {error}", file=sys.stderr)
+
+
 def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[Plan]:
-    """The steps of at most `most` moves for the cluster that `view` shows."""
+    """The steps of at most `most` moves for the cluster that `view` shows.
+
+    A pod for which slices are kept needs no moves, and pods of a Job that is about to shrink are not moved.
+    """
+    shrinking = view.promises.shrinking()
     waiting, holders = [], {}
     for pod in view.pods.all():
         try:
@@ -85,9 +101,9 @@ def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequenc
             continue
         if not pod.node:
             # A pod of a gang is not placed alone, so moves for it would be in vain.
-            if request.gang is None:
+            if request.gang is None and not view.promises.of(pod):
                 waiting.append(Ranked(request, pod.priority))
-        elif movable(pod):
+        elif movable(pod) and pod.owner_uid not in shrinking:
             holders[pod.uid] = Ranked(request, pod.priority)
     reservations.learning.count(time.monotonic())
     reservations.placer.learn(reservations.learning.target.frequent())

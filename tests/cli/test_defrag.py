@@ -1,13 +1,18 @@
 """`vgpu defrag` plans on what the API server shows, and evicts only what it said."""
 
+from typing import Any
+
 import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.kube.api import Named
+from device_plugin.cli.defrag import planned
+from device_plugin.kube.api import QUEUED_JOBS, Kind, Named
 from device_plugin.kube.errors import from_status
 from device_plugin.wiring.commands import main
 from tests.cli.fleet import Fleet
+from tests.cluster.watch.test_promises import job, of, runs, shrinks
+from tests.cluster.world import World
 
 
 def defrag(fleet: Fleet, *words: str) -> int:
@@ -90,6 +95,44 @@ def test_a_pod_that_would_not_come_back_elsewhere_is_not_moved(fleet: Fleet, own
     fleet.pod("large", 16)
     assert defrag(fleet, "--apply") == 0
     assert set(fleet.pods()) == {"left", "right", "large"}
+
+
+def test_no_pod_moves_for_one_to_which_slices_are_promised_or_away_from_a_job_that_shrinks() -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        job(world, name)
+    spread = {"mem": 4, "cores": 15, "annotations": {"vgpu.io/policy": "spread"}}
+    small = [runs(world, of("c", number, **spread)) for number in range(2)]
+    world.api.put(of("b", 0, mem=16, cores=60))
+    assert moved(world)
+    shrinks(world, "c", small[0], job="a")
+    assert moved(world) == []
+    job(world, "c")
+    shrinks(world, "a", runs(world, of("a", 1, mem=2, cores=7)))
+    assert moved(world) == []
+
+
+def moved(world: World) -> list[str]:
+    """The pods of the plan for what the world's leader sees."""
+    steps = planned(world.one.view, world.one.reservations, 5)
+    return [move.source.pod for step in steps for move in step.moves]
+
+
+def test_without_the_right_to_list_jobs_it_plans_and_says_so(
+    scattered: Fleet, capsys: pytest.CaptureFixture[str], mocker: MockerFixture
+) -> None:
+    listed = KubeClient.list
+
+    def refused(client: KubeClient, kind: Kind[Any], *more: Any) -> Any:
+        if kind is QUEUED_JOBS:
+            raise from_status(403, "Forbidden", "you may not list jobs")
+        return listed(client, kind, *more)
+
+    mocker.patch.object(KubeClient, "list", refused)
+    assert defrag(scattered) == 0
+    said = capsys.readouterr()
+    assert "default/large" in said.out
+    assert said.err == "what is kept for jobs is not known: you may not list jobs (403 Forbidden)\n"
 
 
 def test_a_budget_below_one_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

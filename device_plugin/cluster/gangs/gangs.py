@@ -6,6 +6,7 @@ gang is decided in `core/gang.py`; here it is done: to the ledger, within the ti
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -135,12 +136,17 @@ class Gangs:
             self.offered.put(member.name, member.equivalence, offered, group.classes.keys())
         return self._decided(view, member, offered, named=named)
 
-    def complete(self) -> None:
-        """Reserve places for the unbound pods of half-bound gangs, as the leader before had done."""
+    def complete(self, opened_for: Callable[[Pod], AbstractContextManager[None]]) -> None:
+        """Reserve places for the unbound pods of half-bound gangs, as the leader before had done.
+
+        `opened_for` is a block in which what is kept for a pod's job is free.
+        """
         for name in self._groups.gangs():
             view = self._groups.gang_view(name)
             if view.bound and view.waiting:
-                self._decided(view, view.waiting[0], None, named=True)
+                first = view.waiting[0]
+                with opened_for(first.pod):
+                    self._decided(view, first, None, named=True)
 
     def release_incomplete(self, name: GroupName) -> Sequence[str]:
         """Uids of the pods that lose their reservations because the gang has no longer a place for all."""

@@ -71,7 +71,7 @@ class Leadership(ReplicaService):
         with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return
-            self._reservations.gangs.complete()
+            self._reservations.gangs.complete(self._view.promises.opened_for)
             self._leader.begin()
         log.info("leading pods=%d nodes=%d", pods, nodes)
 

@@ -29,11 +29,15 @@ def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
         return ""
     if request is None or request.gang is not None:
         return ""
+    with view.lock:
+        shrinking = view.promises.shrinking()
     holders = {}
     for other in view.pods.all():
+        if other.owner_uid in shrinking:
+            continue
         if movable(other) and other.priority <= pod.priority and (asked := _request(view, other)) is not None:
             holders[other.uid] = Ranked(asked, other.priority)
-    plan = _plan(search, request, holders)
+    plan = _plan(search, pod, request, holders)
     if plan is None or not plan.moves:
         return ""
     moves = ", ".join(
@@ -45,9 +49,9 @@ def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
     )
 
 
-def _plan(search: SearchCopy, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
+def _plan(search: SearchCopy, pod: Pod, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
-    with search.planner() as planner:
+    with search.planner(pod) as planner:
         moved = partial(planner.moved, request, holders)
         return planner.search(request, planner.ledger.nodes(), ranks, moved, paced=search.paced, most=OPTIONS)
 

@@ -8,7 +8,7 @@ are nominated for the waiting pod, so that no other pod gets them.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import product
 
@@ -100,7 +100,7 @@ class Preemption(ReplicaService):
         held = self._held()
         candidates = self._without_shrinking(candidates, held)
         pending = Pending(self._view.known(pod), request, tuple(candidates))
-        if not self._still_wanting(pod, self._ending(held)):
+        if not self._still_wanting(pending, held):
             return {}
         plan = self._nominate(self._advice, pending, held)
         theirs: tuple[str, ...] = ()
@@ -132,9 +132,10 @@ class Preemption(ReplicaService):
     ) -> Plan | None:
         """The plan with the fewest victims, after its grant is nominated for the pod; None if there is no plan.
 
-        Pods that are ending, and those in `going`, count as gone and are no victims.
+        Pods that are ending, and those in `going`, count as gone and are no victims. What is kept for the pod's job is
+        free for it.
         """
-        gone = self._ending(held) | set(going)
+        gone = self._gone(pending.pod, held, going)
         shrinking = self._shrinking()
         ranks = {
             uid: pod.priority
@@ -145,7 +146,7 @@ class Preemption(ReplicaService):
             and pod.owner_uid not in shrinking
             and not self._leaves(pod)
         }
-        with search.planner() as planner:
+        with search.planner(pending.pod) as planner:
             _let_go(planner, gone)
 
             def nominated(option: Option) -> Plan | None:
@@ -161,7 +162,7 @@ class Preemption(ReplicaService):
     ) -> Plan | None:
         """The plan of an option found on the copy, after its grant is nominated; None if it has more victims by now."""
         planner, pod = self._reservations.planner, pending.pod
-        with self._view.lock:
+        with self._view.lock, self._view.promises.opened_for(pod):
             known = self._view.pods.get(pod.uid)
             if known is None or known.node or known.deleting or self._leader.why_not():
                 return None
@@ -177,8 +178,9 @@ class Preemption(ReplicaService):
                 self._reservations.nominate(pending, plan.places[0], NOMINATION_SECONDS)
             return plan
 
-    def _still_wanting(self, pod: Pod, ending: set[str]) -> bool:
+    def _still_wanting(self, pending: Pending, held: Held) -> bool:
         """False if the pod only has to wait for pods that are ending; else its earlier nomination is released."""
+        pod, ending = pending.pod, self._gone(pending.pod, held)
         with self._view.lock:
             found = self._view.ledger.reservation(pod.uid)
             if found is None:
@@ -205,10 +207,19 @@ class Preemption(ReplicaService):
             self._deferred = {uid: until for uid, until in self._deferred.items() if until > now}
         return held
 
-    def _shrinking(self) -> Collection[str]:
-        """The UIDs of Jobs whose pods are no victims: some of them are about to leave for another job."""
+    def _shrinking(self) -> Set[str]:
+        """The UIDs of Jobs whose pods are no victims: some of them are about to leave."""
         with self._view.lock:
             return self._view.promises.shrinking()
+
+    def _gone(self, pod: Pod, held: Held, going: Collection[str] = ()) -> Set[str]:
+        """The pods that count as gone for this one: those that end or are `going`, and those that leave for its job.
+
+        But not those that leave for another job: what they free is not for this pod.
+        """
+        with self._view.lock:
+            leaving = self._view.promises.leaving(pod)
+        return (self._ending(held) | set(going) | leaving.for_it) - leaving.for_others
 
     def _ending(self, held: Held) -> set[str]:
         """The pods that are ending, but for those that have been ending for LEAVING_SECONDS."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 from device_plugin.cluster.place.service import Shared
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Loads
+from device_plugin.core.pods import Pod
 from device_plugin.core.rearrange import Planner
 
 # A search computes for TURN_SECONDS and then pauses for PAUSE_SECONDS. It holds no lock, but only one thread of the
@@ -37,11 +38,18 @@ class SearchCopy:
         self._planner = Planner(self._ledger, self._placer.twin(self._ledger, self._loads))
 
     @contextmanager
-    def planner(self) -> Iterator[Planner]:
-        """A planner on the updated copy; its changes are rolled back at the end."""
+    def planner(self, pod: Pod | None = None) -> Iterator[Planner]:
+        """A planner on the updated copy; its changes are rolled back at the end.
+
+        With a pod, what is kept for its job is free.
+        """
         with self._lock:
             self._catch_up()
             with self._ledger.transaction():
+                if pod is not None:
+                    with self._view.lock:
+                        promises = self._view.promises
+                        promises.release(promises.of(pod), self._ledger)
                 yield self._planner
 
     def paced(self, items: Iterable[Item]) -> Iterator[Item]:

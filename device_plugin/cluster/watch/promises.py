@@ -4,14 +4,14 @@ A record names pods of its own Job that are about to leave, and the job that the
 slices, nothing changes. When they are free, they are held without a pod, for the beneficiary: the job, or its group.
 Decisions for pods of the beneficiary do not see that holding, and what they take is taken from it.
 
-Admission lets only the job engine write records, but nothing here depends on it: a promise holds no more than pods of
-its own Job have held, and nothing that somebody else holds. Only when this process starts, pods that a record names may
-be gone already: then the record is believed, as a grant is, as far as nobody holds the slices.
+Admission lets only the job engine write records, whether the engine is installed or not. A promise holds no more than
+pods of its own Job have held, and nothing that somebody else holds. Only when this process starts, pods that a record
+names may be gone already: then the record is believed, as a grant is, as far as nobody holds the slices.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
 
@@ -45,6 +45,14 @@ class PromiseStatus:
     seconds: float
     leaving: Sequence[str]
     kept: Sequence[Slice]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The UIDs of pods that still hold what they leave: for the job of one pod, and for other jobs."""
+
+    for_it: set[str]
+    for_others: set[str]
 
 
 @dataclass(slots=True)
@@ -160,6 +168,11 @@ class Promises:
         for node in self._promises.get(beneficiary, ()):
             ledger.release(PromiseHolder(node, beneficiary))
 
+    def opened_for(self, pod: Pod) -> AbstractContextManager[None]:
+        """A block in which what is kept for the pod's job is free; nothing changes if nothing is promised to it."""
+        beneficiary = self.of(pod)
+        return self.open(beneficiary) if beneficiary else nullcontext()
+
     @contextmanager
     def open(self, beneficiary: str) -> Iterator[None]:
         """A block in which what is kept for the beneficiary is free; then what is left of it is held again."""
@@ -176,9 +189,18 @@ class Promises:
             for node in tuple(self._promises.get(beneficiary, ())):
                 self._hold(beneficiary, node)
 
-    def shrinking(self) -> Collection[str]:
-        """The UIDs of Jobs of which pods are about to leave for another job."""
-        return {leaving.giver for leaving in self._leaving.values() if not leaving.freed}
+    def shrinking(self) -> Set[str]:
+        """The UIDs of Jobs of which pods are about to leave, whoever gets what they free."""
+        givers = {leaving.giver for leaving in self._leaving.values() if not leaving.freed}
+        return givers | self._records.shrinking()
+
+    def leaving(self, pod: Pod) -> Leaving:
+        """The pods that still hold what they leave for a job: for that of `pod`, and for others."""
+        found, own = Leaving(set(), set()), self.of(pod)
+        for uid, leaving in self._leaving.items():
+            if not leaving.freed:
+                (found.for_it if leaving.beneficiary == own else found.for_others).add(uid)
+        return found
 
     # For people
 

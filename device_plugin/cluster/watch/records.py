@@ -4,7 +4,7 @@ A pod belongs to a Job if it is in its namespace and the Job, by UID, is its con
 be made up; across namespaces it cannot.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -58,6 +58,8 @@ class Records:
         self._uids: dict[JobKey, str] = {}
         # The UIDs of the Jobs whose records name a job.
         self._naming: dict[JobKey, set[str]] = {}
+        # The UIDs of the Jobs that have a record of a shrink which was not carried out yet.
+        self._shrinking: set[str] = set()
 
     def all(self) -> Sequence[Giver]:
         """All Jobs."""
@@ -99,6 +101,11 @@ class Records:
             return ""
         uid = self._uids.get(key)
         return beneficiary(self._jobs[uid].job) if uid is not None and giver.until > self._clock() else ""
+
+    def shrinking(self) -> Set[str]:
+        """The UIDs of the Jobs that are to shrink, as long as their records last."""
+        now = self._clock()
+        return {uid for uid in self._shrinking if self._jobs[uid].until > now}
 
     def grants(self, giver: Giver) -> Sequence[Grant]:
         """The grants that a sound record names."""
@@ -142,7 +149,10 @@ class Records:
                 del self._naming[before]
         if giver.beneficiary is not None:
             self._naming.setdefault(giver.beneficiary, set()).add(giver.job.uid)
+        self._shrinking.discard(giver.job.uid)
         if giver.record is not None:
+            if giver.record.shrinks and not giver.record.applied:
+                self._shrinking.add(giver.job.uid)
             left = giver.record.until - self._wall()
             giver.until = self._clock() + min(max(0.0, left), MOST_SECONDS)
 

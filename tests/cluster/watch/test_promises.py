@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.cluster.preempt.openings import opening
 from device_plugin.cluster.show.explain import as_text
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.cards import ReportedSlice, SliceState
@@ -197,6 +198,51 @@ def test_pods_of_another_namespace_are_of_no_promised_job(shrunk: World) -> None
     replica_set = shrunk.api.put(replace(of("b", 1), owner="ReplicaSet"))
     assert (one.ask(forged), one.ask(replica_set)) == ("", "")
     assert one.ask(shrunk.api.put(of("b", 2))) == "n1"
+
+
+def test_a_job_of_the_same_name_in_another_namespace_gets_nothing(shrunk: World) -> None:
+    """Nor do pods whose owner is the beneficiary by name or by UID only, in whatever way they ask."""
+    one = shrunk.one
+    shrunk.api.put_job(QueuedJob("other", "b", "job-other-b"))
+    leave(shrunk, "a-1")
+    whole = kept(one)
+    vip: dict[str, Any] = {"namespace": "other", "priority": 10, **CARD}
+    pods = [
+        shrunk.api.put(of("b", number, uid=f"vip-{number}", **more, **vip))
+        for number, more in enumerate(
+            [{}, {"labels": {"job-name": "b", "vgpu.io/group": "g", "vgpu.io/group-size": "1"}}]
+        )
+    ]
+    pods.append(shrunk.api.put(replace(of("b", 2, uid="vip-2", **vip), owner_uid="job-other-b")))
+    for made in pods:
+        assert (one.ask(made), one.view.promises.of(made)) == ("", "")
+        one.preemption.advise(made, {"n1": []})
+        held = one.view.ledger.reservation(made.uid)
+        assert held is None or {s.card for s in held.grant.slices()} == {"n1-0"}
+    one.turn()
+    assert kept(one) == whole
+
+
+def test_a_record_that_names_more_than_there_is_keeps_what_there_is(shrunk: World) -> None:
+    """It is believed only at the start, and then too as far as nobody holds the slices."""
+    claims = [
+        Grant(f"ghost-{number}", node, {"pod": (Slice(card, 10**9, tuple(range(1000))),)})
+        for number, (node, card) in enumerate(
+            [("n1", "n1-0"), ("n1", "n1-1"), ("n1", "no-such-card"), ("no-such-node", "n1-0")]
+        )
+    ]
+    shrinks(shrunk, "a", grants=claims, before=9, until=250_000_000_000.0)
+    two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
+    two.follow()
+    assert kept(two) == ()
+    leave(shrunk, "stranger")
+    leave(shrunk, "a-1")
+    assert kept(two) == (Slice("n1-0", HALF, tuple(range(30, 60))), Slice("n1-1", 16368, tuple(range(60))))
+    assert max(status.seconds for status in two.view.promises.statuses()) == 7200.0
+    for node in two.view.ledger.nodes():
+        state = two.view.ledger.node(node)
+        assert state is not None
+        assert not any(card.crowded for card in state.cards)
 
 
 def test_a_record_promises_only_what_pods_of_its_own_job_hold(world: World) -> None:
@@ -561,7 +607,118 @@ def test_no_pod_of_a_job_that_is_about_to_shrink_is_evicted(world: World) -> Non
     assert one.preemption.advise(vip, {"n1": [pods[0].uid]}) == {"n1": [pods[0].uid]}
 
 
+@pytest.mark.parametrize("more", [{"beneficiary": None}, {"replicas": 1}], ids=["for nobody", "met already"])
+def test_no_pod_of_a_job_that_is_about_to_shrink_is_evicted_though_nothing_is_promised(
+    world: World, more: Mapping[str, Any]
+) -> None:
+    one = world.one
+    for name in ("a", "b"):
+        job(world, name)
+    pods = [runs(world, of("a", 0, **CARD)), runs(world, of("b", 0, **CARD))]
+    shrinks(world, "a", pods[0], before=1, after=0, **more)
+    assert one.view.promises.statuses() == []
+    vip = world.api.put(pod("vip", priority=10, **CARD))
+    assert one.ask(vip) == ""
+    one.turn()
+    assert [name for verb, name in world.api.written if verb == "evict"] == ["b-0"]
+    assert one.preemption.advise(vip, {"n1": [pods[0].uid]}) == {}
+    shrinks(world, "a", pods[0], before=1, after=0, applied=True, gen=2, **more)
+    assert one.view.promises.shrinking() == set()
+
+
+def test_what_is_kept_for_its_job_is_free_for_a_pod_that_preempts(world: World) -> None:
+    """Half a card is kept for it, so the pod on the other half is all that must go."""
+    one = world.one
+    for name in ("a", "b"):
+        job(world, name)
+    leaving = runs(world, of("a", 1))
+    beside = runs(world, pod("beside", priority=5))
+    for number in range(2):
+        runs(world, pod(f"equal-{number}", priority=10))
+    shrinks(world, "a", leaving, applied=True)
+    leave(world, "a-1")
+    vip = world.api.put(of("b", 0, priority=10, **CARD))
+    assert one.preemption.advise(vip, {"n1": [beside.uid]}) == {"n1": [beside.uid]}
+    found = one.view.ledger.reservation(vip.uid)
+    assert found is not None
+    assert {s.card for s in found.grant.slices()} == {
+        s.card for s in (leaving.grant() or found.grant).slices()
+    }
+    assert kept(one) == (), "the nomination has it"
+    one.reservations.release(vip.uid)
+    assert kept(one)
+    assert one.ask(vip) == ""
+    one.turn()
+    assert [name for verb, name in world.api.written if verb == "evict"] == ["beside"]
+    leave(world, "beside")
+    assert one.ask(vip) == "n1"
+
+
+def test_a_pod_that_preempts_waits_for_what_leaves_for_its_job_and_evicts_nobody(shrunk: World) -> None:
+    one = shrunk.one
+    vip = shrunk.api.put(of("b", 0, priority=10))
+    assert one.ask(vip) == ""
+    one.turn()
+    assert [name for verb, name in shrunk.api.written if verb == "evict"] == []
+    leave(shrunk, "a-1")
+    assert one.ask(vip) == "n1"
+    assert kept(one) == (Slice("n1-1", HALF, tuple(range(30, 60))),)
+
+
+def test_a_pod_that_preempts_does_not_get_what_leaves_for_another_job(shrunk: World) -> None:
+    """Though that pod is being deleted: other pods that end are as good as gone."""
+    one = shrunk.one
+    shrunk.api.put(replace(shrunk.api.by_name["default", "a-1"], deleting=True))
+    vip = shrunk.api.put(pod("vip", priority=10, **CARD))
+    assert one.ask(vip) == ""
+    assert one.preemption.advise(vip, {"n1": ["uid-stranger"]}) == {}
+    one.turn()
+    assert one.view.ledger.reservation(vip.uid) is None
+    leave(shrunk, "a-1")
+    assert kept(one)
+
+
+def test_a_new_leader_completes_a_gang_with_what_is_kept_for_it(shrunk: World) -> None:
+    one = shrunk.one
+    leave(shrunk, "a-1")
+    labels = {"vgpu.io/group": "g", "vgpu.io/group-size": "2"}
+    members = [shrunk.api.put(of("b", number, labels=labels)) for number in range(2)]
+    assert placed(one, members) == ["n1", "n1"]
+    assert one.bind(members[0]) == ""
+    two = Replica(shrunk.api, shrunk.clock, "vgpu-1")
+    two.follow()
+    assert kept(two)
+    two.lead()
+    assert two.view.ledger.reservation(members[1].uid) is not None
+    assert kept(two) == ()
+    assert two.bind(members[1]) == ""
+
+
+def test_no_moves_are_said_for_a_pod_for_which_slices_are_kept(world: World) -> None:
+    """And no pod of a Job that is about to shrink is to move."""
+    one = world.one
+    for name in ("a", "b", "c"):
+        job(world, name)
+    small = [
+        runs(world, of("c", number, mem=4, cores=15, annotations={"vgpu.io/policy": "spread"}))
+        for number in range(2)
+    ]
+    waiting = [world.pod("whole", **CARD), world.api.put(of("b", 0, **CARD))]
+    assert [bool(opening(one.view, one.search(), made)) for made in waiting] == [True, True]
+    shrinks(world, "c", small[0], job="a")
+    assert [bool(opening(one.view, one.search(), made)) for made in waiting] == [False, False]
+    job(world, "c")
+    (beside,) = (small[1].grant() or Grant("", "", {})).slices()
+    leaving = runs(world, of("a", 1, mem=4, cores=15, annotations={"vgpu.io/card-uuid": beside.card}))
+    shrinks(world, "a", leaving, applied=True)
+    for name in ("a-1", small[1].name):
+        leave(world, name)
+    assert kept(one)
+    assert [bool(opening(one.view, one.search(), made)) for made in waiting] == [True, False]
+
+
 def test_what_is_kept_is_no_victim(shrunk: World) -> None:
+    shrinks(shrunk, "a", shrunk.api.by_name["default", "a-1"], applied=True, gen=2)
     leave(shrunk, "a-1")
     vip = shrunk.api.put(pod("vip", priority=10, **CARD))
     assert shrunk.one.ask(vip) == ""
