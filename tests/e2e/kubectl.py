@@ -33,13 +33,14 @@ def api() -> KubeClient:
 class Kubectl:
     """kubectl in one namespace (empty: where the objects say, or no namespace), by $KUBECONFIG.
 
-    `user` impersonates somebody in what kubectl does; objects are read as the administrator.
+    `user`, with these groups, impersonates somebody in what kubectl does; objects are read as the administrator.
     """
 
-    def __init__(self, namespace: str = "default", user: str = "") -> None:
+    def __init__(self, namespace: str = "default", user: str = "", groups: Sequence[str] = ()) -> None:
         self.namespace = namespace
         where = ["--namespace", namespace] if namespace else []
-        self._command = ["kubectl", *where, *(["--as", user] if user else [])]
+        impersonated = ["--as", user, *(f"--as-group={group}" for group in groups)] if user else []
+        self._command = ["kubectl", *where, *impersonated]
 
     def __call__(self, *arguments: str, given: str | None = None) -> str:
         """What `kubectl ARGUMENTS` prints, with `given` on its standard input. Raises KubectlError."""

@@ -5,15 +5,20 @@ import time
 from functools import partial
 from typing import Any
 
+import pytest
+
 from device_plugin.core.annotations import RESIZE
 from device_plugin.core.grants import Grant
 from device_plugin.core.jobs.resize import Resize
 from tests.e2e import nodes, service
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, KubectlError
 from tests.e2e.queued_jobs import pods, queued, running
 from tests.e2e.slices import grant, inventory
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container, pod, slice_of
+
+# Only this account writes records; where the engine is not installed it has no rights of its own.
+ENGINE = "system:serviceaccount:vgpu-system:vgpu-jobs"
 
 
 def change(kubectl: Kubectl, name: str, **changed: Any) -> None:
@@ -44,7 +49,10 @@ def test_a_card_that_a_job_gives_up_goes_to_the_job_that_it_was_given_up_for(kub
         beneficiary=(kubectl.namespace, "taker"), replicas=1,
         grants=[Grant.decode(json.dumps(grant(kubectl, leaving)))],
     )  # fmt: skip
-    change(kubectl, "giver", metadata={"annotations": {RESIZE: record.encode()}})
+    written = {"annotations": {RESIZE: record.encode()}}
+    with pytest.raises(KubectlError, match="only the job engine writes it"):
+        change(kubectl, "giver", metadata=written)
+    change(Kubectl(kubectl.namespace, ENGINE, ["system:masters"]), "giver", metadata=written)
     assert eventually(lambda: [one["leaving"] for one in promises(kubectl)], 30) == [
         [f"{kubectl.namespace}/{leaving}"]
     ]

@@ -68,25 +68,25 @@ def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
 def test_it_follows_the_records_of_jobs_of_queues(
     api: EmbeddedApiServer, running: Running, run: Run, get: Get
 ) -> None:
-    admin = _client(api, "system:admin")
+    engine = _client(api, "system:serviceaccount:vgpu-system:vgpu-jobs")
     queued, other = objects.job("train", suspend=True), objects.job("other", suspend=True)
     queued["metadata"]["labels"] = {"vgpu.io/queue": "default"}
     for made in (queued, other):
         made["metadata"]["annotations"] = {"vgpu.io/resize": "broken"}
-        admin.create(JOBS.json, made, "default")
+        engine.create(JOBS.json, made, "default")
     with running(run) as listening:
         explain = f"{listening['extender']}/explain"
         assert eventually(
             lambda: "ignored\n  resize of default/train: resize: not JSON" in get(explain)[1], 20
         )
         assert "default/other" not in get(explain)[1]
-        admin.patch(
+        engine.patch(
             JOBS.json, Ref("train", "default"), {"metadata": {"annotations": {"vgpu.io/resize": "[]"}}}
         )
         assert eventually(lambda: "resize: expected an object" in get(explain)[1], 20)
-        admin.patch(JOBS.json, Ref("train", "default"), {"metadata": {"labels": {"vgpu.io/queue": None}}})
+        engine.patch(JOBS.json, Ref("train", "default"), {"metadata": {"labels": {"vgpu.io/queue": None}}})
         assert eventually(lambda: "resize of" not in get(explain)[1], 20)
-    admin.close()
+    engine.close()
 
 
 def test_it_works_without_jobs_where_it_may_not_list_them(
