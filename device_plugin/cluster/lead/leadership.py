@@ -9,9 +9,7 @@ lists and another reads the Lease.
 """
 
 import logging
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from device_plugin.cluster.place.bind import BIND_SECONDS
 from device_plugin.cluster.place.service import ReplicaService, Shared
@@ -24,9 +22,6 @@ log = logging.getLogger(__name__)
 # A replica learns within 2 s that it lost the Lease, and a Binding that it sent until then ends within BIND_SECONDS.
 SETTLE_SECONDS = 2.0 + BIND_SECONDS
 LONG_AGO = float("-inf")
-# Objects that are recorded at a time with the lock held: other threads wait for it a few milliseconds.
-BATCH = 100
-Item = TypeVar("Item")
 
 
 class Leadership(ReplicaService):
@@ -63,30 +58,24 @@ class Leadership(ReplicaService):
         if self._leader.term or not self._leader.fenced() or not self._settled():
             return
         try:
-            nodes = self._accounted(self._api.list(NODES).items, self._view.see_node)
-            pods = self._accounted(self._api.list(PODS).items, partial(self._view.see_pod, watched=False))
+            nodes, pods = self._api.list(NODES).items, self._api.list(PODS).items
         except ApiError as error:
             log.warning("leading, but the cluster cannot be listed: %s", error)
             return
+        self._view.take(nodes, self._view.see_node)
+        self._view.take(pods, partial(self._view.see_pod, watched=False))
         with self._view.lock:
             if self._breaks != breaks or not self._leader.fenced():
                 return
             self._reservations.gangs.complete(self._view.promises.opened_for)
             self._leader.begin()
-        log.info("leading pods=%d nodes=%d", pods, nodes)
+        log.info("leading pods=%d nodes=%d", len(pods), len(nodes))
 
     def _read(self) -> Lease | None:
         try:
             return self._api.get(LEASES, self._lease)
         except GoneError:
             return None  # no replica has created it yet
-
-    def _accounted(self, listed: Sequence[Item], see: Callable[[Item], None]) -> int:
-        for start in range(0, len(listed), BATCH):
-            with self._view.lock:
-                for item in listed[start : start + BATCH]:
-                    see(item)
-        return len(listed)
 
     def _note(self, *, there_is_one: bool) -> None:
         if self._leader.holds:

@@ -138,8 +138,8 @@ class KnownPods:
         return [each.pod for each in known if not each.watched and each.since <= before]
 
     def vanished(self, listed: Collection[str]) -> list[str]:
-        """The UIDs of the pods that the watch had shown and that are not `listed` now."""
-        watched = (known.pod.uid for known in self._known.values() if known.watched)
+        """The UIDs of the pods that the watch had shown and that are not `listed` now. It needs no lock."""
+        watched = (known.pod.uid for known in list(self._known.values()) if known.watched)
         return [uid for uid in watched if uid not in listed]
 
     def see(self, pod: Pod, now: float, *, watched: bool) -> Pod:

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from device_plugin.cluster.watch.faults import Fault, Faults
 from device_plugin.cluster.watch.loads import Measured
@@ -28,6 +29,10 @@ from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import GoneError
+
+# Objects of a list that are recorded at a time with the lock held: other threads wait for it a few milliseconds.
+BATCH = 20
+Item = TypeVar("Item")
 
 
 class Follower(Protocol):
@@ -96,6 +101,13 @@ class ClusterView:
             for node in self._card_changes.due(now):
                 self.see_node(node)
 
+    def take(self, listed: Sequence[Item], see: Callable[[Item], object]) -> None:
+        """Call `see` with each of the listed, BATCH of them at a time: meanwhile other threads can have the lock."""
+        for start in range(0, len(listed), BATCH):
+            with self.lock:
+                for item in listed[start : start + BATCH]:
+                    see(item)
+
     # Pods
 
     def see_pod(self, pod: Pod, *, watched: bool) -> None:
@@ -146,14 +158,12 @@ class ClusterView:
 
     def sync_pods(self, pods: Iterable[Pod]) -> None:
         """Take a list of all pods from the watch; pods that it had shown before and does not list are gone."""
+        # In the order of their arrival: the newer count more for what is to be expected.
+        pods = sorted(pods, key=lambda pod: pod.created)
+        listed = {pod.uid for pod in pods}
+        self.take(pods, partial(self.see_pod, watched=True))
+        self.take(self.pods.vanished(listed), self.forget_pod)
         with self.lock:
-            listed = set()
-            # In the order of their arrival: the newer count more for what is to be expected.
-            for pod in sorted(pods, key=lambda pod: pod.created):
-                listed.add(pod.uid)
-                self.see_pod(pod, watched=True)
-            for uid in self.pods.vanished(listed):
-                self.forget_pod(uid)
             hosts = [holder for holder, held in self.ledger.holdings().items() if held.grant is None]
             for holder in hosts:
                 if isinstance(holder, str) and holder not in listed and self.pods.get(holder) is None:
@@ -201,13 +211,12 @@ class ClusterView:
 
     def sync_nodes(self, nodes: Iterable[Node]) -> None:
         """Take a list of all nodes."""
+        listed = {node.name: node for node in nodes}
+        self.take([*listed.values()], self.see_node)
         with self.lock:
-            listed = set()
-            for node in nodes:
-                listed.add(node.name)
-                self.see_node(node)
-            for name in (set(self.ledger.nodes()) | self.faults.keys("inventory")) - listed:
-                self.forget_node(name)
+            gone = (set(self.ledger.nodes()) | self.faults.keys("inventory")) - listed.keys()
+        self.take([*gone], self.forget_node)
+        with self.lock:
             self.nodes_listed = True
             self._begin_promises()
 

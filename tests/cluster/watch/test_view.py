@@ -4,13 +4,16 @@ import itertools
 import json
 import logging
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
 from device_plugin.cluster.show.explain import as_text
-from device_plugin.cluster.watch.view import ClusterView
+from device_plugin.cluster.watch.view import BATCH, ClusterView
 from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -73,6 +76,57 @@ def test_news_of_a_pod_may_come_in_any_order(order: tuple[int, ...]) -> None:
     for i in order:
         state.view.see_pod(news[i][0], watched=news[i][1])
     assert state.view.ledger.grant(a.uid) == grant(a)
+
+
+class Turns:
+    """A lock that counts what is done each time that it is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self.done: list[int] = []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self.done.append(0)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        self._lock.release()
+
+    def counted(self, call: Callable[..., object]) -> Callable[..., object]:
+        """The call, which is made only with the lock held."""
+
+        def made(*args: Any, **named: Any) -> object:
+            assert self._depth, "the lock is not held"
+            self.done[-1] += 1
+            return call(*args, **named)
+
+        return made
+
+
+def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -> None:
+    """A list of all pods takes seconds, and no /filter waits for the whole of it."""
+    view, turns = ClusterView(DEFAULT_PREFIXES, Clock()), Turns()
+    mocker.patch.object(view, "lock", turns)
+    for owner, name in (
+        (view.pods, "see"),
+        (view.pods, "forget"),
+        (view.ledger, "set_node"),
+        (view.ledger, "drop_node"),
+    ):
+        mocker.patch.object(owner, name, side_effect=turns.counted(getattr(owner, name)))
+    pods = [pod(f"p{number}") for number in range(3 * BATCH + 1)]
+    nodes = [node(f"n{number}") for number in range(2 * BATCH)]
+    for listed in (nodes, ()):
+        view.sync_nodes(listed)
+    for shown in (pods, ()):
+        view.sync_pods(shown)
+    assert sum(turns.done) == 2 * len(nodes) + 2 * len(pods)
+    assert max(turns.done) == BATCH
+    assert view.pods.all() == []
 
 
 def test_a_request_is_read_once_while_its_pod_is_unbound_and_again_where_it_is_shown_otherwise() -> None:
