@@ -39,6 +39,7 @@ def test_a_list_of_cards_has_64_words_at_most() -> None:
         pod_request(hostile(0, MAX_WORDS + 1), ["hygon.com/dcu"])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("count", [MAX_WORDS, 2000])
 def test_pods_with_long_lists_cost_little_more_than_their_text_and_nothing_once_they_are_gone(
     one: Replica, count: int
@@ -135,6 +136,7 @@ def test_lists_of_nodes_for_gangs_are_bounded_for_each_namespace(
     assert len(lists) == 1
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("labels", [{}, {"vgpu.io/group-size": "1"}], ids=["alone", "gangs"])
 def test_pods_that_may_go_to_different_nodes_each_cost_a_bit_for_each_node(
     world: World, one: Replica, labels: dict[str, str]
@@ -181,6 +183,7 @@ def memory(prefixes: Sequence[str], pods: Sequence[Pod], node: str) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("node", "most"), [("", 768), ("n1", 100)])
 def test_a_request_is_kept_while_its_pod_is_unbound_and_costs_little_beside_the_pod(
     node: str, most: int

@@ -3,6 +3,8 @@
 import random
 from typing import Any
 
+import pytest
+
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import RequestError
 from hack.embedded.apiserver import EmbeddedApiServer
@@ -69,6 +71,7 @@ def refusal(server: EmbeddedApiServer, wanted: Job) -> str:
     return ""
 
 
+@pytest.mark.no_cover
 def test_what_admission_refuses_the_engine_refuses_too_and_the_other_way_round() -> None:
     seed = random.randrange(2**32)
     print("seed", seed)

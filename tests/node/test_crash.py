@@ -72,6 +72,7 @@ def prepared(folder: Path) -> Parts:
     return parts
 
 
+@pytest.mark.no_cover
 def test_killed_at_any_change_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     countdown = Countdown(monkeypatch)
     for k in range(1000):

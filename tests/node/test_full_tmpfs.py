@@ -216,6 +216,7 @@ def test_a_descriptor_that_outlives_its_container_takes_an_inode_and_no_block(tm
     with_own_mounts(body)
 
 
+@pytest.mark.no_cover
 def test_lines_are_never_read_torn(tmp_path: Path) -> None:
     def write(path: Path) -> None:
         fd, number = os.open(path, os.O_RDWR), 0

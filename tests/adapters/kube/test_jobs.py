@@ -104,6 +104,7 @@ def test_a_template_has_no_grant() -> None:
     assert read({"spec": {"template": template}}).template.annotations is None
 
 
+@pytest.mark.no_cover
 def test_of_what_anybody_may_write_into_a_job_little_is_kept() -> None:
     much = "x" * 200_000
     conditions = [{"type": much, "status": "True", "reason": much, "message": much}] * 100

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from device_plugin.core.gang import BINDING_SECONDS
 from device_plugin.core.pods import Pod
 from tests.cluster.gang_pods import member, more_nodes
@@ -68,6 +70,7 @@ class Storm:
         } == set()
 
 
+@pytest.mark.no_cover
 def test_whatever_happens_a_gang_holds_all_or_nothing_until_it_is_bound(
     world: World, rng: random.Random
 ) -> None:

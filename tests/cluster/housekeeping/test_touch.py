@@ -340,6 +340,7 @@ def ask_for(world: World, one: Replica, *pods: Pod) -> None:
         assert one.ask(world.api.put(each)) == ""
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("namespaces", [1, 20])
 def test_no_tenants_hopeless_pods_stand_before_a_pod_that_fits(
     world: World, one: Replica, namespaces: int

@@ -5,6 +5,8 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from device_plugin.cluster.place.filter import Filter
 from device_plugin.core.pods import Pod
 from tests.builders.cards import inventory
@@ -18,6 +20,7 @@ NODES = ("n1", "n2", "n3", "n4")
 QUARTERS = 32
 
 
+@pytest.mark.no_cover
 def test_the_last_slices_are_reserved_once(world: World, one: Replica) -> None:
     seed = int(os.environ.get("LAST_SLICES_SEED", random.randrange(1 << 30)))
     print(f"{ROUNDS} rounds of {AT_ONCE} filters at once, seed {seed}")

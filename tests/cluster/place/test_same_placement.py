@@ -66,6 +66,7 @@ def asked(connection: http.client.HTTPConnection, pod: dict[str, object]) -> lis
     return nodes
 
 
+@pytest.mark.no_cover
 def test_the_same_pods_get_the_same_cards(
     world: World, one: Replica, connection: http.client.HTTPConnection, rng: random.Random
 ) -> None:

@@ -42,6 +42,7 @@ def _changed(rng: random.Random, shown: Inventory) -> Inventory:
     return Inventory(tuple(cards), serving=rng.random() < 0.9)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_remembered_is_what_a_fresh_computation_finds(seed: int, mocker: MockerFixture) -> None:
     rng = random.Random(seed)

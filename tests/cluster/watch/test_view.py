@@ -339,6 +339,7 @@ def smaller(rng: random.Random, known: Card) -> Card:
     )  # fmt: skip
 
 
+@pytest.mark.no_cover
 def test_a_ledger_rebuilt_after_a_restart_equals_the_live_one(rng: random.Random) -> None:
     """Pods come and end, cards shrink and grow, agents report slices that outlive their pods."""
     names, clock = ("n1", "n2"), Clock()

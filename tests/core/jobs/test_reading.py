@@ -177,6 +177,7 @@ def test_a_message_is_short_whatever_is_written() -> None:
         assert len(str(raised.value)) < 1000
 
 
+@pytest.mark.no_cover
 @given(
     st.dictionaries(st.sampled_from((*ANNOTATIONS, *OURS)), st.text(max_size=64)),
     st.dictionaries(st.sampled_from(LABELS), st.text(max_size=64)),

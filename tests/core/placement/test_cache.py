@@ -20,6 +20,7 @@ from tests.builders.cards import FAMILY, inventory
 from tests.core.placement.test_oracle import NODES, changed, mixed_node, mixed_request
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "random"])
 def test_a_placer_that_has_seen_everything_decides_as_one_that_has_seen_nothing(policy: str) -> None:
     seed = random.randrange(2**32)

@@ -33,6 +33,7 @@ def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Shape) -> tup
     return bound(np.arange(len(table.nodes))), thorough.value
 
 
+@pytest.mark.no_cover
 def test_no_score_is_higher_than_its_bound(rng: random.Random) -> None:
     ledger, target = Ledger(), Target()
     for name in (f"n{i}" for i in range(24)):

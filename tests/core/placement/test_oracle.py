@@ -132,6 +132,7 @@ def changed(rng: random.Random, name: str, known: Inventory) -> Inventory:
     return mixed_node(rng, name)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(12))
 def test_place_finds_a_grant_exactly_when_there_is_one_and_never_an_overlapping_one(seed: int) -> None:
     rng = random.Random(seed)

@@ -112,6 +112,7 @@ def _settle(cluster: Cluster, engine: Engine) -> None:
         cluster.now += 10.0
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("block", range(3))
 def test_no_job_starts_on_cards_that_are_not_free_and_all_comes_to_rest(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
