@@ -29,6 +29,7 @@ class Event(StrEnum):
     SLICE_CONFLICT = "SliceConflict"
     PREEMPTED = "Preempted"
     PREEMPTING = "Preempting"
+    JOB_WAITS = "JobWaits"
     JOB_ADMITTED = "JobAdmitted"
     JOB_GROWN = "JobGrown"
     JOB_SHRUNK = "JobShrunk"
@@ -104,6 +105,12 @@ _ABOUT = {
         "Pods of lower priority were evicted for this pod. What they leave is held for it.",
         "Wait until they have ended; the text names them.",
     ),
+    Event.JOB_WAITS: About(
+        ENGINE, "Job",
+        "There was no room for the Job when it was created; the text says what it waits for, and its place in its queue"
+        " then. It is posted once.",
+        "Nothing; it starts when there is room. `vgpu why` says its place now.", warning=False,
+    ),
     Event.JOB_ADMITTED: About(
         ENGINE, "Job", "The Job was started, or goes on after it was stopped; the text has its width.", "Nothing.",
         warning=False,
@@ -123,9 +130,10 @@ _ABOUT = {
     ),
     Event.JOB_REFUSED: About(
         ENGINE, "Job",
-        "The Job could not run even if nothing else did, it contradicts others of its group or split, or it cannot be"
-        " sized; the text says which. It is posted again when the text changes, or another replica takes over.",
-        "What the text says. The Job is looked at again when nodes come.",
+        "The Job could not run even if nothing else did, it contradicts others of its group or split, it cannot be"
+        " sized, or something on it cannot be read; the text says which. It is posted again when the text changes, or"
+        " another replica takes over.",
+        "What the text says. The Job is looked at again when it changes, and when nodes come.",
     ),
     Event.PODS_REFUSED: About(
         ENGINE, "Job",

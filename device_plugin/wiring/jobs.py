@@ -194,7 +194,7 @@ class JobEngine(Replica):
 
     def _round(self) -> None:
         self._rounds.step()
-        self._announcer.planned(self._rounds.last)
+        self._announcer.planned(self._rounds)
 
     def _renew(self) -> None:
         try:

@@ -2,15 +2,18 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from device_plugin.core.batch import Job
 from device_plugin.core.events import Event
-from device_plugin.core.jobs.job import JobKey, pods
-from device_plugin.core.jobs.plan import Refuse
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
+from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import Resize, api_time
+from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.jobs.plan.round import Round
+from device_plugin.jobs.plan.round import Round, Rounds
+from device_plugin.jobs.show.next_change import waiting_change
+from device_plugin.jobs.show.views import refusals, room_for
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import paused_until
 from device_plugin.kube.api import JOBS, Api
@@ -22,6 +25,9 @@ log = logging.getLogger(__name__)
 MOST_IN_HOUR, HOUR = 20, 3600.0
 # Events that wait to be posted; the oldest are left out where the API server is slower than that.
 MOST_WAITING = 1000
+# A Job that waits is told so by this many of those at most, and in the first minute of its life: not all again where
+# another replica takes over.
+MOST_WAITS, NEW_SECONDS = 500, 60.0
 # Events that one step posts: each may take as long as the API server may be silent.
 MOST_AT_ONCE = 10
 Said = tuple[Event, str]
@@ -35,7 +41,8 @@ class Announcer:
         self._known = known
         self._clock = clock
         self._waiting: deque[tuple[Job, Event, str]] = deque(maxlen=MOST_WAITING)
-        # By Job: its UID, and why it is refused.
+        # The UIDs of Jobs that wait and were told so; by Job: its UID, and why it is refused.
+        self._told: set[str] = set()
         self._refused: dict[JobKey, tuple[str, str]] = {}
         self._seen: Round | None = None
         # The events of each Job since the hour began, by UID.
@@ -46,20 +53,41 @@ class Announcer:
         for event, text in said(write):
             self._waiting.append((write.managed.job, event, text))
 
-    def planned(self, last: Round) -> None:
-        """Say which Jobs the last round refused, if that is news."""
+    def planned(self, rounds: Rounds) -> None:
+        """Say which Jobs are refused or wait after the last round, if that is news."""
+        last = rounds.last
         if last is self._seen:
             return
         self._seen = last
-        steps = {step.job: step.text for step in last.plan.steps if isinstance(step, Refuse)}
-        refused = {key: (last.states[key].spec.uid, text) for key, text in {**steps, **last.refused}.items()}
+        texts, problems = refusals(last), self._known.problems()
+        refused = {key: (last.states[key].spec.uid, text) for key, text in texts.items()}
+        refused |= {key: (job.uid, text) for key, (job, text) in problems.items()}
         news = [key for key, each in refused.items() if self._refused.get(key) != each]
         self._refused = refused
-        if news:
-            managed = self._known.managed()
-            self._waiting.extend(
-                (managed[key].job, Event.JOB_REFUSED, refused[key][1]) for key in news if key in managed
-            )
+        waits = self._new_waits(last, texts)
+        if not news and not waits:
+            return
+        jobs = {key: managed.job for key, managed in self._known.managed().items()}
+        jobs |= {key: job for key, (job, _) in problems.items()}
+        self._waiting.extend((jobs[key], Event.JOB_REFUSED, refused[key][1]) for key in news if key in jobs)
+        found = places(last.states.values(), last.at, rounds.rules) if waits else {}
+        for state in waits:
+            if state.spec.key in jobs and len(self._waiting) < MOST_WAITS:
+                text = _wait(state, found.get(state.spec.key, 0), rounds.rules)
+                self._waiting.append((jobs[state.spec.key], Event.JOB_WAITS, text))
+
+    def _new_waits(self, last: Round, refused: Mapping[JobKey, str]) -> Sequence[JobState]:
+        """The jobs that wait, and that the last round saw for the first time."""
+        settled = {step.job for step in last.plan.steps} | refused.keys()
+        waiting = [
+            state for state in last.states.values()
+            if state.phase is JobPhase.WAITING and state.spec.key not in settled
+        ]  # fmt: skip
+        before, self._told = self._told, {state.spec.uid for state in waiting}
+        return [
+            state for state in waiting
+            if state.spec.uid not in before and last.at < state.spec.created + NEW_SECONDS
+        ]  # fmt: skip
 
     def step(self) -> None:
         """Post some of the events that wait."""
@@ -99,6 +127,13 @@ def said(write: Write) -> Iterator[Said]:
     else:
         event = Event.JOB_SHRUNK if record.shrinks else Event.JOB_GROWN
         yield event, f"goes from {record.before} to {pods(record.after)}{_helped(record)}"
+
+
+def _wait(state: JobState, place: int, rules: Rules) -> str:
+    text = f"waits for {room_for(state)}"
+    if place:
+        text += f"; it is number {place} of those that wait in queue {state.spec.queue}"
+    return f"{text}; it {waiting_change(state, rules).as_text()}"
 
 
 def _helped(record: Resize) -> str:

@@ -52,7 +52,7 @@ def next_change(
     record = managed.record
     match state.phase:
         case JobPhase.WAITING | JobPhase.STOPPED:
-            return NextChange("goes before others of its priority", due_at(state, rules))
+            return waiting_change(state, rules)
         case JobPhase.RESIZING | JobPhase.STOPPING if record is not None:
             return NextChange(f"has {pods(record.after)}", record.until, bounded=True)
         case JobPhase.RUNNING if contended and not state.held and not state.spec.parts:
@@ -60,6 +60,11 @@ def next_change(
         case JobPhase.RUNNING if not contended and state.adjustable and state.width < state.spec.most:
             return NextChange("may grow", state.resized + rules.cooldown_s)
     return None
+
+
+def waiting_change(state: JobState, rules: Rules) -> NextChange:
+    """What changes next about a job that waits."""
+    return NextChange("goes before others of its priority", due_at(state, rules))
 
 
 def _planned(step: Step) -> str:

@@ -10,7 +10,7 @@ from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.jobs.execute.stages import by_beneficiary, stages
-from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.plan.round import Round, Rounds
 from device_plugin.jobs.show.next_change import NextChange, next_change
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import Managed
@@ -68,7 +68,7 @@ def views(known: KnownJobs, rounds: Rounds) -> Iterator[JobView]:
         if key in problems:
             yield JobView(
                 namespace=key[0], name=key[1], phase=JobPhase.REFUSED.value, waits_for=CORRECTION,
-                why=problems[key],
+                why=problems[key][1],
             )  # fmt: skip
         else:
             yield last.view(managed[key])
@@ -82,6 +82,7 @@ class _LastRound:
         last = self._last
         self._steps = {step.job: step for step in last.plan.steps}
         # A waiting job that was refused or admitted has no place any more.
+        self._refused = refusals(last)
         settled = self._steps.keys() | last.refused.keys()
         states = [state for key, state in last.states.items() if not (state.queued and key in settled)]
         self._places = places(states, last.at, self._rules)
@@ -100,7 +101,7 @@ class _LastRound:
         state, step = last.states.get(key), self._steps.get(key)
         if state is not None:
             view = replace(view, width=state.width, since=state.since)
-        if refused := last.refused.get(key) or (step.text if isinstance(step, Refuse) else ""):
+        if refused := self._refused.get(key):
             return replace(view, phase=JobPhase.REFUSED.value, waits_for=CORRECTION, why=refused)
         if state is None:
             if spec.kueue and managed.job.suspend:
@@ -197,8 +198,14 @@ def _progress(managed: Managed) -> Progress | None:
 
 def _waits_for(state: JobState) -> str:
     """What the Job waits for, in a few words; empty if for nothing."""
-    if state.queued:
-        return (
-            f"room for group {state.spec.group}" if state.spec.joint else f"room for {pods(state.spec.least)}"
-        )
-    return _WAITS_FOR.get(state.phase, "")
+    return room_for(state) if state.queued else _WAITS_FOR.get(state.phase, "")
+
+
+def room_for(state: JobState) -> str:
+    """The room that a job needs to start, in words."""
+    return f"room for group {state.spec.group}" if state.spec.joint else f"room for {pods(state.spec.least)}"
+
+
+def refusals(last: Round) -> Mapping[JobKey, str]:
+    """Why the last round refused jobs: what the plan says, and why others cannot be sized."""
+    return {**{step.job: step.text for step in last.plan.steps if isinstance(step, Refuse)}, **last.refused}

@@ -209,11 +209,11 @@ class KnownJobs:
             found = ((read, read.spec) for read in self._jobs.values())
             return {spec.key: self._managed(read, spec) for read, spec in found if spec is not None}
 
-    def problems(self) -> Mapping[JobKey, str]:
-        """By Job: what is wrong with it and what to write, for those that cannot be read."""
+    def problems(self) -> Mapping[JobKey, tuple[Job, str]]:
+        """The Jobs that cannot be read, each with a text that says what to write."""
         with self._lock:
             return {
-                (read.job.namespace, read.job.name): read.problem
+                (read.job.namespace, read.job.name): (read.job, read.problem)
                 for read in self._jobs.values()
                 if read.problem
             }

@@ -6,9 +6,18 @@ import pytest
 
 from device_plugin.core.batch import Job
 from device_plugin.core.events import Event
+from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action, Write
-from device_plugin.jobs.show.announcer import HOUR, MOST_AT_ONCE, MOST_IN_HOUR, MOST_WAITING, Announcer, said
+from device_plugin.jobs.show.announcer import (
+    HOUR,
+    MOST_AT_ONCE,
+    MOST_IN_HOUR,
+    MOST_WAITING,
+    MOST_WAITS,
+    Announcer,
+    said,
+)
 from device_plugin.kube.api import JOBS
 from device_plugin.kube.errors import UnknownError
 from tests.builders.batch_jobs import job, managed, resize, spec
@@ -37,7 +46,7 @@ class Posted:
         self.world.turn(seconds)
         for write in sent[before:]:
             self.announcer.wrote(write)
-        self.announcer.planned(self.world.engine.rounds.last)
+        self.announcer.planned(self.world.engine.rounds)
         self.announcer.step()
 
     def settle(self, turns: int = 12) -> list[tuple[str, str, str]]:
@@ -95,6 +104,40 @@ def test_a_refusal_is_told_once_and_again_when_it_changes(world: World, posted: 
     assert [event for _, event, _ in posted.settle()] == ["JobRefused"]
     world.api.put(replace(world.job("a"), uid="another"))
     assert [event for _, event, _ in posted.settle()] == ["JobRefused"], "another Job of the name"
+
+
+def test_a_job_that_waits_is_told_its_place_once_and_not_again_by_another_replica(
+    world: World, posted: Posted
+) -> None:
+    world.queue("a", 4)
+    assert posted.settle() == [("a", "JobAdmitted", "starts with 4 pods")]
+    now = api_time(world.now)
+    world.queue("old", 2)
+    world.queue("b", 2, created=now)
+    told = (
+        "waits for room for 2 pods; it is number 2 of those that wait in queue default; it goes before others of its"
+        f" priority from {api_time(world.now + 3600)} on"
+    )
+    assert posted.settle() == [("b", "JobWaits", told)]
+    world.restart()
+    world.now += 60
+    assert Posted(world).settle() == []
+
+
+def test_a_burst_of_jobs_that_wait_leaves_room_for_other_events(world: World, posted: Posted) -> None:
+    world.queue("a", 4)
+    posted.settle()
+    for number in range(MOST_WAITS + 9):
+        world.queue(f"b-{number}", 4, created=api_time(world.now))
+    told = posted.settle(MOST_WAITS // MOST_AT_ONCE + 2)
+    assert [event for _, event, _ in told] == ["JobWaits"] * MOST_WAITS
+
+
+def test_what_cannot_be_read_is_told_and_what_to_write(world: World, posted: Posted) -> None:
+    world.queue("wrong", 4, annotations={"vgpu.io/min-replicas": "8 or so"})
+    ((name, event, text),) = posted.settle()
+    assert (name, event) == ("wrong", "JobRefused")
+    assert "vgpu.io/min-replicas" in text
 
 
 def test_pods_that_a_quota_refuses_are_told_with_the_quota(world: World, posted: Posted) -> None:
