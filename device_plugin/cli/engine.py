@@ -1,7 +1,7 @@
 """What the job engine says, asked through a port-forward to the replica that plans.
 
 Its /explain listens on the pod's loopback address only, because it tells of the jobs of all namespaces. So you need
-kubectl, and the rights to read the Lease of the engine and to create pods/portforward, in the engine's namespace.
+kubectl, and in the engine's namespace the rights of the Role ask-job-engine of docs/jobs.md.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from tempfile import TemporaryFile
 from threading import Timer
@@ -21,11 +22,12 @@ from device_plugin.cli import caller
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
 from device_plugin.kube.api import JOBS, Ref
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.errors import GoneError, RefusedError
 from device_plugin.kube.leases import LEASES
 
 NAMESPACE, LEASE, PORT = "vgpu-system", "vgpu-jobs", 9404
 TIMEOUT_SECONDS = 30.0
+ASK_FOR = "have an administrator bind the Role ask-job-engine of docs/jobs.md to you"
 
 
 class EngineError(VgpuError):
@@ -80,6 +82,10 @@ def _leader(client: KubeClient, namespace: str) -> str:
             f"no job engine is installed in namespace {namespace}: add manifests/components/jobs to your overlay, or"
             " name its namespace with --engine-namespace"
         ) from None
+    except RefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        raise EngineError(f"{error}: {ASK_FOR}") from error
     if not holder:
         raise EngineError(
             f"no replica of the job engine plans now: see `kubectl -n {namespace} get pods -l"
@@ -120,6 +126,8 @@ def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
         if not port:
             said.seek(0)
             why = " ".join(said.read().split()) or f"nothing within {TIMEOUT_SECONDS:g} s"
+            if "forbidden" in why:
+                why += f": {ASK_FOR}"
             raise EngineError(f"kubectl cannot forward a port to pod {namespace}/{pod}: it says {why}")
 
 

@@ -5,8 +5,8 @@
     vgpu queue -o json
     vgpu queue admit train      # starts a waiting job by hand, whatever the queue says
 
-You need kubectl, and the right to create pods/portforward in the namespace of the job engine; for `admit` the rights to
-patch the Job and to `admit` jobs of the group vgpu.io in its namespace.
+You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md; for `admit` the rights to patch the Job and
+to `admit` jobs of the group vgpu.io in its namespace.
 """
 
 import argparse

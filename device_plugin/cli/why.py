@@ -3,7 +3,7 @@
     vgpu why train
     vgpu why train -n team-a
 
-You need kubectl, and the right to create pods/portforward in the namespace of the job engine.
+You need kubectl, and the rights of the Role ask-job-engine of docs/jobs.md.
 """
 
 import argparse

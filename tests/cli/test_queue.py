@@ -204,7 +204,7 @@ def test_of_a_kubectl_that_runs_another_one_nothing_is_left(
     [
         (
             "#!/bin/sh\necho 'error: forbidden' >&2\nexit 1\n",
-            "vgpu-system/vgpu-jobs-0: it says error: forbidden",
+            "vgpu-system/vgpu-jobs-0: it says error: forbidden: have an administrator bind the Role ask-job-engine",
         ),
         ("#!/bin/sh\nexec /bin/sleep 1000\n", "it says nothing within 0.2 s"),
         ("#!/nowhere\n", "cannot be run (No such file or directory): install it into a folder of $PATH"),
