@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.pods import Pod
 
 _NO_POD = Pod("", "", "")
@@ -45,11 +46,11 @@ class Job:
     """A Job as the API server shows it.
 
     `template` is a pod that the Job makes: its name and uid are empty, and its priority is still that of
-    `priority_class`. `completions` is None where any success ends the Job. `replacement` is its podReplacementPolicy
-    (`Failed`, `TerminatingOrFailed`). `uncounted` are pods that ended and are not in `succeeded` and `failed` yet.
-    `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a long one is cut at a comma. `owner` is
-    the kind of the controller above the Job (`JobSet`). `started` is empty while the Job is suspended. Of `labels` and
-    `annotations` those of this project and of Kueue are kept.
+    `priority_class`; `nodes` says where it may go. `completions` is None where any success ends the Job. `replacement`
+    is its podReplacementPolicy (`Failed`, `TerminatingOrFailed`). `uncounted` are pods that ended and are not in
+    `succeeded` and `failed` yet. `completed_indexes` and `failed_indexes` are in Kubernetes' form, `0,2-4`; a long one
+    is cut at a comma. `owner` is the kind of the controller above the Job (`JobSet`). `started` is empty while the Job
+    is suspended. Of `labels` and `annotations` those of this project and of Kueue are kept.
     """
 
     namespace: str
@@ -77,6 +78,7 @@ class Job:
     grace_seconds: int = 30
     priority_class: str = ""
     template: Pod = _NO_POD
+    nodes: NodeConstraints = ANYWHERE
     started: str = ""
     active: int = 0
     ready: int = 0

@@ -10,6 +10,7 @@ from device_plugin.core.cards import Inventory, card_list
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
+from device_plugin.core.node_constraints import NodeTraits, Taint
 from device_plugin.core.obstacles import NONE, Obstacles
 
 
@@ -107,7 +108,8 @@ class Node:
     """A node as the API server shows it; `inventory` and `cordoned` are the raw texts of annotations, empty if absent.
 
     `room` is its allocatable CPU, memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`,
-    `containerd://2.2.0`), `capacity` its extended resources.
+    `containerd://2.2.0`), `capacity` its extended resources. Of its taints those are kept that keep pods away; a cordon
+    is one of them.
     """
 
     name: str
@@ -118,6 +120,8 @@ class Node:
     capacity: Mapping[str, str] | None = None
     room: HostAmounts = HostAmounts()
     cordoned: str = ""
+    labels: Mapping[str, str] | None = None
+    taints: tuple[Taint, ...] = ()
 
     def shared(self) -> Inventory | None:
         """The node's cards, by their names in the cluster and with the operators' cordons.
@@ -131,6 +135,10 @@ class Node:
     def cordons(self) -> frozenset[str]:
         """The names in the cluster of cordoned cards; the node may not show them any more."""
         return frozenset(unique(card, self.name) for card in card_list(self.cordoned))
+
+    def traits(self) -> NodeTraits:
+        """What the constraints of pods look at."""
+        return NodeTraits(self.name, self.labels or {}, self.taints)
 
 
 @dataclass(frozen=True, slots=True)

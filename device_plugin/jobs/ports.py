@@ -4,6 +4,7 @@ from typing import Protocol
 
 from device_plugin.core.batch import Job
 from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.node_constraints import NodeIndex
 
 
 class Holdings(Protocol):
@@ -14,6 +15,9 @@ class Holdings(Protocol):
 
     def snapshot(self) -> Snapshot:
         """The ledger as it is now; the same object as long as nothing has changed."""
+
+    def nodes(self) -> NodeIndex:
+        """The nodes with cards as the constraints of pods see them; the same object as long as nothing has changed."""
 
     def release_promised(self, job: Job, ledger: Ledger) -> None:
         """Release, in a fork of the ledger, what is promised to this job."""

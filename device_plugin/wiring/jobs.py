@@ -27,8 +27,9 @@ from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.spec import NamedPriorityClass
 from device_plugin.core.ledger import Ledger, Snapshot
+from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.core.placement.fit import size_on
-from device_plugin.core.pods import Pod
+from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import Request
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
@@ -38,6 +39,7 @@ from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.nodes import KnownNodes
 from device_plugin.jobs.watch.priorities import Priorities
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
@@ -57,10 +59,11 @@ ASKED = Pace(5.0, 50.0)
 
 
 class ViewedHoldings:
-    """Reads the ledger of the allocator's view of the cluster."""
+    """Reads the ledger of the allocator's view of the cluster, and knows where constraints let pods go."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
+        self._nodes = KnownNodes()
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text."""
@@ -70,6 +73,25 @@ class ViewedHoldings:
         """The ledger as it is now, without what has expired."""
         self._view.expire()
         return self._view.snapshot()
+
+    def nodes(self) -> NodeIndex:
+        """The nodes with cards as the constraints of pods see them."""
+        return self._nodes.index()
+
+    def sync_nodes(self, nodes: Sequence[Node]) -> None:
+        """Take a list of all nodes."""
+        self._nodes.sync(nodes)
+        self._view.sync_nodes(nodes)
+
+    def see_node(self, node: Node) -> None:
+        """Take news of a node."""
+        self._nodes.see(node)
+        self._view.see_node(node)
+
+    def forget_node(self, name: str) -> None:
+        """The node is gone."""
+        self._view.forget_node(name)
+        self._nodes.forget(name)
 
     def release_promised(self, job: Job, ledger: Ledger) -> None:
         """Release, in a fork of the ledger, what is promised to this job."""
@@ -170,6 +192,15 @@ class JobEngine(Replica):
             self._known.forget_pod(pod.uid)
         else:
             self._known.see_pod(pod)
+
+    def _sync_nodes(self, nodes: Sequence[Node]) -> None:
+        self._holdings.sync_nodes(nodes)
+
+    def _on_node(self, change: Change, node: Node) -> None:
+        if change is Change.DELETED:
+            self._holdings.forget_node(node.name)
+        else:
+            self._holdings.see_node(node)
 
     def _on_job(self, change: Change, job: Job) -> None:
         if change is Change.DELETED:

@@ -92,7 +92,7 @@ class Replica(ABC):
         memory = MemoryReturn(lambda: len(view.pods.all()), malloc_trim())
         return {
             "pods": partial(self._pods.run, self._sync_pods, self._on_pod, stop),
-            "nodes": partial(self._nodes.run, view.sync_nodes, self._on_node, stop),
+            "nodes": partial(self._nodes.run, self._sync_nodes, self._on_node, stop),
             "agents": partial(self._agents.run, self._poller.sync, self._on_agent, stop),
             "ask agents": self._ask_agents,
             "memory": partial(self._every, RETURN_SECONDS, memory.step),
@@ -122,6 +122,9 @@ class Replica(ABC):
             self._view.forget_pod(pod.uid, ended=pod.ended)
         else:
             self._view.see_pod(pod, watched=True)
+
+    def _sync_nodes(self, nodes: Sequence[Node]) -> None:
+        self._view.sync_nodes(nodes)
 
     def _on_node(self, change: Change, node: Node) -> None:
         if change is Change.DELETED:

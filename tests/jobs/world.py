@@ -1,6 +1,6 @@
 """A job engine without any outside: an API server of dictionaries, a Job controller, cards, and a clock to move."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.jobs.execute.sender import Sender
@@ -20,6 +21,7 @@ from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.nodes import KnownNodes
 from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Where
 from device_plugin.kube.errors import ConflictError, GoneError
 from tests.builders.batch_jobs import waiting
@@ -111,13 +113,18 @@ class JobApi:
 
 
 class World:
-    """Node n1 with four cards, Jobs whose pods take a whole card each, and one engine that leads."""
+    """Node n1 with four cards, Jobs whose pods take a whole card each, and one engine that leads.
 
-    def __init__(self, cards: int = 4, rules: Rules | None = None, rates: str = "") -> None:
+    With `nodes` there are as many cards on each of these, by name, in its place.
+    """
+
+    def __init__(
+        self, cards: int = 4, rules: Rules | None = None, rates: str = "", nodes: Sequence[str] = ("n1",)
+    ) -> None:
         self.now = 1_800_000_000.0
         self.api = JobApi()
-        self.node = Node("n1", inventory("n1", cards).encode())
-        self.cards = [f"n1-{number}" for number in range(cards)]
+        self.nodes = {name: Node(name, inventory(name, cards).encode()) for name in nodes}
+        self.cards = [(name, f"{name}-{number}") for name in nodes for number in range(cards)]
         self.rules = rules or Rules()
         self.rates, _ = read_rates(rates)
         self.leads = True
@@ -140,6 +147,19 @@ class World:
             "created": "2027-01-15T07:00:00Z",
         }
         return self.api.put(waiting(name, width, labels={QUEUE: "default"}, **{**fields, **more}))
+
+    def change_node(self, name: str, **more: Any) -> None:
+        """Somebody writes other labels or taints on a node."""
+        self.nodes[name] = replace(self.nodes[name], **more)
+        self.engine.see_node(self.nodes[name])
+
+    def lose_node(self, name: str) -> None:
+        """A node is gone, and its pods are removed."""
+        del self.nodes[name]
+        self.cards = [card for card in self.cards if card[0] != name]
+        for pod in [pod for pod in self.api.pods.values() if pod.node == name]:
+            self.api.remove_pod(pod)
+        self.engine.lose_node(name)
 
     def job(self, name: str) -> Job:
         return self.api.jobs["default", name]
@@ -211,13 +231,16 @@ class World:
             self.api.put(replace(self.api.jobs[job.namespace, job.name], **counts))
 
     def _bind(self, pod: Pod) -> None:
+        """Bind the pod to the first free card of a node that its Job's constraints allow."""
         held = {s.card for each in self.api.pods.values() if (made := each.grant()) for s in made.slices()}
-        free = [card for card in self.cards if card not in held]
-        if free:
-            text = Grant(pod.uid, "n1", {"main": (Slice(free[0], CARD_MIB, CORES),)}).encode()
-            self.api.put_pod(
-                replace(pod, node="n1", phase="Running", annotations={**(pod.annotations or {}), GRANT: text})
-            )
+        job = next(job for job in self.api.jobs.values() if job.uid == pod.owner_uid)
+        allowed = NodeIndex(node.traits() for node in self.nodes.values()).allowed(job.nodes)
+        for node, card in self.cards:
+            if card not in held and (allowed is None or node in allowed):
+                text = Grant(pod.uid, node, {"main": (Slice(card, CARD_MIB, CORES),)}).encode()
+                kept = {**(pod.annotations or {}), GRANT: text}
+                self.api.put_pod(replace(pod, node=node, phase="Running", annotations=kept))
+                return
 
 
 class Engine:
@@ -227,12 +250,13 @@ class Engine:
         self.world = world
         api, wall = world.api, lambda: world.now
         self.view = ClusterView(DEFAULT_PREFIXES, wall)
+        self.nodes = KnownNodes()
         self.known = KnownJobs(lambda job: job_spec(job, DEFAULT_PREFIXES, {}, lambda _: 1.0))
         self.sent: list[Write] = []
         self.sender = Sender(api, self.known, lambda: world.leads, wall, self.sent.append)  # type: ignore[arg-type]
         self.rounds = Rounds(
             self.known,
-            self.Held(self.view),
+            self.Held(self.view, self.nodes),
             self.sender,
             FailedCreations(api, wall, wall),  # type: ignore[arg-type]
             lambda: world.leads,
@@ -242,7 +266,8 @@ class Engine:
             world.rates,
         )
         api.engines = [self]
-        self.view.sync_nodes([world.node])
+        self.nodes.sync(world.nodes.values())
+        self.view.sync_nodes(world.nodes.values())
         self.view.sync_pods(list(api.pods.values()))
         self.view.sync_jobs([])
         self.known.sync_pods(list(api.pods.values()))
@@ -251,12 +276,21 @@ class Engine:
     class Held:
         """The holdings of a view."""
 
-        def __init__(self, view: ClusterView) -> None:
+        def __init__(self, view: ClusterView, nodes: KnownNodes) -> None:
             self._view = view
             self.why_not_synced, self.snapshot = view.why_not_synced, view.snapshot
+            self.nodes = nodes.index
 
         def release_promised(self, *_: object) -> None:
             """Nothing is promised here."""
+
+    def see_node(self, node: Node) -> None:
+        self.nodes.see(node)
+        self.view.see_node(node)
+
+    def lose_node(self, name: str) -> None:
+        self.nodes.forget(name)
+        self.view.forget_node(name)
 
     def hear(self, pod: Pod) -> None:
         self.view.see_pod(pod, watched=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from device_plugin.adapters.kube import pod_requests, structs
+from device_plugin.adapters.kube.constraints import node_taints
 from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.adapters.kube.pods import Resources, read_pod
 from device_plugin.adapters.kube.structs import MOST_KEYS, PREFIX, DecodeError, Object, Text, decoder
@@ -34,6 +35,8 @@ def node(text: Text) -> Node:
         capacity={name: str(amount) for name, amount in capacity.items() if "/" in name},
         room=pod_requests.offered(raw.status.allocatable or {}),
         cordoned=kept.get(annotations.CORDONED, ""),
+        labels=raw.metadata.labels,
+        taints=node_taints(raw.spec),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from device_plugin.adapters.kube import structs
+from device_plugin.adapters.kube.constraints import node_constraints
 from device_plugin.adapters.kube.pods import Resources, template_pod
 from device_plugin.adapters.kube.structs import (
     MAX_NAME,
@@ -33,6 +34,8 @@ def read_job(text: Text, resources: Resources = None) -> Job:
     raw = _decoded(text)
     meta, spec, status = raw.metadata, raw.spec, raw.status
     owner, ended = controller(meta), status.uncounted_terminated_pods or structs.Uncounted()
+    template = template_pod(meta.namespace, spec.template, resources)
+    asked = sorted({name for container in template.containers for name in container.limits})
     return Job(
         namespace=meta.namespace,
         name=meta.name,
@@ -58,7 +61,8 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         restart_policy=spec.template.spec.restart_policy,
         grace_seconds=_number(spec.template.spec.termination_grace_period_seconds, 30),
         priority_class=spec.template.spec.priority_class_name[:MAX_NAME],
-        template=template_pod(meta.namespace, spec.template, resources),
+        template=template,
+        nodes=node_constraints(spec.template.spec, asked),
         started=status.start_time or "",
         active=status.active,
         ready=status.ready or 0,

@@ -154,6 +154,49 @@ class Job(Struct):
     status: JobStatus = msgspec.field(default_factory=JobStatus)
 
 
+class NodeRequirement(Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeTerm(Struct):
+    match_expressions: list[NodeRequirement] | None = None
+    match_fields: list[NodeRequirement] | None = None
+
+
+class NodeTerms(Struct):
+    node_selector_terms: list[NodeTerm] | None = None
+
+
+class NodeAffinity(Struct):
+    required: NodeTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct):
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Struct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Taint(Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
 class NodeInfo(Struct):
     kubelet_version: str = ""
     container_runtime_version: str = ""
@@ -167,6 +210,7 @@ class NodeStatus(Struct):
 
 class Node(Struct):
     metadata: Meta
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 

@@ -38,7 +38,7 @@ def grow(draft: Draft, rules: Rules) -> None:
         wider = width + 1
         if width == job.width and not job.spec.parts:
             wider = min(job.spec.most, max(wider, ceil(width * (1 + rules.growth) - 1e-9)))
-        step = job.spec.request, wider - width
+        step = job.spec.request, job.spec.nodes, wider - width
         if step not in full:
             if not draft.widen(job, wider):
                 full.add(step)

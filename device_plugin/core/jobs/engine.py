@@ -39,12 +39,18 @@ def _refuse(draft: Draft) -> None:
             most, least = draft.room.capacity(job.spec), job.spec.least
             if problem := problems.get(job.spec.key):
                 draft.refuse(job, problem)
-            elif not most:
-                draft.refuse(job, "no node could hold one replica even if nothing else ran: ask for less")
             elif most < least:
-                draft.refuse(
-                    job, f"needs {least} replicas, and {most} fit even if nothing else runs: ask for fewer"
-                )
+                draft.refuse(job, _too_small(draft.room, job.spec, most))
+
+
+def _too_small(room: Room, job: JobSpec, most: int) -> str:
+    """Why a job does not fit even where nothing else runs, where `most` of its replicas would."""
+    if most:
+        text = f"needs {job.least} replicas, and {most} fit even if nothing else runs: ask for fewer"
+    else:
+        text = "no node could hold one replica even if nothing else ran: ask for less"
+    limits = room.limits(job)
+    return f"{text}, or for other nodes: {limits}" if limits else text
 
 
 def _problems(jobs: Iterable[JobState], room: Room) -> Mapping[JobKey, str]:
@@ -73,7 +79,7 @@ def _too_large(group: Sequence[JobSpec], room: Room) -> str:
 
 
 def _admit(draft: Draft, rules: Rules) -> bool:
-    """Admit waiting jobs. False if one that is overdue could start and does not yet: idle cards are kept for it."""
+    """Admit waiting jobs. False if all idle cards are kept for one that is overdue, and could start if others ended."""
     rearrangement = Rearrangement(draft, rules)
     left = _admit_some(draft, in_turn(draft, rules), rearrangement, rules)
     if left and rearrangement.made:
@@ -85,7 +91,7 @@ def _admit(draft: Draft, rules: Rules) -> bool:
 def _admit_some(
     draft: Draft, units: Iterable[Unit], rearrangement: Rearrangement, rules: Rules
 ) -> Sequence[Unit] | None:
-    """Admit those of the units that fit, or fit where others give way: the others, None once cards must be kept."""
+    """Admit those of the units that fit, or fit where others give way: the others, None once all cards are kept."""
     left, hopeless = list[Unit](), set[object]()
     splits = SplitTurns(draft.jobs.values(), _startable(draft))
     for unit in splits.in_order(units):
@@ -106,7 +112,9 @@ def _admit_some(
                 left = list(again)
             continue
         if _overdue(unit, draft.now, rules) and _could_start(draft, unit):
-            return None
+            if not draft.room.keep([job.spec for job in unit]):
+                return None
+            continue
         hopeless.add(kind)
         left.append(unit)
         splits.not_started(unit)
@@ -133,8 +141,8 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     # Other queues count only the work that a job has had.
     others = len(draft.cards_of) > 1
     return tuple(
-        (job.spec.request, job.spec.least, job.spec.priority, job.spec.preempts, job.spec.queue, job.phase,
-         due(job, draft.now, rules), level(expected_work(job), rules),
+        (job.spec.request, job.spec.nodes, job.spec.least, job.spec.priority, job.spec.preempts, job.spec.queue,
+         job.phase, due(job, draft.now, rules), level(expected_work(job), rules),
          level(attained_work(job), rules) if others else 0)
         for job in unit
     )  # fmt: skip

@@ -6,6 +6,7 @@ from math import inf
 
 from device_plugin.core.app_types import DEFAULT_TYPE
 from device_plugin.core.jobs.spec import Goal, Split
+from device_plugin.core.node_constraints import ANYWHERE, NodeConstraints
 from device_plugin.core.requests import PodRequest
 
 JobKey = tuple[str, str]
@@ -20,10 +21,10 @@ class JobSpec:
     """What the author of a job asks for, checked: 1 <= least <= asked <= most replicas.
 
     `request` is that of one replica, its `pod` empty, and `cards` how many cards it takes, a slice as the larger of
-    its shares of a card; a job without cards is queued too. `asked` is the width that the Job has now. `user` is
-    who shares a queue with others: the namespace, because a Job does not say who wrote it. `expected_seconds` is the
-    declared duration at the width asked for. Without `preempts` the job neither shrinks nor stops others. `created` is
-    in seconds of the caller's clock.
+    its shares of a card; a job without cards is queued too. Its replicas go to `nodes` only. `asked` is the width
+    that the Job has now. `user` is who shares a queue with others: the namespace, because a Job does not say who
+    wrote it. `expected_seconds` is the declared duration at the width asked for. Without `preempts` the job neither
+    shrinks nor stops others. `created` is in seconds of the caller's clock.
 
     A job with `parts` is split into as many sub-tasks, of which `least` to `most` run at a time; one with `split_of` is
     sub-task `part` of the split of that name. Of a job with a `goal` the width is still to be found, from `least` to
@@ -38,6 +39,7 @@ class JobSpec:
     least: int = 1
     most: int = 1
     request: PodRequest
+    nodes: NodeConstraints = ANYWHERE
     cards: float = 1.0
     queue: str = "default"
     user: str = ""

@@ -73,10 +73,17 @@ class Rearrangement:
         Jobs shrink before one is suspended, and of each priority before the next: a job that is suspended then finds
         none of a lower priority that could give way to it in turn.
         """
-        wanted = priority(unit)
-        shrinking = [job for job in self._wide if self._may_shrink(job, unit)]
+        wanted, near = priority(unit), self._draft.room.givers([job.spec for job in unit])
+        shrinking = [
+            job
+            for job in self._wide
+            if (near is None or job.spec.key in near) and self._may_shrink(job, unit)
+        ]
         stopping = [
-            ending for ending in self._order(unit[0].spec.queue) if self._may_stop(ending, unit, wanted)
+            ending
+            for ending in self._order(unit[0].spec.queue)
+            if (near is None or any(job.spec.key in near for job in ending.jobs))
+            and self._may_stop(ending, unit, wanted)
         ]
         for lower in (True, False):
             yield [((job, job.spec.least),) for job in shrinking if (job.spec.priority < wanted) is lower]

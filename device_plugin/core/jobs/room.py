@@ -1,9 +1,10 @@
 """Room: whether replicas fit together, answered by a trial on a copy of the ledger."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ import numpy as np
 from device_plugin.core.gang import Member, place_all
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.ledger import Ledger, Transaction
+from device_plugin.core.node_constraints import NodeIndex, NodeSet
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.fit import CardFit, KindSizes, allowed_cards, at_most
 from device_plugin.core.placement.table import Mask, NodeTable
@@ -21,6 +23,9 @@ from device_plugin.core.requests import PodRequest
 UNBOUNDED = 2**31
 # Shares of cards are added up: what exceeds a number by less is no more than it.
 EXACT = 1e-9
+
+_Class = tuple[PodRequest, NodeSet | None]
+"""What replicas ask for, and where they may go: there is as much room for one as for another of its class."""
 
 
 class Trial(Protocol):
@@ -51,6 +56,15 @@ class Room(Protocol):
         True does not say that they fit: how the replicas lie on the nodes is not looked at.
         """
 
+    def givers(self, jobs: Sequence[JobSpec], /) -> Collection[JobKey] | None:
+        """The jobs that hold cards where replicas of one of `jobs` may go; None if these may go anywhere."""
+
+    def keep(self, jobs: Sequence[JobSpec], /) -> bool:
+        """Let nobody take cards any more where replicas of `jobs` may go; false if these may go anywhere."""
+
+    def limits(self, job: JobSpec, /) -> str:
+        """What keeps replicas of the job from some of the nodes, as a sentence; empty if nothing does."""
+
     def cards(self) -> float:
         """The number of cards."""
 
@@ -64,17 +78,24 @@ class Room(Protocol):
 class LedgerRoom:
     """The room of a ledger that belongs to the caller's round, a fork of a snapshot; `placer` decides by it.
 
-    `replicas` are the holders of each job's replicas in the order of their indexes.
+    `replicas` are the holders of each job's replicas in the order of their indexes, and `nodes` what the jobs'
+    constraints are compared with; without it replicas may go anywhere.
     """
 
-    def __init__(self, ledger: Ledger, placer: Placer, replicas: Mapping[JobKey, Sequence[str]]) -> None:
+    def __init__(
+        self, ledger: Ledger, placer: Placer, replicas: Mapping[JobKey, Sequence[str]],
+        nodes: NodeIndex | None = None,
+    ) -> None:  # fmt: skip
         self._ledger = ledger
         self._placer = placer
+        self._index = nodes
+        # The nodes, as bits of the index, whose cards nobody takes any more.
+        self._kept = 0
         self._replicas: dict[JobKey, tuple[str, ...]] = {key: tuple(held) for key, held in replicas.items()}
-        self._capacity: dict[PodRequest, int] = {}
-        self._demands: dict[PodRequest, _Demand] = {}
-        # Version of the ledger and number of replicas, by request.
-        self._free: dict[PodRequest, tuple[int, int]] = {}
+        self._capacity: dict[_Class, int] = {}
+        self._demands: dict[_Class, _Demand] = {}
+        # Version of the ledger and number of replicas.
+        self._free: dict[_Class, tuple[int, int]] = {}
         self._empty: NodeTable | None = None
 
     def replicas(self) -> Mapping[JobKey, Sequence[str]]:
@@ -87,13 +108,13 @@ class LedgerRoom:
         held = self._replicas.get(job.key, ())
         names = tuple(_replica(job.key, len(held) + number) for number in range(count))
         requests = [replace(job.request, pod=name) for name in names]
-        if not (self._take_one(requests[0]) if count == 1 else self._take_all(requests, job)):
+        if not (self._take_one(requests[0], job) if count == 1 else self._take_all(requests, job)):
             return False
         self._replicas[job.key] = held + names
         return True
 
-    def _take_one(self, request: PodRequest) -> bool:
-        grant = self._placer.find(request)
+    def _take_one(self, request: PodRequest, job: JobSpec) -> bool:
+        grant = self._placer.find(request, self._nodes(job))
         if grant is not None:
             self._ledger.hold(grant, request.host)
         return grant is not None
@@ -102,7 +123,25 @@ class LedgerRoom:
         # Why there is no room costs more to find than a bound.
         if self.free(job) < len(requests):
             return False
-        return not isinstance(place_all(map(Member, requests), self._placer, self._ledger), Refusal)
+        nodes = self._nodes(job)
+        members = (Member(request, nodes) for request in requests)
+        return not isinstance(place_all(members, self._placer, self._ledger), Refusal)
+
+    def _allowed(self, job: JobSpec) -> NodeSet | None:
+        """The nodes where replicas of the job may go; None if all of them."""
+        return None if self._index is None else self._index.allowed(job.nodes)
+
+    def _nodes(self, job: JobSpec) -> NodeSet | None:
+        """The nodes of which replicas of the job may take cards now; None if all of them."""
+        if self._index is None or not self._kept:
+            return self._allowed(job)
+        return self._index.without(self._kept, self._allowed(job))
+
+    def keep(self, jobs: Sequence[JobSpec]) -> bool:
+        sought = [self._allowed(job) for job in jobs if job.cards]
+        for nodes in sought:
+            self._kept |= nodes.bits if nodes is not None else 0
+        return None not in sought
 
     def give(self, job: JobSpec, count: int) -> None:
         if not job.cards:
@@ -117,18 +156,21 @@ class LedgerRoom:
     def free(self, job: JobSpec) -> int:
         if not job.cards:
             return UNBOUNDED
-        known = self._free.get(job.request)
+        nodes = self._nodes(job)
+        known = self._free.get((job.request, nodes))
         if known is None or known[0] != self._ledger.version:
             self._placer.table.refresh()
-            known = self._free[job.request] = self._ledger.version, at_most(self._placer.table, job.request)
+            known = self._ledger.version, at_most(self._placer.table, job.request, nodes)
+            self._free[job.request, nodes] = known
         return known[1]
 
     def capacity(self, job: JobSpec) -> int:
         if not job.cards:
             return UNBOUNDED
-        if job.request not in self._capacity:
-            self._capacity[job.request] = at_most(self._empty_table(), job.request)
-        return self._capacity[job.request]
+        nodes = self._allowed(job)
+        if (job.request, nodes) not in self._capacity:
+            self._capacity[job.request, nodes] = at_most(self._empty_table(), job.request, nodes)
+        return self._capacity[job.request, nodes]
 
     def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
         cards: dict[object, int] = {}
@@ -136,17 +178,31 @@ class LedgerRoom:
         for job in jobs:
             if not job.cards:
                 continue
-            demand = self._demand(job.request)
+            nodes = self._allowed(job)
+            demand = self._demand(job.request, nodes)
             families = frozenset(asked.family for _, asked in job.request.containers)
-            cards[families, job.request.models, job.request.uuids] = demand.cards
+            cards[families, job.request.models, job.request.uuids, nodes] = demand.cards
             memory += job.least * demand.memory
             cores += job.least * demand.cores
         return max(memory, cores) <= sum(cards.values()) + EXACT
 
-    def _demand(self, request: PodRequest) -> "_Demand":
-        if request not in self._demands:
-            self._demands[request] = _Demand.of(request, self._empty_table())
-        return self._demands[request]
+    def _demand(self, request: PodRequest, nodes: NodeSet | None) -> "_Demand":
+        if (request, nodes) not in self._demands:
+            self._demands[request, nodes] = _Demand.of(request, self._empty_table(), nodes)
+        return self._demands[request, nodes]
+
+    def givers(self, jobs: Sequence[JobSpec]) -> Collection[JobKey] | None:
+        sought = [self._allowed(job) for job in jobs if job.cards]
+        if None in sought:
+            return None
+        return {key for key, held in self._replicas.items() if any(map(partial(self._lies_in, sought), held))}
+
+    def _lies_in(self, sought: Sequence[NodeSet | None], holder: str) -> bool:
+        holding = self._ledger.holding(holder)
+        return holding is not None and any(nodes and holding.node in nodes for nodes in sought)
+
+    def limits(self, job: JobSpec) -> str:
+        return "" if self._index is None else self._index.limits(job.nodes)
 
     def cards(self) -> float:
         self._placer.table.refresh()
@@ -186,9 +242,11 @@ class _Demand(NamedTuple):
     cores: float
 
     @classmethod
-    def of(cls, request: PodRequest, table: NodeTable) -> "_Demand":
-        """What a pod needs of the cards in a table."""
+    def of(cls, request: PodRequest, table: NodeTable, nodes: NodeSet | None) -> "_Demand":
+        """What a pod that may go to `nodes` (None: all) needs of the cards in a table."""
         allowed = allowed_cards(table, request)
+        if nodes is not None:
+            allowed = allowed & table.chosen(nodes)[:, None]
         used, memory, cores = np.zeros_like(allowed), 0.0, 0.0
         for asked, times in Counter(asked for _, asked in request.containers).items():
             size = CardFit(table, KindSizes(table.kinds, asked))

@@ -19,6 +19,7 @@ from device_plugin.core.cards import Card
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import CardState, Ledger, NodeState
 from device_plugin.core.loads import Loads
+from device_plugin.core.node_constraints import NodeIndex, NodeSet
 from device_plugin.core.requests import ANYTHING, Selector
 
 Mask = NDArray[np.bool_]
@@ -31,6 +32,7 @@ COLUMNS = (
 )  # fmt: skip
 """The columns, in the order of a table's layers. From "mib" on they are equal for all cards of one kind."""
 NO_KIND = -1
+_NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 # The columns of a cell without a card: never usable, and never a division by zero.
 EMPTY = tuple(
     {"kind": NO_KIND, "serving": 0, "usable": 0, "cordoned": 0, "short": 0}.get(c, 1) for c in COLUMNS
@@ -191,6 +193,8 @@ class NodeTable(Columns):
         self._ledger, self._loads = ledger, loads or Loads()
         self._seen = self._versions()
         self._chosen: tuple[dict[str, int], Collection[str], Mask] = {}, (), np.zeros(0, dtype=bool)
+        # The position in an index of the node of each row, and by which `position` of rows it was found.
+        self._indexed: tuple[dict[str, int], NodeIndex | None, Ints] = {}, None, _NO_ROWS
         self.layout = 0
         self.now = 0
         """The newest stamp."""
@@ -252,9 +256,20 @@ class NodeTable(Columns):
         found_by, names, known = self._chosen
         if found_by is position and names == nodes:
             return known
-        chosen = marked(position, nodes)
+        chosen = self._in_set(nodes) if isinstance(nodes, NodeSet) else marked(position, nodes)
         self._chosen = position, copy(nodes), chosen
         return chosen
+
+    def _in_set(self, nodes: NodeSet) -> Mask:
+        """Like `marked`, a hundred times as fast: callers may have thousands of sets."""
+        found_by, index, positions = self._indexed
+        if found_by is not self.position or index is not nodes.node_index:
+            positions = rows_of(nodes.node_index.position, self.nodes)
+            self._indexed = self.position, nodes.node_index, positions
+        # At least one more bit at the end, for rows that the index does not know.
+        packed = nodes.bits.to_bytes(len(nodes.node_index.names) // 8 + 1, "little")
+        bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
+        return bits.astype(bool)[positions]
 
     def with_host(self, asked: HostAmounts) -> Mask:
         """True for nodes with at least `asked` of CPU, memory and disk free; shape (nodes,)."""
@@ -520,6 +535,3 @@ class RowCache(ABC):
         if len(positions):
             self._compute(positions)
             self._made[positions] = self._table.stamp[positions]
-
-
-_NO_ROWS: Ints = np.zeros(0, dtype=np.int64)

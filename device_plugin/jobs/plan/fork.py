@@ -28,12 +28,14 @@ class Fork:
         self._holdings = holdings
         self.ledger = Ledger()
         self.placer = Placer(self.ledger)
+        self._nodes = holdings.nodes()
         self._number = 0
         self.replicas: dict[JobKey, list[str]] = {}
         """By Job: the holders of its replicas, in the order of their indexes."""
 
     def renew(self, jobs: Collection[Managed], now: float) -> None:
         """Take over the ledger as it is now, with all replicas that were started."""
+        self._nodes = self._holdings.nodes()
         self.ledger.restore(self._holdings.snapshot())
         self.replicas = {
             job.key: [pod.uid for pod in job.pods if self.ledger.holding(pod.uid)] for job in jobs
@@ -58,7 +60,8 @@ class Fork:
 
     def _placed(self, job: Managed, count: int) -> Sequence[Grant] | None:
         names = [self._name(job) for _ in range(count)]
-        members = [Member(replace(job.spec.request, pod=name)) for name in names]
+        nodes = self._nodes.allowed(job.spec.nodes)
+        members = [Member(replace(job.spec.request, pod=name), nodes) for name in names]
         answer = place_all(members, self.placer, self.ledger)
         if isinstance(answer, Refusal):
             return None
@@ -82,7 +85,7 @@ class Fork:
 
     def room(self) -> LedgerRoom:
         """The room of the job engine in this fork."""
-        return LedgerRoom(self.ledger, self.placer, self.replicas)
+        return LedgerRoom(self.ledger, self.placer, self.replicas, self._nodes)
 
 
 class Free:
@@ -102,8 +105,8 @@ def expected(job: Managed, now: float) -> int:
     """How many replicas of a Job take cards beside the pods that hold some.
 
     The Job controller's counts are in it: our watch of pods may be behind, and pods of a Job that was stopped live on.
-    Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their node selector, and the
-    cards that are free are of use to other jobs. Nor are pods that the API server refuses to create.
+    Pods that have waited for PLACE_SECONDS are not: something else keeps them, such as their affinity to other pods,
+    and the cards that are free are of use to other jobs. Nor are pods that the API server refuses to create.
     """
     if not job.lives:
         return 0

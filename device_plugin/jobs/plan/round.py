@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from device_plugin.core.jobs.engine import plan_round
-from device_plugin.core.jobs.job import JobKey, JobState
+from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
 from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
@@ -83,16 +83,18 @@ class Rounds:
         """The parameters by which this engine plans."""
         return self._rules
 
+    def limits(self, job: JobSpec) -> str:
+        """What keeps pods of the job from some of the nodes, as a sentence; empty if nothing does."""
+        return self._holdings.nodes().limits(job.nodes)
+
     def step(self) -> None:
         """Do what is due now."""
         if self.why_not() or not self._sender.certain():
             self._seen = (-1, None)
             return
-        changes, ledger = self._known.changes, self._holdings.snapshot()
+        changes, ledger = self._known.changes, (self._holdings.snapshot(), self._holdings.nodes())
         now = self._wall()
-        changed = changes != self._seen[0] or (
-            ledger is not self._seen[1] and now >= self.last.at + TICK_SECONDS
-        )
+        changed = changes != self._seen[0] or (ledger != self._seen[1] and now >= self.last.at + TICK_SECONDS)
         if not changed and now < self._next and self._clock() < self._creations.next:
             return
         self._seen = changes, ledger

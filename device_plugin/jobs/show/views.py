@@ -79,6 +79,7 @@ class _LastRound:
 
     def __init__(self, rounds: Rounds, jobs: Mapping[JobKey, Managed]) -> None:
         self._why_not, self._rules, self._last = rounds.why_not(), rounds.rules, rounds.last
+        self._limits = rounds.limits
         last = self._last
         self._steps = {step.job: step for step in last.plan.steps}
         # A waiting job that was refused or admitted has no place any more.
@@ -119,6 +120,8 @@ class _LastRound:
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
         why = _given(giving) if giving else _why(managed, state, last.at)
         short = last.short.get(key)
+        if limits := self._limits(spec) if spec.cards and not state.running else "":
+            why = f"{why}; {limits}"
         if uncreated := last.uncreated.get(key):
             why = f"{why}; the API server refuses its other pods: {uncreated}"
         return replace(

@@ -31,6 +31,15 @@ class SlotRoom:
     def may_hold(self, jobs: Sequence[JobSpec]) -> bool:
         return sum(job.least * job.cards for job in jobs) <= self.slots
 
+    def givers(self, _: Sequence[JobSpec], /) -> None:
+        return None
+
+    def keep(self, _: Sequence[JobSpec], /) -> bool:
+        return False
+
+    def limits(self, _: JobSpec, /) -> str:
+        return ""
+
     def cards(self) -> float:
         return float(self.slots)
 

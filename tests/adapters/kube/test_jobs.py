@@ -8,6 +8,7 @@ import pytest
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.node_constraints import NodeConstraints, Toleration
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.kube.api import JOBS
 
@@ -78,6 +79,7 @@ def test_everything_that_is_read_of_a_job() -> None:
         grace_seconds=0, priority_class="high", template=template, started="2026-11-22T09:00:00Z",
         active=1, ready=2, succeeded=3, failed=4, terminating=5, uncounted=3, completed_indexes="0,2-3",
         failed_indexes="1",
+        nodes=NodeConstraints(tolerations=(Toleration(MEM, any_value=True),)),
         conditions=(JobCondition("Suspended", "JobSuspended", "Job suspended", "2026-11-22T10:00:00Z"),),
     )  # fmt: skip
     assert template == Pod(

@@ -13,6 +13,16 @@ from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
+from device_plugin.core.node_constraints import (
+    ANYWHERE,
+    NodeConstraints,
+    NodeIndex,
+    NodeTraits,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+)
 from device_plugin.core.placement import Placer
 from hack.bench.jobs.slots import SlotRoom
 from tests.builders.cards import inventory
@@ -94,6 +104,13 @@ def check(jobs: Sequence[JobState], plan: Plan, slots: int) -> None:
             assert job.queued
 
 
+PLACES = (
+    ANYWHERE,
+    NodeConstraints((Requirement("zone", Operator.IN, ("a",)),)),
+    NodeConstraints((Requirement("zone", Operator.IN, ("b",)),), tolerations=(Toleration("k"),)),
+)
+
+
 @pytest.mark.no_cover
 def test_every_plan_over_random_states_keeps_the_invariants_and_comes_to_rest() -> None:
     seed = random.randrange(2**32)
@@ -133,6 +150,62 @@ def test_every_plan_over_a_ledger_keeps_the_invariants() -> None:
             jobs.append(job)
         check(jobs, plan_round(NOW, jobs, LedgerRoom(ledger, placer, replicas), RULES), 8 * nodes)
         assert not any(ledger.conflicts(grant) for grant in ledger.grants().values())
+
+
+def test_no_job_of_a_plan_over_a_ledger_is_where_its_constraints_do_not_let_it_be() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(40):
+        ledger, names = Ledger(), [f"n{number}" for number in range(rng.randint(1, 5))]
+        for name in names:
+            ledger.set_node(name, inventory(name, 4))
+        index = NodeIndex(
+            NodeTraits(name, {"zone": rng.choice("ab")}, (Taint("k"),) * (rng.random() < 0.2))
+            for name in names
+        )
+        placer, jobs = Placer(ledger), list[JobState]()
+        replicas: Mapping[JobKey, Sequence[str]] = {}
+        for job in random_jobs(rng, 4 * len(names), 4):
+            constrained = replace(job, spec=replace(job.spec, nodes=rng.choice(PLACES)))
+            room = LedgerRoom(ledger, placer, replicas, index)
+            if job.width and not room.take(constrained.spec, job.width):
+                continue
+            replicas = room.replicas()
+            jobs.append(constrained)
+        room = LedgerRoom(ledger, placer, replicas, index)
+        plan = plan_round(NOW, jobs, room, RULES)
+        check(jobs, plan, 4 * len(names))
+        states = {job.spec.key: job for job in jobs}
+        for key, held in room.replicas().items():
+            allowed = index.allowed(states[key].spec.nodes)
+            nodes = {ledger.holdings()[holder].node for holder in held}
+            assert allowed is None or nodes <= set(allowed), (key, nodes)
+        for step in plan.steps:
+            if isinstance(step, Admit):
+                assert len(room.replicas()[step.job]) == step.width
+        for key, job in states.items():
+            if job.phase is JobPhase.WAITING and room.capacity(job.spec) == 0:
+                assert any(isinstance(step, Refuse) and step.job == key for step in plan.steps)
+
+
+def test_for_an_overdue_job_cards_are_kept_only_where_it_may_go() -> None:
+    ledger = Ledger()
+    for name in ("n0", "n1", "n2"):
+        ledger.set_node(name, inventory(name, 2))
+    index = NodeIndex(
+        NodeTraits(name, {"zone": zone}) for name, zone in (("n0", "a"), ("n1", "b"), ("n2", "b"))
+    )
+    busy = running("busy", 1, since=NOW, nodes=PLACES[1])
+    others = running("others", 3, since=NOW, nodes=PLACES[2])
+    overdue = replace(waiting("overdue", least=2, most=2, nodes=PLACES[1]), since=NOW - 2 * HOUR)
+    new = [replace(waiting(name, most=4), since=NOW) for name in "xy"]
+    placer = Placer(ledger)
+    room = LedgerRoom(ledger, placer, {}, index)
+    assert all(room.take(job.spec, job.width) for job in (busy, others))
+    jobs = [busy, others, overdue, *new]
+    plan = plan_round(NOW, jobs, LedgerRoom(ledger, placer, room.replicas(), index), RULES)
+    assert plan.steps == (Admit(("default", "x"), 1),), "the other card of n0 is kept"
 
 
 def test_equal_states_give_equal_plans_whatever_the_order_of_the_jobs() -> None:

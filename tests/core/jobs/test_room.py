@@ -7,6 +7,14 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.ledger import Ledger
+from device_plugin.core.node_constraints import (
+    NodeConstraints,
+    NodeIndex,
+    NodeTraits,
+    Operator,
+    Requirement,
+    Taint,
+)
 from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest, Selector
 from tests.builders.cards import inventory
@@ -144,3 +152,54 @@ def test_cards_that_only_one_of_the_jobs_may_use_count_too() -> None:
     room = LedgerRoom(held, Placer(held), {})
     one = replace(job_spec("one"), request=replace(whole_request("", 1), uuids=Selector("a-0")))
     assert room.may_hold([one, job_spec("any")])
+
+
+def on_nodes(*names: str) -> NodeConstraints:
+    """A node affinity to the nodes of these names."""
+    return NodeConstraints((Requirement("metadata.name", Operator.IN, names, by_name=True),))
+
+
+def test_replicas_go_only_where_their_constraints_let_them() -> None:
+    held = ledger("a", "b", "c")
+    index = NodeIndex([NodeTraits("a", {}), NodeTraits("b", {}), NodeTraits("c", {}, (Taint("k"),))])
+    room = LedgerRoom(held, Placer(held), {}, index)
+    on_b, anywhere = job_spec("b", most=8, nodes=on_nodes("b")), job_spec("any", most=8)
+    assert (room.free(on_b), room.capacity(on_b), room.free(anywhere), room.capacity(anywhere)) == (
+        2,
+        2,
+        4,
+        4,
+    )
+    assert not room.take(on_b, 3)
+    assert room.take(on_b, 1)
+    assert room.take(on_b, 1)
+    assert not room.take(on_b, 1)
+    assert (room.free(on_b), room.capacity(on_b), room.free(anywhere)) == (0, 2, 2)
+    assert {holding.node for holding in held.holdings().values()} == {"b"}
+    assert room.givers([job_spec("x", nodes=on_nodes("a", "c"))]) == set()
+    assert room.givers([job_spec("x", nodes=on_nodes("a")), job_spec("y", nodes=on_nodes("b"))]) == {on_b.key}
+    nowhere = job_spec("x", nodes=on_nodes("gone"))
+    assert (room.free(nowhere), room.capacity(nowhere), room.take(nowhere, 1)) == (0, 0, False)
+    assert "metadata.name=b (1 of 3 nodes)" in room.limits(on_b)
+    assert "1 of 3 nodes are cordoned" in room.limits(anywhere)
+    assert LedgerRoom(held, Placer(held), {}).limits(on_b) == ""
+    untainted = LedgerRoom(held, Placer(held), {}, NodeIndex([NodeTraits(name, {}) for name in "abc"]))
+    assert untainted.givers([anywhere]) is None
+
+
+def test_an_empty_pool_may_hold_jobs_by_the_cards_of_the_nodes_where_they_may_go() -> None:
+    held = ledger("a", "b")
+    room = LedgerRoom(held, Placer(held), {}, NodeIndex([NodeTraits("a", {}), NodeTraits("b", {})]))
+    one, other = (job_spec(name, least=2, most=2, nodes=on_nodes("a")) for name in ("x", "y"))
+    assert not room.may_hold([one, other])
+    assert room.may_hold([one, replace(other, nodes=on_nodes("b"))])
+
+
+def test_a_node_that_the_index_does_not_know_yet_is_not_used_by_constrained_jobs() -> None:
+    held = ledger("a", "b")
+    room = LedgerRoom(
+        held, Placer(held), {}, NodeIndex([NodeTraits("b", {}), NodeTraits("z", {}, (Taint("k"),))])
+    )
+    assert room.free(job_spec("j")) == 2
+    assert room.take(job_spec("j"), 2)
+    assert {holding.node for holding in held.holdings().values()} == {"b"}

@@ -9,6 +9,7 @@ import pytest
 from device_plugin.core.annotations import RESIZE
 from device_plugin.core.jobs.progress import Told
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
 from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
 from device_plugin.kube.errors import RefusedError, UnknownError
@@ -479,3 +480,58 @@ def test_a_model_of_which_no_rate_is_known_is_said_to_be_unknown(world: World) -
     world.settle(2)
     assert world.job("a").suspend
     assert "no rate is known of the model m: let an operator" in told(world, "a")
+
+
+IN_A = NodeConstraints((Requirement("zone", Operator.IN, ("a",)),))
+
+
+@pytest.fixture
+def zones() -> World:
+    world = World(cards=2, rules=EAGER, nodes=("n1", "n2", "n3"))
+    world.change_node("n1", labels={"zone": "a"})
+    return world
+
+
+def test_a_job_for_a_full_node_waits_though_others_are_free(zones: World) -> None:
+    zones.queue("a", 2, nodes=IN_A)
+    zones.queue("b", 1, nodes=IN_A)
+    zones.settle()
+    assert (zones.job("a").suspend, zones.job("b").suspend) == (False, True)
+    limits = "its pods go only to nodes with zone=a (1 of 3 nodes)"
+    assert told(zones, "b") == f"waits for room for 1 of its pods; {limits}"
+    zones.queue("c", 4)
+    zones.settle(2)
+    assert not zones.job("c").suspend, "it may go to the others"
+    zones.finish("a")
+    zones.settle(2)
+    assert not zones.job("b").suspend
+
+
+def test_only_jobs_that_hold_cards_where_it_may_go_shrink_for_another(zones: World) -> None:
+    zones.queue("a", 2, least=1, nodes=IN_A)
+    zones.settle(2)
+    zones.queue("wide", 4, least=1)
+    zones.settle(2)
+    zones.queue("b", 1, nodes=IN_A)
+    zones.settle(20)
+    widths = [zones.job(name).parallelism for name in ("a", "wide", "b")]
+    assert (widths, zones.job("b").suspend) == ([1, 4, 1], False)
+
+
+def test_labels_and_taints_that_change_later_count_in_the_next_round(zones: World) -> None:
+    zones.change_node("n1", taints=(Taint("team", "x"),))
+    zones.queue("a", 2, nodes=IN_A)
+    zones.queue("large", 6)
+    zones.settle(3)
+    assert (zones.job("a").suspend, zones.job("large").suspend) == (True, True)
+    assert "1 of 1 nodes are cordoned or have a taint that its pods do not tolerate" in told(zones, "a")
+    assert told(zones, "large").startswith(
+        "needs 6 replicas, and 4 fit even if nothing else runs: ask for fewer, or"
+    )
+    zones.change_node("n2", labels={"zone": "a"})
+    zones.settle(3)
+    assert not zones.job("a").suspend
+    zones.finish("a")
+    zones.change_node("n1", taints=())
+    zones.settle(3)
+    assert not zones.job("large").suspend

@@ -1,0 +1,114 @@
+"""JSON of what keeps pods from nodes into values: node selectors, required node affinity, tolerations, and taints."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from device_plugin.adapters.kube import structs
+from device_plugin.adapters.kube.structs import MAX_NAME, DecodeError, decoder
+from device_plugin.core.node_constraints import (
+    ANYWHERE,
+    BARRING,
+    CORDON,
+    UNKNOWN,
+    NodeConstraints,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+)
+
+# A tenant may write 256 KiB of them into each of thousands of Jobs. Who writes more words (keys and values) or more
+# tolerations than these gets every node for the engine's forecast; kube-scheduler decides in the end.
+MOST_WORDS, MOST_TOLERATIONS = 256, 32
+# Characters of a word: a label's key has at most 317.
+_LONGEST = 320
+_NAME = "metadata.name"
+_NOTHING = (b"", b"null")
+_selector, _affinity = decoder(dict[str, str]), decoder(structs.Affinity)
+_tolerations = decoder(list[structs.Toleration])
+
+
+def node_constraints(spec: structs.PodSpec, resources: Iterable[str]) -> NodeConstraints:
+    """Where pods with this spec, which ask for these extended resources, may go.
+
+    A taint that is named like one of the resources is tolerated: the admission plugin ExtendedResourceToleration
+    writes that into pods, not into what makes them.
+    """
+    try:
+        selector = {} if bytes(spec.node_selector) in _NOTHING else _selector(spec.node_selector)
+        affinity = None if bytes(spec.affinity) in _NOTHING else _affinity(spec.affinity).node_affinity
+        tolerations = [] if bytes(spec.tolerations) in _NOTHING else _tolerations(spec.tolerations)
+    except DecodeError:
+        return UNKNOWN
+    required = affinity.required if affinity else None
+    terms = None if required is None else required.node_selector_terms or ()
+    if len(tolerations) > MOST_TOLERATIONS or _too_long(selector, terms or ()):
+        return UNKNOWN
+    found = NodeConstraints(
+        tuple(_of_pod(spec.node_name or "", selector)),
+        None if terms is None else tuple(map(_term, filter(_says, terms))),
+        (*map(_toleration, tolerations), *(Toleration(name, any_value=True) for name in resources)),
+    )
+    return ANYWHERE if found == ANYWHERE else found
+
+
+def node_taints(spec: structs.NodeSpec) -> tuple[Taint, ...]:
+    """The taints that keep pods from a node; a cordon counts as one."""
+    written = (Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ())
+    found = dict.fromkeys(taint for taint in written if taint.effect in BARRING)
+    if spec.unschedulable:
+        found[Taint(CORDON)] = None
+    return tuple(found)
+
+
+def _too_long(selector: dict[str, str], terms: Iterable[structs.NodeTerm]) -> bool:
+    """True if there are more words than are kept, or one is longer than any that Kubernetes accepts."""
+    words = list(islice(_words(selector, terms), MOST_WORDS + 1))
+    return len(words) > MOST_WORDS or any(len(word) > _LONGEST for word in words)
+
+
+def _words(selector: dict[str, str], terms: Iterable[structs.NodeTerm]) -> Iterator[str]:
+    yield from selector
+    yield from selector.values()
+    for term in terms:
+        # A term without any requirement is bounded too.
+        yield ""
+        for requirement in (*(term.match_expressions or ()), *(term.match_fields or ())):
+            yield requirement.key
+            yield from requirement.values or ()
+
+
+def _of_pod(node: str, selector: dict[str, str]) -> Iterator[Requirement]:
+    """What a pod says outside its affinity."""
+    for key in sorted(selector):
+        yield Requirement(key, Operator.IN, (selector[key],))
+    if node:
+        yield Requirement(_NAME, Operator.IN, (node[:MAX_NAME],), by_name=True)
+
+
+def _says(term: structs.NodeTerm) -> bool:
+    """False for a term without any requirement, which no node meets."""
+    return bool(term.match_expressions or term.match_fields)
+
+
+def _term(term: structs.NodeTerm) -> tuple[Requirement, ...]:
+    return (
+        *_requirements(term.match_expressions or (), by_name=False),
+        *_requirements((each for each in term.match_fields or () if each.key == _NAME), by_name=True),
+    )
+
+
+def _requirements(written: Iterable[structs.NodeRequirement], *, by_name: bool) -> Iterator[Requirement]:
+    """The requirements with operators that are known; others count as met."""
+    for each in written:
+        try:
+            operator = Operator(each.operator)
+        except ValueError:
+            continue
+        yield Requirement(each.key, operator, tuple(each.values or ()), by_name)
+
+
+def _toleration(written: structs.Toleration) -> Toleration:
+    # An operator that is not known tolerates every value: whether it does is kube-scheduler's to say.
+    any_value = written.operator not in ("", "Equal")
+    return Toleration(written.key[:_LONGEST], written.value[:_LONGEST], written.effect[:_LONGEST], any_value)

@@ -1,0 +1,305 @@
+"""Node constraints: where a pod may go by its node selector, required node affinity, node name and tolerations.
+
+The rules are kube-scheduler's. A NodeIndex evaluates them for thousands of different constraints on thousands of nodes:
+a set of nodes is an integer with a bit for each node, and a requirement costs a look at an index, not at every node.
+What is not evaluated here, such as an operator that Kubernetes adds later, counts as met: a pod for which that is wrong
+is refused by kube-scheduler, but one that were never started would wait for ever.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import accumulate
+from operator import or_
+from typing import overload
+
+# Characters of constraints that a text shows, and constraints whose nodes an index remembers.
+_SHOWN, _REMEMBERED = 200, 20_000
+BARRING = ("NoSchedule", "NoExecute")
+"""The effects of taints that keep pods away."""
+# kube-scheduler treats a cordoned node as one with this taint.
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+class Operator(Enum):
+    """The operators of node affinity."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GREATER = "Gt"
+    LESS = "Lt"
+
+
+_SIGNS = {Operator.GREATER: ">", Operator.LESS: "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a node's label `key` must be; with `by_name` the node's name in its place."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+    by_name: bool = False
+
+    @property
+    def text(self) -> str:
+        """For instance `zone=a`, `disk in (nvme, ssd)`, `no spot`."""
+        values = ", ".join(self.values)
+        match self.operator:
+            case Operator.IN:
+                return f"{self.key}={values}" if len(self.values) == 1 else f"{self.key} in ({values})"
+            case Operator.NOT_IN:
+                return f"{self.key} not in ({values})"
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"no {self.key}"
+        return f"{self.key} {_SIGNS[self.operator]} {values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node, its effect `NoSchedule` or `NoExecute`."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Taints that a pod tolerates: an empty `key` or `effect` stands for all; with `any_value` any value is."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    any_value: bool = False
+
+    def covers(self, taint: Taint) -> bool:
+        """True if the taint is tolerated."""
+        return (
+            self.key in ("", taint.key)
+            and self.effect in ("", taint.effect)
+            and (self.any_value or self.value == taint.value)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConstraints:
+    """All of `required` must be met, and all requirements of one of `terms`, unless that is None."""
+
+    required: tuple[Requirement, ...] = ()
+    terms: tuple[tuple[Requirement, ...], ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The requirements for people, cut; empty if there are none."""
+        parts = [_joined(self.required)] if self.required else []
+        if self.terms:
+            parts.append(" or ".join(_joined(term) or "anything" for term in self.terms))
+        text = " and ".join(parts)
+        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _joined(requirements: Iterable[Requirement]) -> str:
+    return ", ".join(each.text for each in requirements)
+
+
+ANYWHERE = NodeConstraints()
+"""Those of a pod that names none: every node without a taint."""
+UNKNOWN = NodeConstraints(tolerations=(Toleration(any_value=True),))
+"""Those that are not evaluated: every node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraits:
+    """What constraints look at; a cordon is a taint."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeSet(Sequence[str]):
+    """The nodes of an index whose bits are set, by name. It never changes, and is equal to itself only."""
+
+    __slots__ = ("bits", "node_index")
+
+    def __init__(self, node_index: "NodeIndex", bits: int) -> None:
+        self.node_index = node_index
+        self.bits = bits
+
+    def __contains__(self, name: object) -> bool:
+        position = self.node_index.position.get(name, -1) if isinstance(name, str) else -1
+        return position >= 0 and bool(self.bits >> position & 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.node_index.names if name in self)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
+        return tuple(self)[at]
+
+    def __copy__(self) -> "NodeSet":
+        return self
+
+
+class NodeIndex:
+    """The nodes that meet constraints, for nodes as they are at one time; a new one is made when one of them changes.
+
+    The values of a label are looked at when they are first asked for. It keeps the answers for _REMEMBERED constraints,
+    a few hundred bytes each for thousands of nodes. Any thread may ask.
+    """
+
+    def __init__(self, nodes: Iterable[NodeTraits] = ()) -> None:
+        self._nodes = sorted(nodes, key=lambda node: node.name)
+        self.names = tuple(node.name for node in self._nodes)
+        self.position: Mapping[str, int] = {name: number for number, name in enumerate(self.names)}
+        self._all = (1 << len(self.names)) - 1
+        self._having = dict[str, int]()
+        for number, node in enumerate(self._nodes):
+            for key in node.labels:
+                self._having[key] = self._having.get(key, 0) | 1 << number
+        self._values: dict[str, Mapping[str, int]] = {}
+        self._numbers: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
+        self._tainted = dict[Taint, int]()
+        for number, node in enumerate(self._nodes):
+            for taint in node.taints:
+                self._tainted[taint] = self._tainted.get(taint, 0) | 1 << number
+        self._known: dict[NodeConstraints, NodeSet | None] = {}
+        self._sets: dict[int, NodeSet] = {}
+
+    def allowed(self, constraints: NodeConstraints) -> NodeSet | None:
+        """The nodes where a pod with these constraints may go now; None if all of them."""
+        if constraints not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            bits = self._selected(constraints) & ~self._barred(constraints)
+            self._known[constraints] = None if bits == self._all else self._set(bits)
+        return self._known[constraints]
+
+    def without(self, bits: int, nodes: NodeSet | None) -> NodeSet:
+        """The nodes (None: all) whose bits are not set."""
+        return self._set((self._all if nodes is None else nodes.bits) & ~bits)
+
+    def limits(self, constraints: NodeConstraints) -> str:
+        """What keeps a pod from some of the nodes, as a sentence for people; empty if nothing does."""
+        selected, parts = self._selected(constraints), list[str]()
+        count = selected.bit_count()
+        if text := constraints.text:
+            parts.append(f"its pods go only to nodes with {text} ({count} of {len(self.names)} nodes)")
+        if barred := (selected & self._barred(constraints)).bit_count():
+            parts.append(
+                f"{barred} of {count} nodes are cordoned or have a taint that its pods do not tolerate"
+            )
+        return "; ".join(parts)
+
+    def _set(self, bits: int) -> NodeSet:
+        """Equal sets are one object, so that what is known of one is known of all."""
+        if bits not in self._sets:
+            if len(self._sets) >= _REMEMBERED:
+                self._sets.clear()
+            self._sets[bits] = NodeSet(self, bits)
+        return self._sets[bits]
+
+    def _barred(self, constraints: NodeConstraints) -> int:
+        """The nodes with a taint that is not tolerated."""
+        bits = 0
+        for taint, tainted in self._tainted.items():
+            if not any(toleration.covers(taint) for toleration in constraints.tolerations):
+                bits |= tainted
+        return bits
+
+    def _selected(self, constraints: NodeConstraints) -> int:
+        """The nodes that meet the requirements."""
+        bits = self._meeting(constraints.required)
+        if constraints.terms is None:
+            return bits
+        found = 0
+        for term in constraints.terms:
+            found |= self._meeting(term)
+        return bits & found
+
+    def _meeting(self, requirements: Collection[Requirement]) -> int:
+        bits = self._all
+        for requirement in requirements:
+            bits &= self._with(requirement)
+        return bits
+
+    def _with(self, requirement: Requirement) -> int:
+        """The nodes that meet one requirement."""
+        if requirement.by_name:
+            positions = (self.position.get(name) for name in requirement.values)
+            bits = sum(1 << position for position in set(positions) if position is not None)
+            return bits if requirement.operator is Operator.IN else self._all & ~bits
+        having, values = self._having.get(requirement.key, 0), self._by_value(requirement.key)
+        match requirement.operator:
+            case Operator.IN:
+                return _union(values.get(value, 0) for value in requirement.values)
+            case Operator.NOT_IN:
+                return self._all & ~_union(values.get(value, 0) for value in requirement.values)
+            case Operator.EXISTS:
+                return having
+            case Operator.DOES_NOT_EXIST:
+                return self._all & ~having
+        return self._compared(requirement)
+
+    def _by_value(self, key: str) -> Mapping[str, int]:
+        """The nodes with each value of a label."""
+        if key not in self._having:
+            return {}
+        if key not in self._values:
+            found: dict[str, int] = {}
+            for number, node in enumerate(self._nodes):
+                if key in node.labels:
+                    value = node.labels[key]
+                    found[value] = found.get(value, 0) | 1 << number
+            self._values[key] = found
+        return self._values[key]
+
+    def _compared(self, requirement: Requirement) -> int:
+        """The nodes whose label is a number beyond that of the requirement."""
+        bound = _number(requirement.values[0]) if len(requirement.values) == 1 else None
+        if bound is None or requirement.key not in self._having:
+            return 0
+        if requirement.key not in self._numbers:
+            by_number: dict[int, int] = {}
+            for value, bits in self._by_value(requirement.key).items():
+                if (number := _number(value)) is not None:
+                    by_number[number] = by_number.get(number, 0) | bits
+            ascending = sorted(by_number)
+            upwards = accumulate((by_number[number] for number in ascending), or_, initial=0)
+            self._numbers[requirement.key] = ascending, list(upwards)
+        numbers, up_to = self._numbers[requirement.key]
+        if requirement.operator is Operator.LESS:
+            return up_to[bisect_left(numbers, bound)]
+        return up_to[-1] & ~up_to[bisect_right(numbers, bound)]
+
+
+def _union(sets: Iterable[int]) -> int:
+    bits = 0
+    for each in sets:
+        bits |= each
+    return bits
+
+
+def _number(text: str) -> int | None:
+    """A number as Go reads one of 64 bits; None if it is none."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 19):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
