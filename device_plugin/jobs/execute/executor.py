@@ -30,6 +30,8 @@ JOIN_SECONDS = 60.0
 # A record has whole seconds: one that must count as later than another is made a second later at least, whatever the
 # clocks of two replicas say.
 LATER = 1.0
+# For so long a request for a checkpoint waits for the count of those before; without it no answer could be told.
+ASK_SECONDS = 30.0
 # A Job that let this many requests for a checkpoint in a row pass is not made narrower for so many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 
@@ -145,8 +147,17 @@ class Executor:
             yield _dropped(managed, record)
         elif self._saved(managed, record):
             yield self._applied(managed, record)
-        elif managed.checkpoint is None or managed.checkpoint.gen != record.gen:
-            yield Write(Action.ASK, managed, record)
+        elif self._may_ask(managed, record):
+            yield Write(Action.ASK, managed, replace(record, asked=self._now))
+
+    def _may_ask(self, managed: Managed, record: Resize) -> bool:
+        """True if the program was not asked for a checkpoint yet, and its answer can be told.
+
+        An engine that has just taken over hears within seconds how many checkpoints there are.
+        """
+        if managed.checkpoint is not None and managed.checkpoint.gen == record.gen:
+            return False
+        return managed.heard_since(self._now) or self._now >= record.asked + ASK_SECONDS
 
     def _saved(self, managed: Managed, record: Resize) -> bool:
         """True once the program has saved, or has had the time for it, or never said that it needs any."""
@@ -251,7 +262,9 @@ class Executor:
             return
         if not managed.has(before) or (after and (managed.spec.parts or not _narrows(managed))):
             return
-        seconds = JOIN_SECONDS + managed.spec.checkpoint_seconds + managed.job.grace_seconds
+        seconds = JOIN_SECONDS + managed.job.grace_seconds
+        if managed.spec.checkpoint_seconds:
+            seconds += ASK_SECONDS + managed.spec.checkpoint_seconds
         yield Write(Action.RECORD, managed, self._record(
             managed, before=before, after=after,
             asked=self._later(*([managed, helped] if helped is not None else [managed])),

@@ -16,9 +16,6 @@ from device_plugin.core.jobs.resize import Resize
 from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
 
-# A count of checkpoints that was heard longer ago than this may have grown since.
-HEARD_SECONDS = 30.0
-
 
 class Action(Enum):
     """What a write does."""
@@ -43,7 +40,8 @@ class Action(Enum):
 class Write:
     """One patch about a Job. `record` is the record that it leaves on the Job; None where it leaves the old one.
 
-    `width` is the parallelism that it sets, None where it leaves the width as it is.
+    `width` is the parallelism that it sets, None where it leaves the width as it is. The record of a request for a
+    checkpoint is `asked` when that is.
     """
 
     action: Action
@@ -100,5 +98,5 @@ class Write:
         managed = self.managed
         # An old count would make a checkpoint that was saved before the request look like the answer to it. None is
         # more than MAX_INT: then the whole time is given.
-        saved = managed.saved if managed.heard >= record.asked - HEARD_SECONDS else MAX_INT
+        saved = managed.saved if managed.heard_since(record.asked) else MAX_INT
         return Checkpoint(record.gen, int(record.asked + managed.spec.checkpoint_seconds), saved).encode()

@@ -174,7 +174,7 @@ class KnownJobs:
             pods = self._on.get(node, {})
             for name, said in by_pod(told, pods).items():
                 pod = self._pods[pods[name]]
-                if self._answers(pod, said):
+                if self._awaited(pod, said):
                     self.changes += 1
                 self._heard[pod.uid] = _Heard(said, now)
                 read = self._job_of(pod)
@@ -187,14 +187,16 @@ class KnownJobs:
         run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
         return run if run == len(pods) == job.parallelism and not job.suspend else 0
 
-    def _answers(self, pod: Pod, told: Told) -> bool:
-        """True if the program of a pod is asked for a checkpoint, and has saved one that was not heard of yet."""
-        read, asked = self._job_of(pod), _checkpoint([pod])
-        if asked is None or read is None or read.record is None:
+    def _awaited(self, pod: Pod, told: Told) -> bool:
+        """True if a request for a checkpoint waits for this: for its answer, or for the count before it is sent."""
+        read = self._job_of(pod)
+        if read is None or read.record is None or read.record.applied or pod.index != 0:
             return False
+        asked = _checkpoint([pod])
+        if asked is None or asked.gen != read.record.gen:
+            return True
         before = self._heard.get(pod.uid, _SILENT).told.checkpoints
-        due = asked.gen == read.record.gen and not read.record.applied
-        return due and before <= asked.saved < told.checkpoints
+        return before <= asked.saved < told.checkpoints
 
     def _job_of(self, pod: Pod) -> _Read | None:
         """The Job of a pod, if it is known."""

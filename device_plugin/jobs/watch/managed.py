@@ -15,6 +15,8 @@ from device_plugin.core.pods import Pod
 
 # Seconds for which a Job neither starts nor grows after its pods were refused: twice as many each time.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+# A count of checkpoints that was heard longer ago than this may have grown since.
+HEARD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,10 @@ class Managed:
     def spared(self, now: float) -> bool:
         """True while the running Job is not made narrower, because its program did not answer when it was asked."""
         return self.record is not None and now < self.record.spared_until and not self.job.suspend
+
+    def heard_since(self, now: float) -> bool:
+        """True if it is known how many checkpoints the program of index 0 had saved shortly before `now`."""
+        return self.heard >= now - HEARD_SECONDS
 
     def leaving(self, width: int) -> Iterator[Pod]:
         """The pods that a width of `width` has no place for: those of the highest indexes."""

@@ -12,7 +12,7 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import JOIN_SECONDS, SPARED_SECONDS, Executor
+from device_plugin.jobs.execute.executor import ASK_SECONDS, JOIN_SECONDS, SPARED_SECONDS, Executor
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.watch.managed import FIRST_PAUSE, Managed
 from device_plugin.kube.api import JOBS, PODS
@@ -116,7 +116,7 @@ def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
     a, b = replace(managed(job("a", 4)), spec=slow, saved=3, heard=NOW - 30), managed(waiting("b", 2))
     (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)]).values()
     assert record.record is not None
-    assert record.record.until == NOW + 120 + JOIN_SECONDS + GRACE
+    assert record.record.until == NOW + ASK_SECONDS + 120 + JOIN_SECONDS + GRACE
     a = carried_out(a, record)
 
     (ask,) = due(a, b).values()
@@ -138,11 +138,14 @@ def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
 def test_where_the_count_of_checkpoints_is_old_none_is_the_answer_and_the_whole_time_is_given() -> None:
     slow, record = spec(job("a", 4), checkpoint_seconds=120.0), resize(4, 2, asked=NOW, until=NOW + 300)
     a = replace(managed(job("a", 4), record=record), spec=slow, saved=3, heard=NOW - 31)
-    (ask,) = due(a).values()
+    assert not due(a), "what the agent says is waited for"
+    assert due(replace(a, heard=NOW + 3), now=NOW + 3)["a"].action is Action.ASK
+    late = NOW + ASK_SECONDS
+    (ask,) = due(a, now=late).values()
     asked = Checkpoint.decode(body(ask)["metadata"]["annotations"][CHECKPOINT])
-    a = replace(a, checkpoint=asked, saved=MAX_INT, heard=NOW + 5)
-    assert not due(a, now=NOW + 119)
-    assert due(a, now=NOW + 120)["a"].action is Action.WIDTH
+    a = replace(a, checkpoint=asked, saved=MAX_INT, heard=late + 5)
+    assert not due(a, now=late + 119)
+    assert due(a, now=late + 120)["a"].action is Action.WIDTH
 
 
 def missed(a: Managed, b: Managed, now: float = NOW) -> Resize:

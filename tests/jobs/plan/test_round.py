@@ -68,6 +68,23 @@ def test_a_job_shrinks_as_soon_as_its_program_tells_of_the_checkpoint(world: Wor
     assert [name for name, _ in world.api.patches][-4:] == ["a", "a-0", "a", "b"], "four writes"
 
 
+def test_an_engine_that_takes_over_before_the_request_hears_the_answer_too(world: World) -> None:
+    world.queue("a", 4, annotations={
+        "vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600",
+    })  # fmt: skip
+    world.settle(3)
+    world.queue("b", 1)
+    world.settle(1)
+    world.restart()
+    world.settle(2)
+    assert [name for name, _ in world.api.patches][-1:] == ["a"], "it does not know yet which answer is one"
+    world.tell("a", Told(checkpoints=7))
+    world.turn()
+    world.tell("a", Told(checkpoints=8))
+    world.settle(2)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
+
+
 def test_a_running_job_shrinks_for_one_that_waits_and_grows_back(world: World) -> None:
     world.queue("a", 4, 2)
     world.settle(3)

@@ -195,16 +195,20 @@ def test_nodes_are_of_use_while_pods_of_jobs_are_bound_to_them(known: KnownJobs)
     assert not known.on("n1")
 
 
-def test_what_programs_tell_is_no_change_but_for_the_answer_to_a_request(known: KnownJobs) -> None:
+def test_what_programs_tell_is_no_change_but_for_what_a_request_waits_for(known: KnownJobs) -> None:
     record = resize(2, 1, gen=3)
-    made = job("a", 2, annotations={RESIZE: record.encode()})
+    made = job("a", 2, annotations={RESIZE: record.encode()}, version="2")
     asked = {CHECKPOINT: Checkpoint(gen=3, until=1000, saved=1).encode()}
-    known.see(made)
+    known.see(job("a", 2))
     known.see_pod(replica(made, 1))
     known.see_pod(replica(made, 0))
     changes = known.changes
-    known.hear("n1", told("a-0-x", 1), 10.0)
+    known.hear("n1", told("a-0-x", 1), 8.0)
     assert known.changes == changes
+    known.see(made)
+    known.hear("n1", told("a-0-x", 1), 10.0)
+    changes = known.changes
+    assert changes == 5, "the count before the request"
     known.see_pod(replica(made, 0, annotations=asked))
     known.hear("n1", told("a-0-x", 1), 20.0)
     assert known.changes == changes + 1, "that of the pod"
@@ -214,7 +218,7 @@ def test_what_programs_tell_is_no_change_but_for_the_answer_to_a_request(known: 
     known.hear("n1", told("a-1-x", 9), 50.0)
     assert known.changes == changes + 2
     applied = resize(2, 1, gen=3, applied=True)
-    known.see(replace(made, version="2", annotations={RESIZE: applied.encode()}))
+    known.see(replace(made, version="3", annotations={RESIZE: applied.encode()}))
     known.hear("n1", told("a-0-x", 0), 60.0)
     known.hear("n1", told("a-0-x", 9), 70.0)
     assert known.changes == changes + 3, "that of the Job"
