@@ -45,11 +45,11 @@ class Lane:
 LEADERS = ("tests/e2e/test_leaders.py",)
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
 # With the job engine. Jobs train with PyTorch, whose image is the size of all others together.
-JOBS = ("tests/e2e/test_elastic.py", "tests/e2e/test_job_engine.py")
-# Jobs grow back at once.
+JOBS = tuple(f"tests/e2e/test_{name}.py" for name in ("elastic", "job_engine", "job_kinds"))
+# Jobs grow back at once, and the speed of a model is known.
 QUICK = json.dumps([
-    {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
-     "value": {"name": "VGPU_COOLDOWN_SECONDS", "value": "1"}}
+    {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": name, "value": value}}
+    for name, value in (("VGPU_COOLDOWN_SECONDS", "1"), ("VGPU_RATES", '["resnet50 Z100 100"]'))
 ])  # fmt: skip
 ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.

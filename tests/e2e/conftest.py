@@ -8,11 +8,13 @@ import subprocess
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from device_plugin.kube.api import PODS, Kind, Ref
 from device_plugin.kube.errors import GoneError
+from hack.testbed import layout
 from tests.e2e.kubectl import Kubectl, KubectlError, api
 from tests.e2e.machines import Machines
 from tests.e2e.waiting import eventually
@@ -92,3 +94,10 @@ def machines() -> Iterator[Machines]:
     made = Machines()
     yield made
     made.recover()
+
+
+@pytest.fixture
+def log(machines: Machines) -> Path:
+    """The audit log of the project's own cluster."""
+    assert machines
+    return layout.here().audit

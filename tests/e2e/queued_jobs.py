@@ -1,21 +1,42 @@
-"""Jobs of a queue, and their pods."""
+"""Jobs of a queue, their pods, and the job engine: what it wrote, and its end."""
 
+import signal
+from pathlib import Path
 from typing import Any
 
-from device_plugin.core.annotations import QUEUE
+from device_plugin.core.annotations import MAX_REPLICAS, MIN_REPLICAS, QUEUE
 from device_plugin.kube.api import PODS
-from tests.e2e import nodes
+from device_plugin.kube.leases import LEASES
+from hack.testbed import audit
+from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.workloads import container, job, pod, slice_of
 
+ENGINE = "vgpu-jobs"
 
-def queued(name: str, width: int, **fields: Any) -> dict[str, Any]:
-    """An Indexed Job of a queue, whose pods ask for a card each of the first node."""
-    template = pod(name, container(resources=slice_of(whole=1)), **nodes.on(nodes.first()))
+
+def queued(name: str, width: int, *containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """An Indexed Job of a queue on the first node, whose pods ask for a card each unless `containers` are given."""
+    template = pod(name, *(containers or (one_card(),)), **nodes.on(nodes.first()))
     widths = {"completionMode": "Indexed", "completions": width, "parallelism": width}
-    made = job(name, template, **widths, podReplacementPolicy="Failed", **fields)
+    made = job(name, template, **{**widths, "podReplacementPolicy": "Failed", **fields})
     made["metadata"]["labels"] = {QUEUE: "default"}
     return made
+
+
+def elastic(
+    name: str, least: int, most: int, *containers: dict[str, Any], **annotations: str
+) -> dict[str, Any]:
+    """A Job of a queue that runs with `least` to `most` pods."""
+    made = queued(name, most, *containers)
+    bounds = {MIN_REPLICAS: str(least), MAX_REPLICAS: str(most)}
+    made["metadata"]["annotations"] = {**bounds, **annotations}
+    return made
+
+
+def one_card(**fields: Any) -> dict[str, Any]:
+    """A container that asks for a whole card."""
+    return container(resources=slice_of(whole=1), **fields)
 
 
 def pods(kubectl: Kubectl, name: str) -> list[Any]:
@@ -28,3 +49,16 @@ def pods(kubectl: Kubectl, name: str) -> list[Any]:
 
 def running(kubectl: Kubectl, name: str, count: int) -> bool:
     return [each["status"]["phase"] for each in pods(kubectl, name)] == ["Running"] * count
+
+
+def written(log: Path, after: int) -> list[str]:
+    """What the engine changed of Jobs and pods since the audit log had this size."""
+    changed = ("jobs", "pods/status")
+    calls = [call for call in audit.calls(log, after) if call.service == ENGINE and call.writes]
+    return [f"{call.resource} {call.name}" for call in calls if call.resource in changed and call.code == 200]
+
+
+def kill_engine() -> None:
+    """Kill the process of the replica that plans."""
+    leader = service.SYSTEM.get(LEASES, ENGINE)["spec"]["holderIdentity"]
+    service.signal_all(leader, "vgpu jobs", signal.SIGKILL)

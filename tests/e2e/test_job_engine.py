@@ -3,68 +3,55 @@
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT_SECONDS, MAX_REPLICAS, MIN_REPLICAS
+from device_plugin.core.annotations import CHECKPOINT_SECONDS
 from device_plugin.kube.api import JOBS, Kind, Ref
-from hack.testbed import audit, layout
+from hack.testbed import audit
 from tests import deadline
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl, api
-from tests.e2e.machines import Machines
-from tests.e2e.queued_jobs import pods, queued, running
+from tests.e2e.queued_jobs import ENGINE, elastic, pods, queued, running, written
 from tests.e2e.service import SYSTEM
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import PREFIX
 
-ENGINE, SECONDS, ATTEMPTS = "vgpu-jobs", 120, 10
+SECONDS, ATTEMPTS = 120, 10
 QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", dict)
 QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one-card"}}
-
-
-@pytest.fixture
-def log(machines: Machines) -> Path:
-    """The audit log of the project's own cluster."""
-    assert machines
-    return layout.here().audit
-
-
-def elastic(name: str, least: int, most: int, **annotations: str) -> dict[str, Any]:
-    made = queued(name, most)
-    bounds = {MIN_REPLICAS: str(least), MAX_REPLICAS: str(most)}
-    made["metadata"]["annotations"] = {**bounds, **annotations}
-    return made
-
-
-def written(log: Path, after: int) -> list[str]:
-    """What the engine changed of Jobs and pods since the log had this size."""
-    changed = ("jobs", "pods/status")
-    calls = [call for call in audit.calls(log, after) if call.service == ENGINE and call.writes]
-    return [f"{call.resource} {call.name}" for call in calls if call.resource in changed and call.code == 200]
 
 
 def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     kubectl: Kubectl, log: Path
 ) -> None:
     width = len(inventory(nodes.first())["cards"])
-    kubectl.create(elastic("wide", 1, width, **{CHECKPOINT_SECONDS: "2"}))
+    kubectl.create(elastic("wide", 1, width))
     assert eventually(partial(running, kubectl, "wide", width), SECONDS)
-    first, size = pods(kubectl, "wide")[0]["metadata"]["name"], log.stat().st_size
-    kubectl.create(queued("small", 1))
-    assert eventually(partial(running, kubectl, "small", 1), SECONDS)
-    assert running(kubectl, "wide", width - 1)
-    assert pods(kubectl, "wide")[0]["metadata"]["name"] == first, "the highest index left"
-    # The record, the request for a checkpoint, both numbers, and the start of the other Job with the record's end.
-    asked = ["jobs wide", f"pods/status {first}", "jobs wide", "jobs small"]
-    assert eventually(lambda: written(log, size)[:4] == asked, 30), written(log, size)
+    first = pods(kubectl, "wide")[0]["metadata"]["name"]
+
+    # The record, both numbers, and the start of the other Job with the record's end.
+    gives_way(kubectl, log, "small", ["jobs wide", "jobs wide", "jobs small"])
+    # With a request for a checkpoint after the record, to which this program gives no answer.
+    kubectl("annotate", "job", "wide", f"{CHECKPOINT_SECONDS}=2")
+    gives_way(kubectl, log, "next", ["jobs wide", f"pods/status {first}", "jobs wide", "jobs next"])
+    assert any("was given 2 s for a checkpoint" in event for event in kubectl.events("wide"))
+    assert [pod["metadata"]["name"] for pod in pods(kubectl, "wide")][:1] == [first]
+    assert running(kubectl, "wide", width - 2), "the highest indexes left"
 
     size = log.stat().st_size
-    kubectl("delete", "job", "small", "--cascade=foreground")
+    kubectl("delete", "job", "small", "next", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "wide", width), SECONDS)
     assert eventually(lambda: written(log, size)[-2:] == ["jobs wide"] * 2, 30), written(log, size)
+
+
+def gives_way(kubectl: Kubectl, log: Path, name: str, writes: list[str]) -> None:
+    """Another Job with this name starts, after exactly these writes."""
+    size = log.stat().st_size
+    kubectl.create(queued(name, 1))
+    assert eventually(partial(running, kubectl, name, 1), SECONDS)
+    assert eventually(lambda: written(log, size) == writes, 30), written(log, size)
 
 
 def test_a_job_that_somebody_changes_all_the_time_is_started_all_the_same(

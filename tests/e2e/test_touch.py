@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from hack.testbed import audit, layout
+from hack.testbed import audit
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.machines import Machines
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import container, pod, slice_of, slice_pod
@@ -30,13 +29,6 @@ def slow() -> Iterator[str]:
     Kubectl("").create(made)
     yield name
     Kubectl("")("delete", "storageclass", name)
-
-
-@pytest.fixture
-def log(machines: Machines) -> Path:
-    """The audit log of the project's own cluster."""
-    assert machines
-    return layout.here().audit
 
 
 def waiting_for_volume(name: str, storage: str, whole: int) -> list[dict[str, Any]]:

@@ -3,23 +3,13 @@
 import time
 from pathlib import Path
 
-import pytest
-
-from hack.testbed import audit, layout
+from hack.testbed import audit
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.machines import Machines
 from tests.e2e.waiting import eventually, within
 from tests.e2e.workloads import slice_pod
 
 PODS = 12
 STEADY_SECONDS = 120
-
-
-@pytest.fixture
-def log(machines: Machines) -> Path:
-    """The audit log of the project's own cluster."""
-    assert machines
-    return layout.here().audit
 
 
 def bindings() -> int:

@@ -1,0 +1,99 @@
+"""Groups, splits and Jobs that are sized, on a real cluster with the job engine."""
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from device_plugin.core.annotations import (
+    DURATION,
+    GROUP,
+    GROUP_SIZE,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    MODEL,
+    ROLE,
+    SAMPLES,
+    SPLIT,
+)
+from device_plugin.kube.api import JOBS
+from tests.e2e import nodes
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.machines import Machines
+from tests.e2e.queued_jobs import kill_engine, one_card, queued, running, written
+from tests.e2e.slices import inventory
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import container
+
+SECONDS = 120
+PARTS = 10
+# Long enough for the engine to be killed and replaced while parts run.
+PART = 'echo "begin $JOB_COMPLETION_INDEX" >> /data/parts; sleep 3; echo "end $JOB_COMPLETION_INDEX" >> /data/parts'
+
+
+def of_group(role: str, width: int, *containers: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    """A Job of the group `recommend`, of whose pods with cards two start together."""
+    made = queued(role, width, *containers)
+    made["metadata"]["labels"] |= {GROUP: "recommend", ROLE: role}
+    made["metadata"]["annotations"] = annotations
+    made["spec"]["template"]["metadata"]["labels"] |= {GROUP: "recommend", GROUP_SIZE: "2"}
+    return made
+
+
+def test_master_ps_and_trainers_start_together_in_this_order(kubectl: Kubectl, log: Path) -> None:
+    cards = len(inventory(nodes.first())["cards"])
+    size = log.stat().st_size
+    kubectl.create(of_group("trainer", cards, **{MIN_REPLICAS: "1", MAX_REPLICAS: str(cards)}))
+    kubectl.create(of_group("master", 1, container()), queued("other", 1))
+    assert eventually(partial(running, kubectl, "other", 1), SECONDS)
+    assert all(kubectl.get(JOBS, role)["spec"]["suspend"] for role in ("master", "trainer")), (
+        "they wait for ps"
+    )
+    kubectl.create(of_group("ps", 1))
+    for role, width in (("master", 1), ("ps", 1), ("trainer", cards - 2)):
+        assert eventually(partial(running, kubectl, role, width), SECONDS), role
+    starts = ["jobs other", "jobs master", "jobs ps", "jobs trainer"]
+    assert eventually(lambda: written(log, size)[:4] == starts, 30), written(log, size)
+
+
+def test_each_sub_task_runs_once_in_a_window_that_grows_though_the_engine_is_killed(
+    kubectl: Kubectl, machines: Machines
+) -> None:
+    cards, folder = len(inventory(nodes.first())["cards"]), f"/run/parts/{kubectl.namespace}"
+    kubectl.create(queued("other", cards - 1))
+    assert eventually(partial(running, kubectl, "other", cards - 1), SECONDS)
+    kubectl.create(split("frames", folder))
+    assert eventually(partial(running, kubectl, "frames", 1), SECONDS)
+    assert window(kubectl) == 1, "one card is free"
+    kubectl("delete", "job", "other", "--cascade=foreground")
+    assert eventually(lambda: window(kubectl) == cards, SECONDS)
+    kill_engine()
+    assert eventually(lambda: kubectl.get(JOBS, "frames")["status"].get("succeeded") == PARTS, SECONDS)
+    lines = machines.run(nodes.first(), "cat", f"{folder}/parts").splitlines()
+    assert lines[0] == "begin 0"
+    assert Counter(lines) == {f"{what} {part}": 1 for what in ("begin", "end") for part in range(PARTS)}
+
+
+def split(name: str, folder: str) -> dict[str, Any]:
+    """A Job whose sub-tasks say in a file of the node when they begin and end."""
+    mount = {"name": "data", "mountPath": "/data"}
+    made = queued(name, 1, one_card(command=("sh", "-c", PART), volumeMounts=[mount]), completions=PARTS)
+    made["metadata"]["annotations"] = {SPLIT: "ordered"}
+    made["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "data", "hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
+    ]
+    return made
+
+
+def window(kubectl: Kubectl) -> int:
+    """How many sub-tasks may run at a time."""
+    return int(kubectl.get(JOBS, "frames")["spec"]["parallelism"])
+
+
+def test_a_job_that_is_sized_runs_with_the_width_that_its_duration_needs(kubectl: Kubectl) -> None:
+    made = queued("sized", 1)
+    # On one card 1,000 s, of which two save almost a half, by the rate in hack/testbed/e2e.py.
+    made["metadata"]["annotations"] = {SAMPLES: "100000", DURATION: "600s", MODEL: "resnet50"}
+    kubectl.create(made)
+    assert eventually(partial(running, kubectl, "sized", 2), SECONDS)
+    assert kubectl.get(JOBS, "sized")["spec"]["completions"] == 2
