@@ -11,9 +11,10 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Generic, TypeVar
 
 import httptools
@@ -33,14 +34,14 @@ IDLE_SECONDS = 1.0
 # The pause of an agent that fails doubles each time, up to this.
 LONGEST_PAUSE = 300.0
 _TOTAL, _USED, _BUSY = "vgpu_card_memory_bytes", "vgpu_card_memory_used_bytes", "vgpu_card_busy_ratio"
+# What follows the name of a metric.
 _SAMPLE = re.compile(
-    rf'^({_TOTAL}|{_USED}|{_BUSY})\{{(?:[a-z]+="[^"\\\n]*",){{0,8}}card="([^"\\\n]+)"[^}}\n]*\}} ([0-9.e+-]{{1,30}})$',
-    re.MULTILINE,
+    r'\{(?:[a-z]+="[^"\\\n]*",){0,8}card="([^"\\\n]+)"[^}\n]*\} ([0-9.e+-]{1,30})$', re.MULTILINE
 )
 _DONE, _GOAL, _SAVED = "vgpu_progress_done", "vgpu_progress_goal", "vgpu_checkpoints_total"
 _SAID = re.compile(
-    rf'^({_DONE}|{_GOAL}|{_SAVED})\{{node="[^"\\\n]*",'
-    r'namespace="([a-z0-9-]{1,63})",pod="([a-z0-9.-]{1,253})",container="([a-z0-9-]{1,63})"\} ([0-9]{1,16})\.0$',
+    r'\{node="[^"\\\n]*",namespace="([a-z0-9-]{1,63})",'
+    r'pod="([a-z0-9.-]{1,253})",container="([a-z0-9-]{1,63})"\} ([0-9]{1,16})\.0$',
     re.MULTILINE,
 )
 Said = TypeVar("Said")
@@ -191,9 +192,9 @@ def _metrics(address: str) -> str:
 
 def _loads(text: str) -> Mapping[str, Load]:
     values: dict[str, dict[str, float]] = {_TOTAL: {}, _USED: {}, _BUSY: {}}
-    for name, card, value in _SAMPLE.findall(text):
-        if len(values[name]) < MAX_CARDS:
-            values[name][card] = float(value)
+    for name, found in values.items():
+        for card, value in islice(_samples(text, name, _SAMPLE), MAX_CARDS):
+            found[card] = float(value)
     return {
         card: Load(_share(used / values[_TOTAL][card]), _busy(values[_BUSY].get(card)))
         for card, used in values[_USED].items()
@@ -203,13 +204,24 @@ def _loads(text: str) -> Mapping[str, Load]:
 
 def _told(text: str) -> Mapping[ContainerName, Told]:
     said: dict[ContainerName, dict[str, int]] = {}
-    for name, *container, value in _SAID.findall(text):
-        namespace, pod, of = container
-        said.setdefault((namespace, pod, of), {})[name] = int(value)
+    for name in (_DONE, _GOAL, _SAVED):
+        for namespace, pod, container, value in _samples(text, name, _SAID):
+            said.setdefault((namespace, pod, container), {})[name] = int(value)
     return {
         container: Told(_progress(values), min(values.get(_SAVED, 0), MOST))
         for container, values in said.items()
     }
+
+
+def _samples(text: str, name: str, sample: re.Pattern[str]) -> Iterator[Sequence[str]]:
+    """The groups of the lines of one metric, whose rest `sample` matches. Most lines are of others, and only passed."""
+    text, head = f"\n{text}", f"\n{name}{{"
+    at = text.find(head)
+    while at >= 0:
+        at += len(head) - 1
+        if (match := sample.match(text, at)) is not None:
+            yield match.groups()
+        at = text.find(head, at)
 
 
 def _progress(values: Mapping[str, int]) -> Progress | None:

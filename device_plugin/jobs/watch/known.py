@@ -165,8 +165,10 @@ class KnownJobs:
     # What programs tell
 
     def on(self, node: str) -> bool:
-        """True if pods of Jobs are bound to the node."""
-        return node in self._on
+        """True if what is told there is of use: the pod of index 0 of a Job of a queue is bound to the node."""
+        # The list is made in one step of the interpreter, whatever other threads do.
+        pods = map(self._pods.get, [*self._on.get(node, {}).values()])
+        return any(pod is not None and pod.index == 0 and self._job_of(pod) is not None for pod in pods)
 
     def hear(self, node: str, told: Mapping[ContainerName, Told], now: float) -> None:
         """Take what the agent of a node says at `now`, in seconds since 1970; it is believed of the pods there."""

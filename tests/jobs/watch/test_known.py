@@ -182,12 +182,17 @@ def test_more_checkpoints_than_a_request_can_name_are_cut(known: KnownJobs) -> N
     assert Checkpoint.decode(Checkpoint(1, 1, known.managed()[A].saved).encode()).saved == MAX_INT
 
 
-def test_nodes_are_of_use_while_pods_of_jobs_are_bound_to_them(known: KnownJobs) -> None:
+def test_nodes_are_of_use_while_first_pods_of_queued_jobs_are_bound_to_them(known: KnownJobs) -> None:
+    """Hundreds of agents have nothing to tell that would be heard."""
     pod = replica(job("a"), 0)
     known.see_pod(replace(pod, node=""))
     assert not known.on("n1")
     known.see_pod(pod)
+    known.see_pod(replica(job("a", 2), 1, node="n2"))
+    assert not known.on("n1"), "its Job is in no queue"
+    known.see(job("a"))
     assert known.on("n1")
+    assert not known.on("n2")
     known.see_pod(replace(pod, uid="newer"))
     known.forget_pod(pod.uid)
     assert known.on("n1"), "another pod has the name now"
