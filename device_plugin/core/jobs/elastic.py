@@ -36,7 +36,7 @@ def grow(draft: Draft, rules: Rules) -> None:
         job = draft.jobs[key]
         width = draft.width(job)
         wider = width + 1
-        if width == job.width and not job.spec.parts:
+        if width == job.width:
             wider = min(job.spec.most, max(wider, ceil(width * (1 + rules.growth) - 1e-9)))
         step = job.spec.request, job.spec.nodes, wider - width
         if step not in full:
@@ -49,9 +49,7 @@ def grow(draft: Draft, rules: Rules) -> None:
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:
-    """True if a running job's width may grow now; one more sub-task of a split job costs the others no start."""
-    if job.spec.parts:
-        return job.running and not job.held
+    """True if a running job's width may grow now."""
     return job.adjustable and now >= job.resized + rules.cooldown_s
 
 
@@ -78,15 +76,13 @@ def _growing(draft: Draft, rules: Rules) -> Iterator[JobState]:
     for job in draft.jobs.values():
         width = draft.width(job)
         if 0 < width < job.spec.most and not job.held:
-            new = job.queued and (job.spec.elastic or job.spec.parts)
+            new = job.queued and job.spec.elastic
             if new or (width == job.width and may_grow(job, draft.now, rules)):
                 yield job
 
 
 def _wish(job: JobState, width: int, rules: Rules) -> tuple[float, float, JobKey]:
     """A sort key: the speed that one more replica adds for each of its cards, most first; then the score."""
-    # Sub-tasks do not slow each other down.
-    exponent = 1.0 if job.spec.parts else job.exponent
-    added = ((width + 1) ** exponent - width**exponent) / (job.spec.cards or 1.0)
+    added = ((width + 1) ** job.exponent - width**job.exponent) / (job.spec.cards or 1.0)
     added /= max(job.remaining or 0.0, rules.unit_s) ** rules.shortness
     return -added, score(job, width), job.spec.key

@@ -7,7 +7,7 @@ from device_plugin.core.jobs import elastic
 from device_plugin.core.jobs.groups import group_problem
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft, Plan
-from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn, priority
+from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn, ordered, priority, waits
 from device_plugin.core.jobs.rank import attained_work, expected_work, level, next_level_at, turn_end
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
@@ -81,7 +81,8 @@ def _too_large(group: Sequence[JobSpec], room: Room) -> str:
 def _admit(draft: Draft, rules: Rules) -> bool:
     """Admit waiting jobs. False if all idle cards are kept for one that is overdue, and could start if others ended."""
     rearrangement = Rearrangement(draft, rules)
-    left = _admit_some(draft, in_turn(draft, rules), rearrangement, rules)
+    units = ordered(draft.jobs.values(), draft.now, rules)
+    left = _admit_some(draft, units, rearrangement, rules)
     if left and rearrangement.made:
         # Jobs that gave way may have given more than was needed.
         left = _admit_some(draft, left, rearrangement, rules)
@@ -89,12 +90,12 @@ def _admit(draft: Draft, rules: Rules) -> bool:
 
 
 def _admit_some(
-    draft: Draft, units: Iterable[Unit], rearrangement: Rearrangement, rules: Rules
+    draft: Draft, units: Sequence[Unit], rearrangement: Rearrangement, rules: Rules
 ) -> Sequence[Unit] | None:
     """Admit those of the units that fit, or fit where others give way: the others, None once all cards are kept."""
     left, hopeless = list[Unit](), set[object]()
     splits = SplitTurns(draft.jobs.values(), _startable(draft))
-    for unit in splits.in_order(units):
+    for unit in splits.in_order(in_turn(draft, units, rules)):
         if any(job.spec.key in draft.refused for job in unit) or rearrangement.stopped(unit):
             continue
         if not splits.may_start(unit) or _too_scarce(draft, unit, rules):
@@ -111,7 +112,7 @@ def _admit_some(
                     return None
                 left = list(again)
             continue
-        if _overdue(unit, draft.now, rules) and _could_start(draft, unit):
+        if _overdue(unit, draft, rules) and _could_start(draft, unit):
             if not draft.room.keep([job.spec for job in unit]):
                 return None
             continue
@@ -131,7 +132,8 @@ def _startable(draft: Draft) -> Iterator[JobState]:
 def _too_scarce(draft: Draft, unit: Unit, rules: Rules) -> bool:
     """True for a split that has not begun and needs too many times of what is free, until it is due."""
     job = unit[0]
-    if job.spec.parts < rules.split_ratio or job.phase is not JobPhase.WAITING or due(job, draft.now, rules):
+    begun = job.phase is not JobPhase.WAITING or draft.width(job)
+    if job.spec.parts < rules.split_ratio or begun or due(job, draft.now, rules):
         return False
     return job.spec.parts >= rules.split_ratio * draft.room.free(job.spec)
 
@@ -148,9 +150,10 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     )  # fmt: skip
 
 
-def _overdue(unit: Unit, now: float, rules: Rules) -> bool:
+def _overdue(unit: Unit, draft: Draft, rules: Rules) -> bool:
     """True if the jobs have waited for too long to start for the first time."""
-    return any(due(job, now, rules) and job.phase is JobPhase.WAITING for job in unit)
+    late = (job for job in unit if due(job, draft.now, rules) and job.phase is JobPhase.WAITING)
+    return any(not draft.width(job) for job in late)
 
 
 def _could_start(draft: Draft, unit: Unit) -> bool:
@@ -164,10 +167,7 @@ def _could_start(draft: Draft, unit: Unit) -> bool:
 
 def _again(draft: Draft, rules: Rules) -> float:
     """The earliest time from which a plan may differ though nothing has happened."""
-    waiting = any(
-        job.queued and not draft.width(job) and job.spec.key not in draft.refused
-        for job in draft.jobs.values()
-    )
+    waiting = any(waits(draft, job) and key not in draft.refused for key, job in draft.jobs.items())
     changes = _turns if waiting else _growths
     times = (time for job in draft.jobs.values() for time in changes(draft, job, rules))
     return min((time for time in times if time > draft.now), default=inf)

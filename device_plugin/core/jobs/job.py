@@ -123,6 +123,11 @@ class JobState:
         """True if its width may be changed now."""
         return self.running and self.spec.elastic and not self.held
 
+    @property
+    def extendable(self) -> bool:
+        """True for a split that runs fewer sub-tasks at a time than it may: the next one waits for a card."""
+        return self.running and self.spec.parts > 0 and not self.held and self.width < self.spec.most
+
 
 def pods(count: int) -> str:
     """A number of pods in words: `1 pod`, `4 pods`."""

@@ -17,12 +17,19 @@ from device_plugin.core.jobs.rank import expected_work, level
 from device_plugin.core.jobs.rules import Rules
 
 Unit = tuple[JobState, ...]
-"""The jobs that are admitted together or not at all: those of one group, or a single job."""
+"""The jobs that are admitted together or not at all: those of one group, or a single job; of a split one sub-task."""
 
 
 def due(job: JobState, now: float, rules: Rules) -> bool:
     """True if a job has waited, or been stopped, for so long that it goes before others of its priority."""
     return job.queued and now >= due_at(job, rules)
+
+
+def waits(draft: Draft, job: JobState) -> bool:
+    """True if the job still waits for cards in this draft: to start, or for one more sub-task."""
+    if draft.width(job) and job.spec.parts:
+        return (job.queued or job.extendable) and draft.width(job) < job.spec.most
+    return job.queued and not draft.width(job)
 
 
 def due_at(job: JobState, rules: Rules) -> float:
@@ -35,11 +42,13 @@ def need(unit: Unit) -> float:
     return sum(job.spec.least * job.spec.cards for job in unit)
 
 
-def in_turn(draft: Draft, rules: Rules) -> Iterator[Unit]:
-    """The waiting jobs in the order in which they are admitted; that of queues follows what the draft admits."""
-    ordered = _ordered(draft.jobs.values(), draft.now, rules)
-    for _, units in groupby(ordered, key=lambda unit: priority(unit)):
-        yield from _by_share(draft, units, rules)
+def in_turn(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Unit]:
+    """Waiting jobs in the order in which they are admitted; that of queues follows what the draft admits.
+
+    `units` are in the order of their queues. A split comes again after each sub-task that was admitted.
+    """
+    for _, equals in groupby(units, key=lambda unit: priority(unit)):
+        yield from _by_share(draft, equals, rules)
 
 
 def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobKey, int]:
@@ -48,15 +57,15 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
     A job of a group of which Jobs are still missing has none.
     """
     counts, found = Counter[str](), dict[JobKey, int]()
-    for unit in _ordered(jobs, now, rules):
+    for unit in ordered([job for job in jobs if not job.extendable], now, rules):
         queue = unit[0].spec.queue
         counts[queue] += 1
         found |= dict.fromkeys((job.spec.key for job in unit), counts[queue])
     return found
 
 
-def _ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
-    """The waiting jobs in the order in which each queue has them."""
+def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
+    """The waiting jobs, and the splits that could run more sub-tasks, in the order in which each queue has them."""
     served = _service(jobs)
     return sorted(_units(jobs), key=lambda unit: _key(unit, now, served, rules))
 
@@ -70,7 +79,12 @@ def _by_share(draft: Draft, units: Iterable[Unit], rules: Rules) -> Iterator[Uni
     heapq.heapify(order)
     while order:
         _, queue = heapq.heappop(order)
-        yield lines[queue].popleft()
+        unit = lines[queue].popleft()
+        first = unit[0]
+        before = draft.width(first)
+        yield unit
+        if first.spec.parts and before < draft.width(first) < first.spec.most:
+            lines[queue].appendleft(unit)
         if lines[queue]:
             heapq.heappush(order, (share(draft, queue, rules), queue))
 
@@ -89,7 +103,7 @@ def _units(jobs: Iterable[JobState]) -> Iterator[Unit]:
     for job in jobs:
         if job.spec.joint:
             groups.setdefault((job.spec.key[0], job.spec.group), []).append(job)
-        elif job.queued:
+        elif job.queued or job.extendable:
             yield (job,)
     for members in groups.values():
         waiting = sorted((job for job in members if job.queued), key=lambda job: job.spec.key)
@@ -115,7 +129,7 @@ def priority(unit: Unit) -> int:
 def _key(unit: Unit, now: float, served: Mapping[tuple[str, str], float], rules: Rules) -> tuple[object, ...]:
     first = unit[0]
     overdue = max(now - due_at(job, rules) for job in unit)
-    if overdue >= 0:
+    if overdue >= 0 and first.queued:
         return -priority(unit), 0, -overdue, 0, 0.0, 0.0, first.spec.key
     return (
         -priority(unit),

@@ -63,7 +63,12 @@ class Rearrangement:
         return False
 
     def stopped(self, unit: Unit) -> bool:
-        """True if running jobs of the unit's group are suspended in this plan: the group starts again whole."""
+        """True if running jobs of the unit's group are suspended in this plan: the group starts again whole.
+
+        So is a split that could run more sub-tasks, and gives way.
+        """
+        if self._draft.narrowed(unit[0]):
+            return True
         ending = self._groups.get(_group(unit[0].spec) or ("", ""))
         return ending is not None and not self._draft.width(ending.jobs[0])
 
@@ -289,9 +294,12 @@ def _largest(unit: Unit) -> JobSpec:
 
 
 def fits(draft: Draft, unit: Unit) -> bool:
-    """Admit the jobs at their least widths on free cards; false, and nothing changes, if they do not all fit."""
+    """Admit the jobs at their least widths on free cards, or one more sub-task of a split that has some.
+
+    False, and nothing changes, if they do not all fit.
+    """
     if len(unit) == 1:
-        return draft.widen(unit[0], unit[0].spec.least)
+        return _widen(draft, unit)
     with draft.trial() as trial:
         if _widen(draft, unit):
             trial.keep()
@@ -299,4 +307,4 @@ def fits(draft: Draft, unit: Unit) -> bool:
 
 
 def _widen(draft: Draft, unit: Unit) -> bool:
-    return all(draft.widen(job, job.spec.least) for job in unit)
+    return all(draft.widen(job, max(job.spec.least, draft.width(job) + 1)) for job in unit)

@@ -83,7 +83,10 @@ class Executor:
             if not self._jobs[key].spec.joint and all(
                 self._stages[giver.key] is Stage.FREED for giver in givers
             ):
-                yield from self._started(self._jobs[key], promised_width(givers), givers)
+                helped, width = self._jobs[key], promised_width(givers)
+                yield from (
+                    self._started(helped, width, givers) if helped.waits else self._windowed(helped, width)
+                )
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
@@ -193,6 +196,7 @@ class Executor:
 
     def _begun(self, plan: Plan, busy: Mapping[JobKey, Write]) -> Iterator[Write]:
         widths = {step.job: step.width for step in plan.steps if isinstance(step, Admit)}
+        wider = {step.job: step.parallelism for step in plan.steps if isinstance(step, Window)}
         for unit in self._units(plan):
             if not any(key in busy for key in unit):
                 yield from self._admitted(plan, {key: widths[key] for key in unit})
@@ -205,9 +209,9 @@ class Executor:
             if isinstance(step, Scale) and step.after > step.before:
                 yield from self._widened(managed, step)
             elif isinstance(step, Scale) or (isinstance(step, Suspend) and not managed.spec.kueue):
-                yield from self._narrowed(managed, step, widths)
-            elif isinstance(step, Window):
-                yield from _windowed(managed, step)
+                yield from self._narrowed(managed, step, widths | wider)
+            elif isinstance(step, Window) and not any(plan.given(step.job)) and step.job not in self._givers:
+                yield from self._windowed(managed, step.parallelism)
 
     def _units(self, plan: Plan) -> Iterable[Sequence[JobKey]]:
         """The jobs that the plan admits, those of one group together, in the order in which their roles start."""
@@ -258,7 +262,8 @@ class Executor:
         """The record of a shrink or a stop, which promises all that the leaving pods hold."""
         before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.parallelism, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
-        if step.beneficiary is not None and (helped is None or not helped.waits or helped.key not in widths):
+        wanted = widths.get(step.beneficiary, 0) if step.beneficiary is not None else 0
+        if step.beneficiary is not None and (helped is None or not wanted or not helped.wants(wanted)):
             return
         if not managed.has(before) or (after and (managed.spec.parts or not _narrows(managed))):
             return
@@ -269,7 +274,7 @@ class Executor:
             managed, before=before, after=after,
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
             until=self._now + seconds, beneficiary=step.beneficiary,
-            replicas=widths[helped.key] if helped is not None else 0,
+            replicas=wanted,
             grants=tuple(_grants(managed.leaving(after))),
         ))  # fmt: skip
 
@@ -282,6 +287,15 @@ class Executor:
         )  # fmt: skip
         # The width is written only where it is another one.
         yield Write(Action.START, managed, record, None if managed.written(width) else width)
+
+    def _windowed(self, managed: Managed, width: int) -> Iterator[Write]:
+        """A wider window for which a trial found room.
+
+        It is never made narrower: the Job controller would end sub-tasks in their middle.
+        """
+        more = width - managed.job.parallelism
+        if managed.spec.parts and more > 0 and self._trial.take(managed.key, more):
+            yield Write(Action.WINDOW, managed, width=width)
 
     def _record(self, managed: Managed, **fields: Any) -> Resize:
         """A new record of the Job; what it has to remember goes on from the record before."""
@@ -314,13 +328,6 @@ def _turn(managed: Managed) -> tuple[int, JobKey]:
     """The place of a Job among those of its group that start together."""
     role = managed.spec.role
     return (ROLES.index(role) if role in ROLES else len(ROLES)), managed.key
-
-
-def _windowed(managed: Managed, step: Window) -> Iterator[Write]:
-    """A window is never made smaller than what runs in it: the Job controller would end sub-tasks in their middle."""
-    job = managed.job
-    if managed.spec.parts and step.parallelism != job.parallelism and step.parallelism >= job.active:
-        yield Write(Action.WINDOW, managed, width=step.parallelism)
 
 
 def _narrows(managed: Managed) -> bool:

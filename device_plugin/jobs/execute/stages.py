@@ -89,11 +89,14 @@ def promised_width(giving: Iterable[Managed]) -> int:
 
 
 def wanted(record: Resize, jobs: Mapping[JobKey, Managed]) -> bool:
-    """True while a shrink still helps: its beneficiary waits, and was not started after the record was made."""
+    """True while a shrink still helps: its beneficiary waits, and was not started after the record was made.
+
+    A split may also wait for more sub-tasks to run at a time.
+    """
     if record.beneficiary is None:
         return True
     helped = jobs.get(record.beneficiary)
-    if helped is None or not helped.waits:
+    if helped is None or not helped.wants(record.replicas):
         return False
     return helped.record is None or helped.record.asked < record.asked
 

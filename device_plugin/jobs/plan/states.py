@@ -40,14 +40,17 @@ def scene(now: float, jobs: Mapping[JobKey, Managed], fork: Fork) -> Scene:
 def _promised(
     jobs: Mapping[JobKey, Managed], reached: Mapping[JobKey, Stage], fork: Fork
 ) -> Mapping[JobKey, int]:
-    """By waiting job: the width with which it will start once others have given way to it, if that is room enough.
+    """By waiting job: the width with which it will run once others have given way to it, if that is room enough.
 
     If it is not, as after the death of an engine that had asked only some of them, the job is planned anew. So are the
     jobs of a group, which start together: a record names one of them.
     """
     giving = by_beneficiary(jobs, reached)
     found = {key: promised_width(each) for key, each in giving.items() if not jobs[key].spec.joint}
-    return {key: width for key, width in found.items() if width and fork.take(jobs[key], width)}
+    return {
+        key: width for key, width in found.items()
+        if width and fork.take(jobs[key], width - (0 if jobs[key].waits else jobs[key].job.parallelism))
+    }  # fmt: skip
 
 
 def _width(managed: Managed, reached: Stage) -> int:
@@ -89,6 +92,8 @@ def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, i
         return (JobPhase.STOPPED if record is not None else JobPhase.WAITING), 0
     if record is not None and reached in (*RELEASING, Stage.OVERDUE):
         return JobPhase.RESIZING, _width(managed, reached)
+    if promised:
+        return JobPhase.STARTING, promised
     bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
     # A Job whose other pods are refused runs with those that it has: it can be stopped for another one.
     whole = bound + job.succeeded >= job.parallelism or (
@@ -109,6 +114,10 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
     A width that was set by hand does not grow. If the Job makes room for another one, that ends it.
     """
     spec, width = managed.spec, managed.job.parallelism
+    if spec.parts and not managed.job.suspend:
+        stays = managed.refused or now < managed.paused_until
+        left = min(spec.most, spec.parts - managed.job.succeeded)
+        return replace(spec, most=width if stays else max(width, left))
     if managed.rigid:
         return replace(spec, asked=width, least=width, most=width)
     if not spec.elastic or not spec.least <= width <= spec.most:

@@ -56,10 +56,16 @@ class Managed:
         """True while the Job is suspended, and could be started."""
         return self.job.suspend and self.lives
 
+    def wants(self, width: int) -> bool:
+        """True if the Job waits for cards to run with this width: it is suspended, or a split that runs with less."""
+        return self.waits or (self.lives and self.spec.parts > 0 and self.job.parallelism < width)
+
     def has(self, width: int) -> bool:
-        """True if the Job is written to run with this width; 0 is suspended."""
+        """True if the Job is written to run with this width, or as a split with a wider window; 0 is suspended."""
         if self.job.suspend or width == 0:
             return self.job.suspend == (width == 0)
+        if self.spec.parts:
+            return self.job.parallelism >= width
         return self.written(width)
 
     def written(self, width: int) -> bool:
@@ -117,7 +123,12 @@ class Managed:
         return self.heard >= now - HEARD_SECONDS
 
     def leaving(self, width: int) -> Iterator[Pod]:
-        """The pods that a width of `width` has no place for: those of the highest indexes."""
+        """The pods that a width of `width` has no place for: those of the highest indexes.
+
+        Of a split only all leave: its window slides over the indexes.
+        """
+        if width and self.spec.parts:
+            return iter(())
         return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
 
 

@@ -203,16 +203,15 @@ class Simulation:
 
     def _apply(self, now: float, plan: Plan) -> None:
         """Carry out a plan: what takes cards of others starts when these have drained."""
-        admitted = {step.job for step in plan.steps if isinstance(step, Admit)}
+        admitted = {step.job for step in plan.steps if isinstance(step, (Admit, Window))}
         drain, start = self._costs.drain_s, self._costs.start_s
         for step in plan.steps:
             if isinstance(step, Refuse):
                 raise BenchError(f"{step}: not in a trace")
             run = self._active[step.job]
-            if isinstance(step, Window):
-                run.resize(now, step.parallelism, 0.0, start)
-            elif isinstance(step, Admit):
-                run.resize(now, step.width, drain if any(plan.given(step.job)) else 0.0, start)
+            if isinstance(step, (Admit, Window)):
+                width = step.width if isinstance(step, Admit) else step.parallelism
+                run.resize(now, width, drain if any(plan.given(step.job)) else 0.0, start)
             else:
                 after = 0 if isinstance(step, Suspend) else step.after
                 shrinks = after < run.width

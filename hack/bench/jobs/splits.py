@@ -20,7 +20,7 @@ LOAD, WIDTHS, LENGTH_S, SIGMA = 1.2, (1, 1, 1, 2, 4, 8), 3600.0, 1.0
 PART_S = 3600.0
 MODES = ("barrier", "window", "window-ranked", "one-job")
 """Sub-tasks that are Jobs, with a barrier and without; the same ranked by the service that all of their split have had;
-and the indexes of one Job, which begins with one and gets more where cards are idle."""
+and the indexes of one Job, of which more run at a time wherever the next one could start as a job of its own."""
 
 
 @dataclass(frozen=True, slots=True)

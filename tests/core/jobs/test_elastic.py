@@ -110,8 +110,3 @@ def test_what_a_job_tells_of_itself_gets_it_cards_of_its_own_queue_only() -> Non
 def test_queues_grow_by_their_weights() -> None:
     jobs = [running("a", 1, most=9, queue="a"), running("b", 1, most=9, queue="b")]
     assert widths(jobs, planned(9, *jobs, rules=Rules(weights={"b": 2.0}))) == {"a": 3, "b": 6}
-
-
-def test_a_sub_task_more_adds_its_whole_speed_and_so_goes_before_a_replica_more() -> None:
-    split, wide = running("split", 4, least=1, most=16, parts=16), running("wide", 2, least=1, most=16)
-    assert widths([split, wide], planned(8, split, wide)) == {"split": 6, "wide": 2}

@@ -9,7 +9,7 @@ import pytest
 
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
-from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend
+from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend, Window
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
@@ -50,10 +50,13 @@ def random_job(rng: random.Random, name: str, free: int, cards: int) -> JobState
     """A job in any phase that holds no more than `free` replicas of `cards` each."""
     least = rng.randint(1, 4)
     most = least + rng.choice((0, 0, 1, 4, 16))
+    group = rng.choice(GROUPS)
+    if not group and rng.random() < 0.1:
+        group, least = {"parts": most}, 1
     spec = job_spec(
         name, least=least, most=most, asked=rng.randint(least, most), priority=rng.choice((0, 0, 0, 1, -1)),
         preempts=rng.random() < 0.9, queue=rng.choice("aab"), user=rng.choice("xy"),
-        cards=float(cards), request=whole_request("", cards), **rng.choice(GROUPS),
+        cards=float(cards), request=whole_request("", cards), **group,
     )  # fmt: skip
     since = NOW - rng.choice((1, 100, HOUR, 5 * HOUR, 20 * HOUR))
     attained = rng.choice((0.0, 600.0, HOUR, 7 * HOUR, 300 * HOUR))
@@ -81,7 +84,7 @@ def check(jobs: Sequence[JobState], plan: Plan, slots: int) -> None:
     """Raise AssertionError if the plan breaks an invariant."""
     before = {job.spec.key: job for job in jobs}
     after = carried_out(jobs, plan, NOW)
-    admitted = {step.job for step in plan.steps if isinstance(step, Admit)}
+    admitted = {step.job for step in plan.steps if isinstance(step, (Admit, Window))}
     assert sum(job.width * job.spec.cards for job in after) <= slots
     assert all(job.width == 0 or job.spec.least <= job.width <= job.spec.most for job in after)
     assert len({step.job for step in plan.steps}) == len(plan.steps)

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobPhase, JobState
 from device_plugin.core.jobs.plan import Admit, Draft, Refuse
-from device_plugin.core.jobs.queue import in_turn, places
+from device_plugin.core.jobs.queue import in_turn, ordered, places
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.jobs.spec import Split
 from hack.bench.jobs.slots import SlotRoom
@@ -20,7 +20,9 @@ LATELY = NOW - 60
 
 def order(*jobs: JobState, rules: Rules = RULES) -> list[str]:
     draft = Draft(NOW, jobs, SlotRoom(100, sum(job.width for job in jobs)))
-    return ["+".join(job.spec.key[1] for job in unit) for unit in in_turn(draft, rules)]
+    return [
+        "+".join(job.spec.key[1] for job in unit) for unit in in_turn(draft, ordered(jobs, NOW, rules), rules)
+    ]
 
 
 def new(name: str, *, since: float = LATELY, **spec: Any) -> JobState:

@@ -54,6 +54,52 @@ def test_q2_the_window_of_a_job_slides() -> None:
     assert widths([half], planned(5, half)) == {"frames": 5}
 
 
+def begun(parts: int, width: int, **spec: Any) -> JobState:
+    """A Job of sub-tasks, of which `width` run at a time."""
+    return running("frames", width, least=1, most=parts, parts=parts, since=NOW - 1, **spec)
+
+
+def test_q2_the_next_sub_task_goes_before_the_growth_of_others() -> None:
+    wide = running("wide", 2, least=2, most=16)
+    assert widths([begun(16, 4), wide], planned(8, begun(16, 4), wide)) == {"frames": 6, "wide": 2}
+
+
+def test_q2_others_shrink_for_the_next_sub_tasks_to_their_least_width() -> None:
+    jobs = [begun(16, 2), running("wide", 6, most=6)]
+    plan = planned(8, *jobs)
+    assert widths(jobs, plan) == {"frames": 7, "wide": 1}
+    assert list(plan.given(jobs[0].spec.key)) == [jobs[1].spec.key]
+    jobs[0] = begun(5, 2)
+    assert widths(jobs, planned(8, *jobs)) == {"frames": 5, "wide": 2}
+
+
+def test_q2_nobody_is_suspended_for_a_sub_task_of_a_split_that_had_as_much_service() -> None:
+    rigid = running("rigid", 4, attained=8 * RULES.unit_s, since=NOW - 2 * RULES.quantum_s)
+    for attained, expected in (
+        (8 * RULES.unit_s, {"frames": 4, "rigid": 4}),
+        (0.0, {"frames": 8, "rigid": 0}),
+    ):
+        jobs = [replace(begun(16, 4), attained=attained), rigid]
+        assert widths(jobs, planned(8, *jobs)) == expected
+
+
+def test_q2_a_new_job_goes_before_the_next_sub_task_of_a_split_that_ran_for_long() -> None:
+    jobs = [replace(begun(16, 4), attained=1e6), waiting("new", least=2, most=2)]
+    assert widths(jobs, planned(8, *jobs)) == {"frames": 6, "new": 2}
+
+
+def test_q2_sub_tasks_and_jobs_of_another_queue_take_turns() -> None:
+    others = [waiting(f"other-{number}", queue="other") for number in range(8)]
+    after = widths([begun(16, 1), *others], planned(9, begun(16, 1), *others))
+    assert after["frames"] == 5
+
+
+def test_q2_what_is_kept_for_a_job_that_waited_too_long_is_not_for_a_sub_task() -> None:
+    late = replace(waiting("late", least=4, most=4), since=NOW - 2 * RULES.age_s)
+    jobs = [begun(16, 4), late]
+    assert widths(jobs, planned(7, *jobs)) == {"frames": 4, "late": 0}
+
+
 def test_q2_where_nothing_is_free_or_no_parts_are_declared_it_waits() -> None:
     other = running("other", 4, since=NOW - 60)
     for job in (split_job(16), waiting("whole", least=2, most=2)):

@@ -416,12 +416,13 @@ def test_each_record_has_a_greater_number_and_a_later_time() -> None:
     assert (write.record.gen, write.record.asked) == (10, NOW + 51)
 
 
-def test_a_window_is_never_smaller_than_what_runs_in_it() -> None:
+def test_a_window_widens_where_there_is_room_and_is_never_made_narrower() -> None:
     split = job("a", 4, completions=16, active=3)
     a = replace(managed(split), spec=spec(split, parts=16))
-    assert not due(a, steps=[Window(A, 2)])
-    assert body(due(a, steps=[Window(A, 3)])["a"])["spec"] == {"parallelism": 3}
-    assert not due(a, steps=[Window(A, 4)]), "it is so already"
+    assert body(due(a, steps=[Window(A, 6)], free=2)["a"])["spec"] == {"parallelism": 6}
+    assert not due(a, steps=[Window(A, 6)], free=1)
+    assert not due(a, steps=[Window(A, 3)], free=2)
+    assert not due(a, steps=[Window(A, 4)], free=2), "it is so already"
     stopped = replace(a, job=replace(split, suspend=True, active=0))
     (start,) = due(stopped, steps=[Admit(A, 2)], free=2).values()
     assert body(start)["spec"] == {"suspend": False, "parallelism": 2}

@@ -460,6 +460,30 @@ def test_a_job_that_gave_no_checkpoint_twice_is_not_made_narrower_for_an_hour() 
     assert (world.job("a").parallelism, world.job("d").suspend) == (1, False)
 
 
+def test_others_shrink_for_sub_tasks_and_the_window_widens_when_their_cards_are_free() -> None:
+    for restarted in (False, True):
+        world = World(rules=EAGER)
+        world.queue("wide", 3, 1)
+        world.settle(2)
+        started = world.queue("frames", 1, completions=8, annotations={"vgpu.io/split": "ordered"})
+        world.api.put(replace(started, suspend=False))
+        world.cluster()
+        world.lingers = True
+        world.api.patches.clear()
+        for _ in range(4):
+            world.turn()
+            if restarted:
+                world.restart()
+        assert [name for name, _ in world.api.patches] == ["wide", "wide"]
+        record = world.record("wide")
+        assert (record.after, record.beneficiary, record.replicas) == (1, ("default", "frames"), 3)
+        assert world.job("frames").parallelism == 1, "the pods that leave have not ended"
+        world.lingers = False
+        world.settle(20)
+        assert (world.job("wide").parallelism, world.job("frames").parallelism) == (1, 3)
+        assert [name for name, _ in world.api.patches] == ["wide", "wide", "frames"], "three writes"
+
+
 GOAL = {"samples": "1000", "epochs": "10", "duration": "5000s", "model": "m"}
 
 

@@ -158,6 +158,19 @@ def test_what_a_program_tells_becomes_the_work_left_and_the_speed_at_each_width(
     assert states(world)["a"].remaining == pytest.approx((1_000_000 - 34_000) / 80)
 
 
+def test_sub_tasks_of_high_indexes_hold_their_cards_while_the_window_is_narrow(world: World) -> None:
+    job = world.queue(
+        "a", 2, suspend=False, active=2, succeeded=4, completed_indexes="0-3", completions=8,
+        annotations={"vgpu.io/split": "ordered"},
+    )  # fmt: skip
+    for number, index in enumerate((4, 5)):
+        pod = replica(job, index, containers=ONE_CARD)
+        text = Grant(pod.uid, "n1", {"main": (Slice(f"n1-{number}", CARD_MIB, CORES),)}).encode()
+        world.api.put_pod(replace(pod, annotations={GRANT: text}))
+    assert free(world) == 2
+    assert (states(world)["a"].width, states(world)["a"].spec.most) == (2, 4)
+
+
 def test_sub_tasks_tell_only_of_themselves(world: World) -> None:
     world.queue("a", 2, suspend=False, active=2, annotations={"vgpu.io/split": "ordered"}, completions=8)
     hold(world, "a", 2)

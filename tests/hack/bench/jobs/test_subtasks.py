@@ -5,7 +5,7 @@ import random
 import pytest
 
 from hack.bench.jobs.policies import ENGINE
-from hack.bench.jobs.simulation import START_S, TICK_S, Costs, Simulation
+from hack.bench.jobs.simulation import DRAIN_S, START_S, TICK_S, Costs, Simulation
 from hack.bench.jobs.slots import SlotRoom
 from hack.bench.jobs.subtasks import part_runs, split_run
 from tests.hack.bench.jobs.test_simulation import FREE, job
@@ -51,6 +51,7 @@ def test_no_sub_task_is_lost_or_runs_twice_among_other_jobs(seed: int) -> None:
     )
     outcome = Simulation(others, SlotRoom(6), ENGINE, 6, costs=Costs(), more=[one, *parts]).run()
     assert one.begun == sorted(one.done) == list(range(16))
-    assert one.attained == pytest.approx(sum(seconds) + 16 * START_S)
+    # Where others give way to it, it has their cards while they drain.
+    assert 0 <= one.attained - sum(seconds) - 16 * START_S + 1e-6 < 16 * DRAIN_S
     assert all(run.width == 0 and run.left == pytest.approx(0.0, abs=1e-6) for run in parts)
     assert (outcome.outside, outcome.overcommitted, outcome.useless_shrinks) == (0, 0, 0)
