@@ -36,6 +36,10 @@ ASK_SECONDS = 30.0
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 
 
+_Unit = tuple[str, str, bool]
+"""What stops together: a Job, or all Jobs of a group, which is named by its namespace, its name, and true."""
+
+
 class Trial(Protocol):
     """Tries whether replicas fit now, beside all that unended pods hold and all that is promised."""
 
@@ -90,17 +94,25 @@ class Executor:
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
+        stopping: dict[_Unit, str] = {}
         for managed in self._jobs.values():
             if not managed.refused or managed.spec.width_owner or managed.rigid:
                 continue
             if self._may_keep(managed):
-                yield self._back(managed, managed.created, [managed])
+                yield self._back([managed], managed.created, managed.refused)[0]
             else:
+                stopping.setdefault(_unit(managed), managed.refused)
+        units: dict[_Unit, list[Managed]] = {}
+        for managed in self._jobs.values() if stopping else ():
+            if (unit := _unit(managed)) in stopping:
+                units.setdefault(unit, []).append(managed)
+        for unit, together in units.items():
+            if all(each.waits or self._loses_nothing(each) for each in together):
                 # The refused one last: as long as it runs, its refusal is seen again.
-                together = sorted(self._together(managed), key=lambda each: bool(each.refused))
-                if all(each.waits or self._loses_nothing(each) for each in together):
-                    running = [each for each in together if not each.waits]
-                    yield from (self._back(each, 0, together, managed.refused) for each in running)
+                running = sorted(
+                    (each for each in together if not each.waits), key=lambda each: bool(each.refused)
+                )
+                yield from self._back(running, 0, stopping[unit])
 
     def _may_keep(self, managed: Managed) -> bool:
         """True if the Job goes on with the pods that it has."""
@@ -110,15 +122,6 @@ class Executor:
             and width >= spec.least
             and bool(spec.parts or (spec.elastic and _narrows(managed)))
         )
-
-    def _together(self, managed: Managed) -> Sequence[Managed]:
-        """The Job, or all of its group: they stop together."""
-        spec = managed.spec
-        if not spec.joint:
-            return [managed]
-        group = spec.key[0], spec.group
-        others = (each for each in self._jobs.values() if each.spec.joint)
-        return [each for each in others if (each.key[0], each.spec.group) == group]
 
     def _loses_nothing(self, managed: Managed) -> bool:
         """True if a Job may be stopped because pods are refused: it was just started, or none of its pods is bound."""
@@ -132,14 +135,21 @@ class Executor:
         """True if no pod of the Job is about to leave."""
         return self._stages[managed.key] in (Stage.NONE, Stage.OVER, Stage.JOINING)
 
-    def _back(self, managed: Managed, width: int, together: Sequence[Managed], why: str = "") -> Write:
-        """The write after which the Job has this width, 0 to stop; Jobs that stop together pause for as long."""
-        before = (each.record.refusals for each in together if each.record is not None)
-        record = self._record(
-            managed, before=managed.job.parallelism, after=width, asked=self._later(*together),
-            until=self._now, applied=True, refusals=1 + max(before, default=0), refusal=why or managed.refused,
-        )  # fmt: skip
-        return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
+    def _back(self, together: Sequence[Managed], width: int, why: str) -> Sequence[Write]:
+        """The writes after which the Jobs have this width, 0 to stop; they pause for as long as each other."""
+        refusals = 1 + max(each.record.refusals if each.record is not None else 0 for each in together)
+        asked = self._later(*together)
+        records = [
+            self._record(
+                each, before=each.job.parallelism, after=width, asked=asked, until=self._now, applied=True,
+                refusals=refusals, refusal=why,
+            )
+            for each in together
+        ]  # fmt: skip
+        action = Action.WIDTH if width else Action.STOP
+        return [
+            Write(action, each, record, width or None) for each, record in zip(together, records, strict=True)
+        ]
 
     def _asked(self, managed: Managed, record: Resize) -> Iterator[Write]:
         """The next write of a Job with a record of which nothing was carried out yet."""
@@ -322,6 +332,11 @@ def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
 
 def _dropped(managed: Managed, record: Resize) -> Write:
     return Write(Action.DROP, managed, replace(record, until=0.0, grants=()))
+
+
+def _unit(managed: Managed) -> _Unit:
+    spec = managed.spec
+    return spec.key[0], spec.group if spec.joint else spec.key[1], spec.joint
 
 
 def _turn(managed: Managed) -> tuple[int, JobKey]:

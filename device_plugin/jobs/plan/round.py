@@ -158,6 +158,5 @@ def _with_refusals(
     jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]
 ) -> Mapping[JobKey, Managed]:
     """The Jobs, and why the API server refuses pods of some."""
-    if not uncreated:
-        return jobs
-    return {key: replace(managed, refusal=uncreated.get(key, "")) for key, managed in jobs.items()}
+    refused = {key: replace(jobs[key], refusal=why) for key, why in uncreated.items() if key in jobs}
+    return {**jobs, **refused} if refused else jobs

@@ -1,6 +1,7 @@
 """The writes that are due: which, how many, and what each one says."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -251,6 +252,20 @@ def test_the_jobs_of_a_group_stop_together_and_pause_for_as_long() -> None:
     assert not due(done, lacks), "the group could not start again"
     elastic = replace(lacks, spec=replace(lacks.spec, least=1, most=2))
     assert [write.action for write in due(runs, elastic).values()] == [Action.WIDTH]
+
+
+def test_thousands_of_refused_jobs_in_one_group_cost_little() -> None:
+    started = resize(0, 2, applied=True)
+    jobs = [
+        replace(
+            managed(job(f"j{number}", 2, active=1), record=started), refusal="exceeded quota: q",
+            spec=replace(of_group(f"j{number}", "trainer", 2).spec, least=2, most=2),
+        )
+        for number in range(4000)
+    ]  # fmt: skip
+    begin = time.process_time()
+    assert len(due(*jobs)) == len(jobs)
+    assert time.process_time() - begin < 2
 
 
 def test_a_split_goes_on_with_the_sub_tasks_that_run() -> None:
