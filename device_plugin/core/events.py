@@ -24,6 +24,7 @@ class Event(StrEnum):
     MEMORY_UNIT_CHANGED = "MemoryUnitChanged"
     RECORD_DAMAGED = "RecordDamaged"
     DUPLICATE_TICKETS = "DuplicateTickets"
+    CDI_OFF = "CdiOff"
     SLICE_COVERED = "SliceCovered"
     COVERED_POD_DELETED = "CoveredPodDeleted"
     SLICE_CONFLICT = "SliceConflict"
@@ -78,6 +79,12 @@ _ABOUT = {
         AGENT, "Node",
         "The kubelet gave the same tickets to two pods. The container that asked last does not start.",
         "Delete one of the pods that the text names.",
+    ),
+    Event.CDI_OFF: About(
+        AGENT, "Node",
+        "A container with a slice runs, and nothing that the agent prepared is mounted in it: its runtime does not use"
+        " CDI. Its program sees no card. It is posted once an hour at most.",
+        "Switch CDI on in the runtime's configuration, restart the runtime, and create the pods again.",
     ),
     Event.SLICE_COVERED: About(
         AGENT, "Pod",

@@ -2,12 +2,16 @@
 
 Admission refuses what is known to do this. This is the second fence, which needs no admission: it looks at what the
 kernel has mounted, soon after a container started and then every half minute.
+
+A container that runs and has none of our files was started without them: the CDI of its runtime is off. That is no
+fault of its author, and an event of the node.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from device_plugin.core.events import Event
@@ -31,6 +35,8 @@ SOON_SECONDS, START_SECONDS, SEEK_SECONDS = 5.0, 30.0, 3.0
 SURE_SECONDS = 15.0
 # The problem of a container with too many mounts: one of those that were not read may cover our files.
 UNREAD = "its pod has so many mounts that not all were read"
+# Least seconds between two events that a runtime does not use our specs: any tenant can make a container look so.
+NOT_MOUNTED_SECONDS = 3600.0
 Files = Sequence[tuple[Path, str]]
 """For each file its path on this machine, and in the container."""
 
@@ -39,13 +45,15 @@ Files = Sequence[tuple[Path, str]]
 class _Container:
     """The state of a container. `record` is the record of its last start, which was first seen at `started`.
 
-    `identified`: one of its processes was seen since. `suspected` is the time when a cover was first seen.
+    `identified`: one of its processes was seen since. `suspected` is the time when a cover was first seen, `bare` that
+    when it was first seen to run with none of our files.
     """
 
     record: Record
     started: float
     identified: bool = False
     suspected: float | None = None
+    bare: float | None = None
     covered: bool = False
 
 
@@ -68,6 +76,7 @@ class CoveredSlices:
         self._next = self._looked = clock()
         # By pod UID and container name.
         self._containers: dict[tuple[str, str], _Container] = {}
+        self._told_of_runtime = -inf
         # By pod UID: hashes of mountinfo texts without a cover. All processes of a container have one text.
         self._sound: dict[str, set[int]] = {}
 
@@ -106,12 +115,13 @@ class CoveredSlices:
         for record in self._records.all():
             each = found[record.key] = before.get(record.key) or _Container(record, now)
             if each.record is not record:
-                each.record, each.started, each.identified = record, now, False
+                each.record, each.started, each.identified, each.bare = record, now, False, None
         self._containers = found
 
     def _is_new(self, container: _Container, now: float) -> bool:
         age = now - container.started
-        if age < SOON_SECONDS or container.suspected is not None:
+        unsure = container.bare is not None and now - container.bare <= SURE_SECONDS
+        if age < SOON_SECONDS or container.suspected is not None or unsure:
             return True
         return age < START_SECONDS and not container.identified and now - self._looked >= SEEK_SECONDS
 
@@ -122,6 +132,7 @@ class CoveredSlices:
         """
         wanted = {each.record.key: self._wanted(each.record, own) for each in containers}
         wrong: dict[tuple[str, str], str] = {}
+        bare: set[tuple[str, str]] = set()
         sound: set[int] = set()
         unread = False
         for process in self._processes.of(containers[0].record.pod):
@@ -140,11 +151,14 @@ class CoveredSlices:
             if container is not None:
                 container.identified = True
                 why = mountinfo.problem(mounts, wanted[container.record.key]) or ("" if whole else UNREAD)
+            without = _without(containers, mounts, wanted) if container is None and whole else set()
+            bare |= without
             if container is not None and why:
                 wrong[container.record.key] = why
-            elif whole:
+            elif whole and not without:
                 sound.add(digest)
         for each in containers:
+            self._judge_runtime(each, each.record.key in bare and not each.identified)
             unseen = unread and not each.identified
             self._judge(each, wrong.get(each.record.key, UNREAD if unseen else ""))
         return sound
@@ -158,6 +172,22 @@ class CoveredSlices:
         elif now - container.suspected >= SURE_SECONDS:
             container.suspected, container.covered = None, True
             self._tell(container.record, why)
+
+    def _judge_runtime(self, container: _Container, bare: bool) -> None:
+        now, record = self._clock(), container.record
+        if not bare:
+            container.bare = None
+        elif container.bare is None:
+            container.bare = now
+        elif now - container.bare >= SURE_SECONDS and now - self._told_of_runtime >= NOT_MOUNTED_SECONDS:
+            self._told_of_runtime = now
+            text = (
+                f"container {record.container} of pod {record.namespace}/{record.pod_name} runs without its card: the"
+                " container runtime did not read our CDI spec. See that its configuration has CDI on (containerd 1.7:"
+                " enable_cdi = true), then create the pod again"
+            )
+            log.error("%s", text)
+            self._api.node_event(Event.CDI_OFF, text)
 
     def _wanted(self, record: Record, own: Sequence[Mounted]) -> list[tuple[Origin, str]]:
         """The files that the container was started with, which may be fewer under an older agent."""
@@ -173,6 +203,19 @@ class CoveredSlices:
         )
         log.error("pod %s/%s: %s", record.namespace, record.pod_name, text)
         self._api.pod_event(Pod(record.namespace, record.pod_name, record.pod), Event.SLICE_COVERED, text)
+
+
+def _without(
+    containers: Sequence[_Container],
+    mounts: Sequence[Mounted],
+    wanted: Mapping[tuple[str, str], Sequence[tuple[Origin, str]]],
+) -> set[tuple[str, str]]:
+    """The containers that the process may be of though it has none of their files."""
+    return {
+        each.record.key
+        for each in containers
+        if wanted[each.record.key] and not each.identified and mountinfo.is_of(mounts, *each.record.key)
+    }
 
 
 def _shows(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> bool:

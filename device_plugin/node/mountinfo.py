@@ -73,6 +73,12 @@ def problem(mounts: Sequence[Mounted], wanted: Iterable[tuple[Origin, str]]) -> 
     return ""
 
 
+def is_of(mounts: Iterable[Mounted], pod: str, container: str) -> bool:
+    """True if a process with these mounts is of this container: the kubelet mounts a file of each into it."""
+    part = f"/pods/{pod}/containers/{container}/"
+    return any(part in mount.root for mount in mounts)
+
+
 def _top(mounts: Sequence[Mounted], on: Mapping[tuple[str, str], Mounted], path: str) -> Mounted | None:
     """The mount that a program sees at `path`; None in a process whose root is no mount (chroot)."""
     numbers = {mount.number for mount in mounts}

@@ -7,7 +7,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.node import mountinfo as mountinfo_of
 from device_plugin.node.agent import TURN_SECONDS
-from device_plugin.node.covered import LOOK_SECONDS, START_SECONDS, SURE_SECONDS
+from device_plugin.node.covered import LOOK_SECONDS, NOT_MOUNTED_SECONDS, START_SECONDS, SURE_SECONDS
 from tests.builders.cards import MEM
 from tests.node.looping import COVER, Looping
 from tests.node.parts import TICKETS
@@ -99,6 +99,43 @@ def test_the_mounts_of_a_container_are_examined_once_for_all_of_its_processes(
         node.host.mounted["uid-a"] = {process: node.mountinfo(), process + 1000: node.mountinfo()}
         node.look(1)
     assert examined.call_count == 1
+
+
+BARE = """10 1 0:9 / / rw - overlay overlay rw
+11 10 8:1 /var/lib/kubelet/pods/uid-a/containers/main/0a1b2c3d /dev/termination-log rw - ext4 sda rw
+"""
+
+
+def test_a_runtime_that_reads_no_spec_is_told_of_once_an_hour_on_the_node(node: Looping) -> None:
+    node.host.mounted["uid-a"] = {100: "1 0 0:1 / / ro - overlay pause rw\n", 101: BARE}
+    assert node.look(SURE_SECONDS - TURN_SECONDS) == []
+    assert node.peer.events == []
+    assert node.look(NOT_MOUNTED_SECONDS - 1) == []
+    ((reason, text),) = node.peer.events
+    assert reason == "CdiOff"
+    assert "container main of pod default/a runs without its card" in text
+    node.look(NOT_MOUNTED_SECONDS)
+    assert len(node.peer.events) == 2
+
+
+@pytest.mark.parametrize(
+    "other", ["uid-a/containers/sidecar", "uid-b/containers/main", "uid-a/containers/main-2"]
+)
+def test_another_container_without_our_files_is_none_of_ours(node: Looping, other: str) -> None:
+    node.host.mounted["uid-a"] = {101: BARE.replace("uid-a/containers/main", other)}
+    assert node.look(100) == []
+    assert node.peer.events == []
+
+
+def test_a_process_that_left_our_files_behind_does_not_accuse_the_runtime(node: Looping) -> None:
+    """Its container has them, and has shown it; while it is mounted it may seem bare."""
+    node.host.mounted["uid-a"] = {101: BARE}
+    node.look(SURE_SECONDS - 2 * TURN_SECONDS)
+    node.host.mounted["uid-a"] = {101: node.mountinfo(), 102: BARE}
+    assert node.look(100) == []
+    node.host.mounted["uid-a"] = {102: BARE}
+    assert node.look(100) == []
+    assert node.peer.events == []
 
 
 def test_what_is_gone_is_forgotten(node: Looping) -> None:
