@@ -1,4 +1,4 @@
-"""What the job engine says, asked through a port-forward to the replica that plans.
+"""Asks the job engine through a port-forward to the replica that plans.
 
 Its /explain listens on the pod's loopback address only, because it tells of the jobs of all namespaces. So you need
 kubectl, and in the engine's namespace the rights of the Role ask-job-engine of docs/jobs.md.

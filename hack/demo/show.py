@@ -89,14 +89,14 @@ class Page:
         self._table(("pod", "total memory", "free memory", "units", "device", "granted"), rows)
 
     def limit(self, refused: Object, neighbour: Object) -> None:
-        """The refused allocation, and the neighbour's that went through."""
+        """Print the refused allocation, and the neighbour's that was granted."""
         self._console.print(f"   greedy asks for {refused['mib']} MiB: [bold red]{refused['error']}[/]")
         self._console.print(
             f"   inference, on the same card, allocates {neighbour['mib']} MiB: [bold green]done[/]"
         )
 
     def metrics(self, samples: Iterable[str]) -> None:
-        """Sample lines as Prometheus reads them."""
+        """Print sample lines as Prometheus reads them."""
         for sample in samples:
             self._console.print(Text("   " + sample, style="dim"), soft_wrap=True)
 
@@ -128,7 +128,7 @@ class Page:
         self._table(("pod", "phase", "slice"), rows)
 
     def broken(self, text: str) -> None:
-        """The promise that did not hold."""
+        """Print the check that failed."""
         self._console.print(f"\n[bold red]not as promised:[/] {text}")
 
     def end(self, seconds: float, *, keep: bool) -> None:

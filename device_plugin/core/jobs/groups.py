@@ -8,7 +8,7 @@ from device_plugin.core.requests import MAX_GANG
 
 
 def group_problem(jobs: Sequence[JobSpec]) -> str:
-    """What is wrong with a group, and what to write; empty if nothing is. `jobs` are all of its Jobs, in any order."""
+    """An error text that says what to write on the Jobs of a group, empty if it is sound. `jobs` are all of them."""
     ordered = sorted(jobs, key=lambda job: job.key)
     if len(ordered) < 2:
         return ""
@@ -29,13 +29,13 @@ def group_problem(jobs: Sequence[JobSpec]) -> str:
 
 
 def undeclared(jobs: Sequence[JobSpec]) -> int:
-    """How many pods that the group's size counts belong to Jobs which do not exist yet."""
+    """The number of pods that the group's size counts and whose Jobs do not exist yet."""
     asking = [job for job in jobs if job.cards]
     return max(0, asking[0].group_size - _together(asking)) if asking else 0
 
 
 def _size_problem(group: str, asking: Sequence[JobSpec]) -> str:
-    """What is wrong with the sizes of a group, as the pods that ask for cards say them."""
+    """An error text about the sizes of a group that its pods with cards name; empty if they agree."""
     if not asking:
         return ""
     first, size, together = asking[0], asking[0].group_size, _together(asking)

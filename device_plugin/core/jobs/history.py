@@ -1,4 +1,4 @@
-"""What the progress of a job tells over time: how fast it goes at each width, how much is left, whether it is stuck.
+"""Histories of progress: the speed of a job at each width, the work that is left, and whether it is stuck.
 
 All of it is the word of the job's author: it may stand still, run backwards or lie. So it takes a bounded amount of
 memory, is never an exception, and says nothing before it was watched for a while.
@@ -24,7 +24,7 @@ STUCK_TIMES, STUCK_S = 10, 600.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a job did at one width: units of its own, in so many seconds."""
+    """The units of work that a job has done at one width, and the seconds that they took."""
 
     width: int
     units: float
@@ -38,7 +38,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a job has told until now.
+    """The progress that a job has told until now.
 
     `progress` was told last, at the time `at`, with `width` replicas. `since` is when it advanced last or its program
     began, None while the program has told nothing since it began. `measured` is at most one value for each of

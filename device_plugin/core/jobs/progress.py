@@ -28,7 +28,7 @@ ContainerName = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is done of what there is to do, in a unit of the program's own: 0 ≤ done ≤ total, 1 ≤ total ≤ MOST."""
+    """The work done and the work in all, in a unit of the program's own: 0 ≤ done ≤ total, 1 ≤ total ≤ MOST."""
 
     done: int
     total: int
@@ -36,16 +36,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a program has told of itself: its progress, or None, and how many checkpoints it has saved."""
+    """The content of a program's progress file: its progress, or None, and the number of checkpoints it has saved."""
 
     progress: Progress | None = None
     checkpoints: int = 0
 
 
 def progress_of(content: bytes) -> Progress | None:
-    """The progress in the first bytes of the file; None if there is no news: empty, half, of no work, beyond MOST.
+    """The progress in the first line of the file; None if that is empty, incomplete, of no work, or beyond MOST.
 
-    More than all counts as all.
+    More done than there is in all counts as all.
     """
     found = _PROGRESS.fullmatch(content[:LINE])
     if found is None:
@@ -55,7 +55,7 @@ def progress_of(content: bytes) -> Progress | None:
 
 
 def checkpoints_of(content: bytes) -> int:
-    """How many checkpoints the program says that it has saved since its container started; 0 if it says nothing."""
+    """The number of checkpoints that the program has saved since its container started; 0 if it says nothing."""
     found = _CHECKPOINTS.fullmatch(content[LINE:BYTES])
     return min(int(found[1]), MOST) if found is not None else 0
 
@@ -63,7 +63,7 @@ def checkpoints_of(content: bytes) -> int:
 def by_pod(
     told: Mapping[ContainerName, Told], pods: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Told]:
-    """By namespace and pod, what the containers of these pods tell together; `Told()` for a pod that tells nothing.
+    """The progress and checkpoints of these pods, by namespace and name; `Told()` for a pod that tells nothing.
 
     The progress is that of the first container, by name, that tells one. The checkpoints of all containers are added
     up, so that one more of any container is seen.

@@ -8,7 +8,7 @@ from device_plugin.core.ledger import CardState
 
 
 def kept(freed: Iterable[Slice], taken: Iterable[Slice], cards: Mapping[str, CardState]) -> tuple[Slice, ...]:
-    """What is left of a promise on one node: one slice for each of its cards that has something left, by uuid.
+    """The rest of a promise on one node: one slice for each card on which something is left, ordered by uuid.
 
     `freed` was promised, and `taken` is what the job that it is promised to has got of the same cards since, wherever
     on the card it lies. `cards` are the states of the cards without this promise: what others hold is not kept, so that

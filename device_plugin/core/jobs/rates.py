@@ -83,7 +83,7 @@ class Rates:
         return min(found, key=lambda curve: curve.speed(1), default=self.curve(model, ""))
 
     def unknown(self, model: str) -> str:
-        """What to do about a model of which no rate is known."""
+        """An error text about a model of which no rate is known."""
         names = sorted({name for name, _ in self.curves})
         known = f"write one of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}, or " if names else ""
         return (

@@ -56,7 +56,7 @@ def job_spec(
     priorities: Mapping[str, PriorityClass],
     share: Callable[[Request], float],
 ) -> JobSpec | None:
-    """What is written on `job`, or None if it has no queue label. Raises RequestError if anything of it is malformed.
+    """The specification that is written on `job`, None without a queue label. Raises RequestError if it is malformed.
 
     `priorities` has the cluster's PriorityClasses by name, and under an empty name the one of pods that name none.
     `share` says what part of a card a slice takes.
@@ -111,7 +111,7 @@ def job_spec(
 
 
 def _check_keys(job: Job) -> None:
-    """Raise RequestError for a key of ours that nobody would look at where it stands."""
+    """Raise RequestError for a key below `vgpu.io/` that is not read where it stands."""
     for kept, here, there, found, meant in (
         (job.labels, LABELS, ANNOTATIONS, "label", "an annotation"),
         (job.annotations, ANNOTATIONS + OURS, LABELS, "annotation", "a label"),
@@ -185,7 +185,7 @@ def _check_elastic(job: Job) -> None:
 
 
 def _window(job: Job, goal: Goal | None) -> tuple[int, int, int]:
-    """How many sub-tasks of a split run at a time when it starts, and from how many to how many later."""
+    """The number of sub-tasks of a split that run at a time: at the start, at least, and at most."""
     for key in (annotations.MIN_REPLICAS, annotations.MAX_REPLICAS):
         if key in job.annotations:
             raise RequestError(
@@ -328,7 +328,7 @@ def _role(job: Job, elastic: bool) -> str:
 
 
 def _goal(job: Job, request: PodRequest | None) -> Goal | None:
-    """What a Job that is sized has to reach; None if nothing of it is written."""
+    """The goal of a Job that is to be sized; None if none of its annotations is there."""
     samples = _number(job, annotations.SAMPLES, MAX_SAMPLES)
     epochs = _number(job, annotations.EPOCHS, MAX_EPOCHS)
     seconds = _seconds(job, annotations.DURATION)
@@ -374,7 +374,7 @@ def _check_card_models(job: Job) -> None:
 
 
 def _app_type(job: Job) -> str:
-    """The kind of resource that the job needs most."""
+    """The kind of resource that the job needs most: `gpu`, `cpu` or `memory`."""
     text = job.annotations.get(annotations.APP_TYPE, DEFAULT_TYPE)
     if text not in TYPES:
         raise _malformed(annotations.APP_TYPE, text, "gpu, cpu or memory")

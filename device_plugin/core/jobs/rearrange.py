@@ -124,11 +124,11 @@ class Rearrangement:
         return given > lacking - _largest(unit).cards + EXACT
 
     def _gives(self, giver: Giver) -> float:
-        """The cards that the offers give."""
+        """The number of cards that the offers release."""
         return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
     def _kept(self, giver: Giver, lacking: float) -> Giver:
-        """What a giver keeps when cards are lacking: who shrinks gives what is needed, and a share of the width."""
+        """The width that a giver keeps: it gives what is needed, and at least a share of its width."""
         (job, floor), *_ = giver
         if not floor:
             return giver

@@ -18,7 +18,7 @@ from device_plugin.core.jobs.room import Room
 from device_plugin.core.jobs.spec import Goal
 
 Fits = Callable[[int], bool]
-"""True if so many replicas of the job fit now, together. Where some fit, fewer do."""
+"""True if this number of replicas of the job fits now, together; a smaller number then fits too."""
 
 # Jobs that do not fit, for which room is sought in one round: each costs some ten trials.
 MOST_TRIED = 16
@@ -38,7 +38,7 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """What can be had of a job whose replicas do not fit.
+    """The alternatives of a job whose replicas do not fit.
 
     With `now` replicas, which fit, it takes `now_seconds`; in its duration they do `now_samples` of its samples. With
     `needed` replicas it would be done in time; 0 if no width that it may have is enough.
@@ -151,7 +151,7 @@ def _largest(least: int, most: int, fits: Fits) -> int:
 
 
 def offers(short: Short, wait_seconds: float | None = None) -> str:
-    """What a job's author can have, and what to write for it; `wait_seconds` is when enough cards are expected."""
+    """The alternatives in words, and what to write for each; `wait_seconds` is when enough cards are expected."""
     goal, found = short.goal, []
     if short.now:
         cards, more = _cards(short.now * short.cards), _compact(short.now_seconds)

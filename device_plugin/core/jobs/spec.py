@@ -16,7 +16,7 @@ class Split(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a job that is to be sized has to do: `samples` times `epochs` in `seconds`, and in `most_seconds` at most.
+    """The goal of a job that is to be sized: `samples` times `epochs` in `seconds`, and in `most_seconds` at most.
 
     `model` is the name of the machine-learning model, by which its rates are known. The width that is found stays,
     unless the author wrote bounds (`bounded`).

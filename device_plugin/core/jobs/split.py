@@ -51,7 +51,7 @@ class SplitTurns:
 
 
 def split_problem(jobs: Sequence[JobSpec]) -> str:
-    """What the Jobs of one split do not agree on, and what to write; empty if they agree."""
+    """An error text about Jobs of one split that contradict each other, with what to write; empty if none do."""
     for first, second in pairwise(sorted(jobs, key=_place)):
         names = f"Jobs {first.key[1]} and {second.key[1]} of split {first.split_of}"
         if first.part == second.part:

@@ -18,7 +18,7 @@ from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
 
 
 class Action(Enum):
-    """What a write does."""
+    """The effects of a write."""
 
     RECORD = "record"
     """Announces a change, before anything of it is done."""

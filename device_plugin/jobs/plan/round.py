@@ -74,7 +74,7 @@ class Rounds:
         self.last = Round()
 
     def why_not(self) -> str:
-        """What keeps this replica from planning, as text; empty if nothing does."""
+        """The reason why this replica does not plan, as text; empty if it does."""
         missing = [why for why in (self._known.why_not_synced(), self._holdings.why_not_synced()) if why]
         return "; ".join(missing) or ("" if self._leads() else "another replica holds the Lease")
 

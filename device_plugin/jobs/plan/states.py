@@ -12,7 +12,7 @@ from device_plugin.jobs.watch.managed import Managed, seconds
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a round plans with: the states of all live Jobs, and the room with their replicas in it."""
+    """The input of a round: the states of all live Jobs, and the room with their replicas in it."""
 
     states: Sequence[JobState]
     room: LedgerRoom
@@ -109,7 +109,7 @@ def _held(managed: Managed) -> bool:
 
 
 def _bounded(managed: Managed, now: float) -> JobSpec:
-    """What the author asks for; of a Job whose width cannot be changed, or only in one direction, as much as it has.
+    """The specification with those bounds of the width that hold now.
 
     A width that was set by hand does not grow. If the Job makes room for another one, that ends it.
     """

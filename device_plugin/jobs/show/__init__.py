@@ -1,1 +1,1 @@
-"""What people and machines may know of the job engine: /explain, metrics."""
+"""How the job engine is observed: /explain, events, metrics."""

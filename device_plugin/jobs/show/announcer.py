@@ -49,12 +49,12 @@ class Announcer:
         self._began, self._counts = clock(), Counter[str]()
 
     def wrote(self, write: Write) -> None:
-        """Say what a write has done."""
+        """Prepare the events that tell of a write."""
         for event, text in said(write):
             self._waiting.append((write.managed.job, event, text))
 
     def planned(self, rounds: Rounds) -> None:
-        """Say which Jobs are refused or wait after the last round, if that is news."""
+        """Prepare events for Jobs that the last round refused, or saw waiting, for the first time."""
         last = rounds.last
         if last is self._seen:
             return

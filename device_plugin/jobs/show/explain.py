@@ -1,4 +1,4 @@
-"""/explain: a line for each Job, a paragraph of one, and the same as JSON for programs."""
+"""/explain: a line for each Job, a paragraph about one, or JSON for programs."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What may change next about a Job, and when: a forecast for people, from the round that was last."""
+"""Forecasts of the next change of a Job, for people, from the last round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from device_plugin.jobs.watch.managed import Managed
 
 @dataclass(frozen=True, slots=True)
 class NextChange:
-    """What changes next, and when, in seconds since 1970: `at` the latest if `bounded`, otherwise at the earliest."""
+    """A change and its time in seconds since 1970: `at` the latest if `bounded`, otherwise at the earliest."""
 
     what: str
     at: float
@@ -39,7 +39,7 @@ def next_change(
     contended: bool,
     giving: Sequence[Managed] = (),
 ) -> NextChange | None:
-    """What changes next, None if nothing is known to; `step` is what the last round planned for the job.
+    """The next change of the job, None if none is known; `step` is what the last round planned for it.
 
     `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows. The job
     waits until pods of the Jobs `giving` have left.
@@ -63,7 +63,7 @@ def next_change(
 
 
 def waiting_change(state: JobState, rules: Rules) -> NextChange:
-    """What changes next about a job that waits."""
+    """The next change of a job that waits: from then on it goes before others."""
     return NextChange("goes before others of its priority", due_at(state, rules))
 
 

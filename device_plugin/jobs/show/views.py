@@ -75,7 +75,7 @@ def views(known: KnownJobs, rounds: Rounds) -> Iterator[JobView]:
 
 
 class _LastRound:
-    """What the last round says of each Job."""
+    """Makes views of Jobs from the last round."""
 
     def __init__(self, rounds: Rounds, jobs: Mapping[JobKey, Managed]) -> None:
         self._why_not, self._rules, self._last = rounds.why_not(), rounds.rules, rounds.last
@@ -90,7 +90,7 @@ class _LastRound:
         self._giving = by_beneficiary(jobs, stages(jobs, last.at))
 
     def view(self, managed: Managed) -> JobView:
-        """One Job."""
+        """The view of one Job."""
         spec, key, last = managed.spec, managed.key, self._last
         view = JobView(
             namespace=key[0], name=key[1], queue=spec.queue, phase="new", least=spec.least, most=spec.most,
@@ -137,7 +137,7 @@ class _LastRound:
 
 
 def stuck_for(managed: Managed, state: JobState | None) -> float | None:
-    """For how many seconds a Job that runs has not advanced, if that is unusual for it; None if it is not."""
+    """Seconds without progress of a Job that runs, if they are unusually many for it; None otherwise."""
     if managed.history is None or state is None or not state.running:
         return None
     return managed.history.stuck_for
@@ -162,7 +162,7 @@ _WAITS_FOR: Mapping[JobPhase, str] = {
 
 
 def _why(managed: Managed, state: JobState, now: float) -> str:
-    """One sentence of why the Job is where it is."""
+    """One sentence that gives the reason for the Job's phase."""
     text = _WHY.get(state.phase, "").format(width=pods(state.width), least=state.spec.least)
     record = managed.record
     if state.phase is JobPhase.RESIZING and record is not None:
@@ -188,7 +188,7 @@ def _why(managed: Managed, state: JobState, now: float) -> str:
 
 
 def _given(giving: Sequence[Managed]) -> str:
-    """One sentence of why a Job waits though cards are being freed for it."""
+    """One sentence that names the Jobs which free cards for a Job."""
     named = ", ".join("/".join(other.key) for other in giving[:MOST_NAMED])
     more = f" and {len(giving) - MOST_NAMED} more" if len(giving) > MOST_NAMED else ""
     return f"pods of {named}{more} leave, so that it can start"
@@ -200,7 +200,7 @@ def _progress(managed: Managed) -> Progress | None:
 
 
 def _waits_for(state: JobState) -> str:
-    """What the Job waits for, in a few words; empty if for nothing."""
+    """The words for what the Job waits for; empty if it does not wait."""
     return room_for(state) if state.queued else _WAITS_FOR.get(state.phase, "")
 
 

@@ -37,7 +37,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """What the programs of a pod told, and when, in seconds since 1970."""
+    """The progress and checkpoints that the programs of a pod told, and when, in seconds since 1970."""
 
     told: Told
     at: float
@@ -74,7 +74,7 @@ class KnownJobs:
     # Jobs
 
     def see(self, job: Job) -> None:
-        """Take news of a Job; one without a queue is forgotten."""
+        """Take a newer version of a Job; one without a queue is forgotten."""
         if QUEUE not in job.labels:
             self.forget(job.uid)
             return
@@ -122,7 +122,7 @@ class KnownJobs:
     # Pods
 
     def see_pod(self, pod: Pod) -> None:
-        """Take news of a pod; only those of Jobs are kept, until they have ended."""
+        """Take a newer version of a pod; only those of Jobs are kept, until they have ended."""
         if pod.owner == "Job":
             with self._lock:
                 self._keep(pod)

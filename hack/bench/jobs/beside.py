@@ -22,7 +22,7 @@ TICK_S, APART_S = 5.0, (0.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What became of the jobs, in seconds.
+    """The figures of one run, in seconds.
 
     `wait` is the longest of a small job, `back` the time from the end of the last one until the large job has all cards
     again, and `delay` how much later than alone the large one ends.

@@ -13,7 +13,7 @@ LEAST_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What became of a trace's jobs under one policy.
+    """The figures of a trace's jobs under one policy.
 
     JCT is from arrival to end, a wait from arrival to the first start; `jct_silent_s` is the mean JCT of the jobs that
     say nothing of their length whatever the policy may know, with --tells, else of all. `allocation` is the share of

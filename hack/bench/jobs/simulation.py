@@ -21,7 +21,7 @@ TOLD_AFTER_S = 300.0
 
 
 class Knows(IntEnum):
-    """What a policy knows of the length of the jobs."""
+    """The knowledge that a policy has of the length of the jobs."""
 
     NOTHING = 0
     DECLARED = 1
@@ -118,7 +118,7 @@ class Run:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of all jobs under one policy.
+    """The result of a replay under one policy.
 
     One job of `tells` may say how long it is. `rounds_to_rest` is the most rounds in a row that changed something for
     one cause. `useless_shrinks` counts jobs that gave way though nobody was admitted in the same plan, `outside` widths

@@ -25,7 +25,7 @@ and the indexes of one Job, of which more run at a time wherever the next one co
 
 @dataclass(frozen=True, slots=True)
 class SplitFigures:
-    """What became of the splits and of the other jobs.
+    """The figures of the splits and of the other jobs.
 
     `span_ratio` is the mean of the splits' times from arrival to end, each divided by its bound: the longest sub-task,
     or the sum of all of them on all cards.

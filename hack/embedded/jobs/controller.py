@@ -97,7 +97,7 @@ class JobController:
         self._ask((metadata["namespace"], metadata["labels"][JOB_NAME]))
 
     def _ask(self, key: Key, seconds: float = 0.0) -> None:
-        """Look at this Job after so many seconds, if not earlier."""
+        """Look at this Job in `seconds`, if not earlier."""
         with self._lock:
             due = time.monotonic() + seconds
             self._due[key] = min(due, self._due.get(key, due))
@@ -114,7 +114,7 @@ class JobController:
                 self._ask(key, self._timing.retry)
 
     def _next(self) -> Key | None:
-        """The Job that is to be looked at next, once its time has come; None at the end."""
+        """Wait for the time of the next look at a Job, and return its key; None when the controller stops."""
         with self._lock:
             while not self._stop.is_set():
                 key = min(self._due, key=self._due.__getitem__, default=None)

@@ -1,4 +1,4 @@
-"""What the garbage collector does with the pods of a Job that was deleted."""
+"""Deletes the pods of a Job that was deleted, as the garbage collector does."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -39,7 +39,7 @@ class Backoff:
 
 @dataclass(slots=True)
 class Round:
-    """What is to be done, in this order: delete, create, write the status, release the pods that are counted now.
+    """The actions of one round, in this order: delete, create, write the status, release the pods that are counted now.
 
     `create` has the index of each new pod, None in a Job without indexes. `events` are (reason, message). `wait` is
     how many seconds the creation of pods has to wait, 0 if nothing waits.
@@ -124,7 +124,7 @@ class JobRound:
         return not self._indexed or self._inside(index_of(pod))
 
     def _failed(self, pod: Object) -> bool:
-        """A deleted pod has failed too, where others may take its place before its end."""
+        """True if the pod counts as failed: a deleted one does where another may take its place before its end."""
         if _phase(pod) == "Failed":
             return True
         return not self._only_failed and _deleting(pod) and _phase(pod) != "Succeeded"
@@ -193,7 +193,7 @@ class JobRound:
         return max(0, min(parallelism, self._completions - succeeded))
 
     def _surplus(self, least: int) -> list[Object]:
-        """At least so many active pods: indexes beyond the last, indexes there twice, then the most expendable."""
+        """At least `least` active pods to delete, first those of an index beyond the last, or that is there twice."""
         gone: list[Object] = []
         left = self._active
         if self._indexed:
