@@ -34,6 +34,10 @@ class EngineError(VgpuError):
     """The job engine cannot be asked, or knows nothing of the job; the text says what to do."""
 
 
+class NoEngineError(EngineError):
+    """No job engine is installed."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options --engine-namespace and --kubeconfig."""
     parser.add_argument(
@@ -78,7 +82,7 @@ def _leader(client: KubeClient, namespace: str) -> str:
     try:
         holder = client.get(LEASES, Ref(LEASE, namespace)).holder
     except GoneError:
-        raise EngineError(
+        raise NoEngineError(
             f"no job engine is installed in namespace {namespace}: add manifests/components/jobs to your overlay, or"
             " name its namespace with --engine-namespace"
         ) from None

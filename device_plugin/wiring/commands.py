@@ -37,12 +37,14 @@ _PEOPLE: tuple[Command, ...] = (
     ("drain", "cordon a card and evict the pods that hold slices of it", "device_plugin.cli.drain"),
     ("queue", "list the jobs of queues, or start one by hand", "device_plugin.cli.queue"),
     ("why", "say where a job of a queue is, and why", "device_plugin.cli.why"),
+    ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\
     vgpu cordon GPU-1122334455000001    # the card gets no new slices
     vgpu drain GPU-1122334455000001     # and the pods on it are evicted
     vgpu defrag --max-moves 20          # which pods to move so that waiting pods fit
     vgpu queue -A                       # the jobs of all queues
+    vgpu run hello --image I --mem 4 -- echo hello    # a program on a slice of a card
 
 """
 _ABOUT = (
@@ -68,7 +70,10 @@ def main(argv: Sequence[str] | None = None, more: Sequence[Command] = ()) -> int
 
 
 def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namespace:
-    """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong."""
+    """The arguments of one command, which is in `run`. Exits with a usage text where they are wrong.
+
+    What stands after `--` is another program's: it goes to `program`, in a command that takes one.
+    """
     people = importlib.util.find_spec(_KUBECONFIG) is not None
     about = _EXAMPLES + _ABOUT if people else _ABOUT
     parser = argparse.ArgumentParser(
@@ -85,7 +90,12 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
             loaded.add_arguments(command)
             command.set_defaults(run=loaded.run)
             chosen = command
-    args, unknown = parser.parse_known_args(words)
+    end = words.index("--") if "--" in words else len(words)
+    args, unknown = parser.parse_known_args(words[:end])
+    if "program" in args:
+        args.program = tuple(words[end + 1 :])
+    else:
+        unknown += words[end:]
     if unknown:
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     return args

@@ -118,3 +118,8 @@ class Fleet:
         """The node's annotation."""
         found = self._api.get(f"/api/v1/nodes/{node}").body["metadata"].get("annotations", {})
         return str(found.get(annotations.CORDONED, ""))
+
+    def delete(self, path: str) -> None:
+        """Delete an object, with what it owns."""
+        gone = self._api.delete(f"{path}?propagationPolicy=Background")
+        assert gone.code == 200, gone.body

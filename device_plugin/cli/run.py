@@ -1,0 +1,195 @@
+"""`vgpu run NAME`: run a program on cards, as a Job of a queue.
+
+    vgpu run hello --image I --mem 4 -- echo hello                           # 4 units of one card
+    vgpu run train --image I --cards 4 --min 2 --max 8 -- torchrun train.py  # 2 to 8 replicas, a card each
+    vgpu run frames --image I --mem 4 --split a.sh,b.sh                      # each script is a part
+    vgpu run sized --image I --samples 1281167 --epochs 90 --duration 8h --model resnet50 -- torchrun train.py
+    vgpu run ... --dry-run -o yaml                                           # only print what would be created
+
+It waits until the Job has ended, prints the output of index 0, and ends as the program did. You need kubectl, and the
+rights to create Jobs, to read their pods and logs, and for progress to create pods/exec.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from signal import SIGHUP, SIGTERM
+from typing import Any
+
+import yaml
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli import caller, engine, run_fetch
+from device_plugin.cli.engine import EngineError
+from device_plugin.cli.run_console import Console
+from device_plugin.cli.run_follow import Following
+from device_plugin.cli.run_kubectl import Kubectl
+from device_plugin.cli.run_objects import NewJob, Objects, RunError, objects, owned_by
+from device_plugin.cli.run_options import add_arguments, fetched, new_job
+from device_plugin.kube.api import JOBS, Kind, Ref
+from device_plugin.kube.errors import ApiError, ConflictError, GoneError
+
+__all__ = ["add_arguments", "run"]
+
+# The exit status of a shell's command that Ctrl-C ended.
+INTERRUPTED = 130
+_KINDS: Mapping[str, Kind[dict[str, Any]]] = {
+    "ConfigMap": Kind("", "v1", "configmaps", "ConfigMap", dict),
+    "Service": Kind("", "v1", "services", "Service", dict),
+}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Create the Job and follow it; the exit status is that of the program. Or print it.
+
+    Raises RunError, ApiError, EndpointError.
+    """
+    new = new_job(args)
+    made = objects(new, args.prefix)
+    paths = fetched(args)
+    run_fetch.check(new, paths)
+    if args.output and not args.dry_run:
+        raise RunError("-o says how --dry-run prints: write --dry-run too")
+    if args.detach and (args.rm or paths):
+        raise RunError("--rm and --fetch are done when the Job has ended: leave them out, or --detach")
+    if args.dry_run:
+        print(as_text(made, args.output or "yaml"), end="")
+        return 0
+    with caller.connected(args) as client, _interruptible():
+        job = _created(client, made.job, caller.namespace(args))
+        try:
+            _create_others(client, made, job)
+            if args.detach:
+                print(f"job {job.namespace}/{job.name} is created; {_next(job)}")
+                return 0
+            return _followed(client, args, new, job, paths)
+        except KeyboardInterrupt:
+            print(f"interrupted; {'the Job is deleted' if args.rm else _next(job)}", file=sys.stderr)
+            return INTERRUPTED
+        finally:
+            if args.rm:
+                with suppress(GoneError):
+                    client.delete(JOBS, job)
+
+
+def _created(client: KubeClient, body: Mapping[str, Any], namespace: str) -> Ref:
+    """The Job, which waits in its queue. Raises RunError if there is one of its name; ApiError."""
+    try:
+        made = client.create(JOBS, body, namespace)
+    except ConflictError:
+        name = body["metadata"]["name"]
+        raise RunError(
+            f"job {namespace}/{name} is there already: take another name, or delete it: kubectl -n {namespace} delete"
+            f" job {name}"
+        ) from None
+    return Ref(made.name, made.namespace, made.uid)
+
+
+def _create_others(client: KubeClient, made: Objects, job: Ref) -> None:
+    """Create what the Job needs, which goes with it; or delete the Job. Raises RunError, ApiError."""
+    for body in made.others:
+        kind = _KINDS[body["kind"]]
+        try:
+            client.create(kind, {**body, "metadata": {**body["metadata"], **owned_by(job)}}, job.namespace)
+        except ApiError as error:
+            client.delete(JOBS, job)
+            if not isinstance(error, ConflictError):
+                raise
+            raise RunError(
+                f"{kind.plural} {job.namespace}/{job.name} is there already: take another name"
+            ) from error
+
+
+def _followed(
+    client: KubeClient, args: argparse.Namespace, new: NewJob, job: Ref, paths: Mapping[str, str]
+) -> int:
+    """Follow the Job to its end and fetch its result; the exit status. Raises RunError, ApiError."""
+    kubectl = Kubectl(caller.kubeconfig(args), job.namespace)
+    console = Console(sys.stdout.buffer, sys.stderr)
+    following = Following(
+        client, kubectl, console, job,
+        parts=bool(new.scripts), every=bool(new.scripts) or args.all_logs, asked=_engine(client, args, job),
+    )  # fmt: skip
+    end = following.until_end()
+    if end.code:
+        goes_on = "" if end.over or args.rm else f"; it tries again: {_next(job)}"
+        console.say(f"{job.name} failed: {end.why}{goes_on}")
+        return end.code
+    console.say(f"{job.name}: done")
+    if paths:
+        run_fetch.fetch(client, kubectl, new, job, paths)
+        console.say(f"{job.name}: fetched {', '.join(paths.values())}")
+    return 0
+
+
+def _engine(client: KubeClient, args: argparse.Namespace, job: Ref) -> Callable[[], str]:
+    """A function that says what the job engine knows of the Job that waits; nothing where the caller may not ask."""
+    allowed = [True]
+
+    def ask() -> str:
+        if not allowed:
+            return ""
+        try:
+            _, text = engine.ask(client, args, "application/json", job=f"{job.namespace}/{job.name}")
+            (found,) = json.loads(text)["jobs"]
+        except engine.NoEngineError as error:
+            return str(error)
+        except (EngineError, ApiError):
+            allowed.clear()
+            return ""
+        except ValueError:  # it has not seen the Job yet
+            return ""
+        place = f", number {found['place']} of its queue" if found["place"] else ""
+        return f"{found['waitsFor'] or found['why']}{place}"
+
+    return ask
+
+
+def _next(job: Ref) -> str:
+    """How to go on with a Job that nobody follows."""
+    where = f"-n {job.namespace}"
+    return (
+        f"see it: vgpu why {job.name} {where}, kubectl {where} logs -f job/{job.name}; stop it: kubectl {where} delete"
+        f" job {job.name}"
+    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP interrupt as Ctrl-C does: a Job that is to be deleted then is deleted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (SIGTERM, SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def as_text(made: Objects, form: str) -> str:
+    """The objects for kubectl apply, the Job last: its pods need the others."""
+    listed = [*made.others, made.job]
+    if form == "json":
+        whole = listed[0] if len(listed) == 1 else {"apiVersion": "v1", "kind": "List", "items": listed}
+        return f"{json.dumps(whole, indent=2)}\n"
+    return str(yaml.dump_all(listed, Dumper=_Dumper, sort_keys=False, width=120))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such, and nothing by reference."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _as_block)

@@ -1,0 +1,68 @@
+"""What `vgpu run` prints: the program's output, and what is said of its Job, with a bar as a terminal's last line."""
+
+import shutil
+import threading
+from typing import BinaryIO, TextIO
+
+from device_plugin.cli.queue import age
+from device_plugin.core.jobs.progress import Progress
+
+BAR = 30
+_CLEAR = "\r\x1b[K"
+
+
+class Console:
+    """Output goes to `out`, what is said of the Job to `err`. From any thread."""
+
+    def __init__(self, out: BinaryIO, err: TextIO) -> None:
+        self.closed = False
+        self.terminal = err.isatty()
+        self._out = out
+        self._err = err
+        self._bar = ""
+        self._lock = threading.Lock()
+
+    def output(self, text: bytes) -> None:
+        """Print some of the program's output; nothing more once nobody reads it, which is said by `closed`."""
+        with self._lock:
+            self._clear()
+            try:
+                self._out.write(text)
+                self._out.flush()
+            except BrokenPipeError:
+                self.closed = True
+            if text.endswith(b"\n"):  # otherwise the line goes on
+                self._draw()
+
+    def say(self, text: str) -> None:
+        """Print a line about the Job."""
+        with self._lock:
+            self._clear()
+            print(text, file=self._err, flush=True)
+            self._draw()
+
+    def bar(self, text: str) -> None:
+        """Show this as the last line of a terminal, until another text comes; an empty one shows none."""
+        with self._lock:
+            self._clear()
+            self._bar = text[: shutil.get_terminal_size().columns - 1]
+            self._draw()
+
+    def _clear(self) -> None:
+        if self.terminal and self._bar:
+            print(_CLEAR, end="", file=self._err, flush=True)
+
+    def _draw(self) -> None:
+        if self.terminal and self._bar:
+            print(self._bar, end="", file=self._err, flush=True)
+
+
+def progress_bar(told: Progress) -> str:
+    """`[######......]  50 %`."""
+    filled = BAR * told.done // told.total
+    return f"[{'#' * filled}{'.' * (BAR - filled)}] {100 * told.done // told.total:3} %"
+
+
+def progress_text(told: Progress, left: float | None) -> str:
+    """What is done, and how long the rest takes: `120000 of 1281167, about 2h10m left`."""
+    return f"{told.done} of {told.total}" + (f", about {age(left)} left" if left else "")

@@ -1,0 +1,89 @@
+"""Fetches a result of a Job that has ended from one of its volumes, through a pod that asks for no card.
+
+The files of a container that has ended cannot be read any more, and a Job that waited for a reader would keep its
+cards. So a result lies on a volume claim, which outlives the Job's pods.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.run_follow import LOOK_SECONDS, pod_waits
+from device_plugin.cli.run_kubectl import Kubectl
+from device_plugin.cli.run_logs import state
+from device_plugin.cli.run_objects import CONTAINER, NewJob, RunError, owned_by
+from device_plugin.kube.api import PODS, Ref
+from device_plugin.kube.errors import GoneError
+
+START_SECONDS = 300.0
+# The pod ends by itself after that, should nobody be left to delete it.
+MOST_SECONDS = 3600
+
+
+def check(new: NewJob, paths: Mapping[str, str]) -> None:
+    """Raise RunError if one of these paths of the container does not lie on a volume."""
+    for path in paths:
+        parts = PurePosixPath(path).parts
+        if ".." in parts or not any(PurePosixPath(path).is_relative_to(volume) for volume in new.claims):
+            raise RunError(
+                f"--fetch {path}: write a path on a --volume, because the files of a container that has ended are gone"
+            )
+
+
+def fetch(client: KubeClient, kubectl: Kubectl, new: NewJob, job: Ref, paths: Mapping[str, str]) -> None:
+    """Copy files and folders of the Job's volumes to `paths`. Raises RunError, ApiError."""
+    made = client.create(PODS, _reader(new, job), job.namespace)
+    try:
+        _started(client, made)
+        for source, target in paths.items():
+            kubectl.said("cp", f"--container={CONTAINER}", f"{made.name}:{source}", target, seconds=None)
+    finally:
+        with suppress(GoneError):
+            client.delete(PODS, made, grace_seconds=0)
+
+
+def _started(client: KubeClient, pod: Any) -> None:
+    """Return once the pod runs. Raises RunError after START_SECONDS, with what it waits for."""
+    limit = time.monotonic() + START_SECONDS
+    while True:
+        now = client.get(PODS.json, pod)
+        if "running" in state(now):
+            return
+        if now["status"].get("phase") in ("Succeeded", "Failed") or time.monotonic() > limit:
+            raise RunError(
+                f"the pod {pod.name} that reads the result does not run: {pod_waits(now) or state(now)}; the result is"
+                " still on its volume"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _reader(new: NewJob, job: Ref) -> dict[str, Any]:
+    """A pod of the Job's image that sees the Job's volumes."""
+    claims = dict(enumerate(new.claims.items()))
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": f"{job.name}-fetch-", **owned_by(job)},
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": MOST_SECONDS,
+            "containers": [
+                {
+                    "name": CONTAINER,
+                    "image": new.image,
+                    "command": ["sleep", str(MOST_SECONDS)],
+                    "volumeMounts": [
+                        {"name": f"volume-{index}", "mountPath": path, "readOnly": True}
+                        for index, (path, _) in claims.items()
+                    ],
+                }
+            ],
+            "volumes": [
+                {"name": f"volume-{index}", "persistentVolumeClaim": {"claimName": claim}}
+                for index, (_, claim) in claims.items()
+            ],
+        },
+    }

@@ -1,0 +1,228 @@
+"""Follows a Job until it ends: says what it waits for, prints what its pods print, and shows its progress."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.cli.run_console import Console, progress_bar, progress_text
+from device_plugin.cli.run_kubectl import Kubectl
+from device_plugin.cli.run_logs import Logs, has_run, not_started, state
+from device_plugin.cli.run_objects import INDEX, JOB_NAME, NOT_STARTED, RunError
+from device_plugin.core.batch import Job
+from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
+from device_plugin.kube.api import EVENTS, JOBS, PODS, Ref, Where
+from device_plugin.kube.errors import ApiError, GoneError, UnknownError
+
+LOOK_SECONDS = 1.0
+# Between questions that cost more than a look: a program in the container, a forwarded port.
+ASK_SECONDS = 10.0
+# Between lines of progress where there is no terminal.
+LINE_SECONDS = 60.0
+# The last output may come later than the Job's end.
+OUTPUT_SECONDS = 30.0
+# Pods that could not be started, and none that could: the Job tries for ever, because its node may be to blame.
+MOST_STARTS = 3
+_READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
+Pod = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a Job ended: with exit code 0, or that of the program that failed and `why`.
+
+    It is not `over` where it would go on for ever in vain.
+    """
+
+    code: int
+    why: str = ""
+    over: bool = True
+
+
+class Following:
+    """Looks at one Job again and again. `asked` says what the job engine knows of a Job that waits, or nothing."""
+
+    def __init__(
+        self, client: KubeClient, kubectl: Kubectl, console: Console, job: Ref, *,
+        parts: bool, every: bool, asked: Callable[[], str],
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._kubectl = kubectl
+        self._console = console
+        self._job = job
+        self._parts = parts
+        self._asked = asked
+        labels = f"{JOB_NAME}={job.name}" + ("" if every else f",{INDEX}=0")
+        self._where = Where(job.namespace, labels)
+        self._logs = Logs(kubectl, console, indexed=every)
+        self._said = ""
+        self._engine = ""
+        self._ask_at = self._progress_at = self._line_at = 0.0
+        self._speed = _Speed()
+
+    def until_end(self) -> JobEnd:
+        """Return when the Job has ended and its output is printed. Raises RunError, ApiError."""
+        try:
+            while (end := self._look()) is None:
+                time.sleep(LOOK_SECONDS)
+        finally:
+            self._console.bar("")
+            self._logs.stop()
+        return end
+
+    def _look(self) -> JobEnd | None:
+        """One look at the Job and its pods; how it ended, if it has."""
+        if self._console.closed:
+            raise RunError("nobody reads the output any more; the Job goes on")
+        try:
+            job = self._client.get(JOBS, self._job)
+            pods = self._client.list(PODS.json, self._where).items
+        except GoneError:
+            job = None
+        except UnknownError as error:
+            self._say(f"the API server does not answer: {error}")
+            return None
+        if job is None or job.uid != self._job.uid:
+            raise RunError(f"job {self._job.name} was deleted")
+        self._logs.look(pods)
+        if job.ended:
+            self._print_rest()
+            return self._end(job)
+        self._say(self._state(job, pods))
+        self._show_progress(job, pods)
+        failed = [pod for pod in pods if not_started(pod)]
+        if len(failed) >= MOST_STARTS and not any(map(has_run, pods)):
+            return JobEnd(NOT_STARTED, f"its program cannot be started: {_message(failed[-1])}", over=False)
+        return None
+
+    def _print_rest(self) -> None:
+        """Print what the pods printed before they ended."""
+        limit = time.monotonic() + OUTPUT_SECONDS
+        while self._logs.busy and time.monotonic() < limit:
+            with suppress(UnknownError):
+                self._logs.look(self._client.list(PODS.json, self._where).items)
+            time.sleep(LOOK_SECONDS / 10)
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._console.say(f"{self._job.name}: {text}")
+
+    def _state(self, job: Job, pods: Sequence[Pod]) -> str:
+        """What the Job does, or waits for."""
+        if job.suspend:
+            if time.monotonic() >= self._ask_at:
+                self._engine = self._asked() or self._event()
+                if self._engine:  # the engine has seen the Job
+                    self._ask_at = time.monotonic() + ASK_SECONDS
+            return f"waits in its queue{': ' if self._engine else ''}{self._engine}"
+        if job.ready:
+            return f"runs with {job.ready} of {job.parallelism} replicas" if not self._parts else "runs"
+        waiting = [text for pod in pods if (text := pod_waits(pod))]
+        why = waiting[0] if waiting else "" if pods else self._event()
+        return f"starts: {why}" if why else "starts"
+
+    def _event(self) -> str:
+        """The newest event about the Job, as far as the caller may read events."""
+        where = Where(self._job.namespace, fields=f"involvedObject.uid={self._job.uid}")
+        with suppress(ApiError):
+            events = self._client.list(EVENTS, where).items
+            newest = max(
+                events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""), default={}
+            )
+            return _printable(str(newest.get("message") or ""))
+        return ""
+
+    def _show_progress(self, job: Job, pods: Sequence[Pod]) -> None:
+        now = time.monotonic()
+        if now < self._progress_at:
+            return
+        self._progress_at = now + (ASK_SECONDS if self._console.terminal else LINE_SECONDS)
+        told = self._progress(job, pods)
+        if told is None:
+            self._console.bar("")
+            return
+        text = progress_text(told, self._speed.left(now, told, job.ready))
+        if self._console.terminal:
+            self._console.bar(f"{self._job.name} {progress_bar(told)}  {text}")
+        else:
+            self._console.say(f"{self._job.name}: {text}")
+
+    def _progress(self, job: Job, pods: Sequence[Pod]) -> Progress | None:
+        """What is done: of a split its parts, else what the program of index 0 tells."""
+        if self._parts:
+            return Progress(job.succeeded, job.completions or 1)
+        running = [pod["metadata"]["name"] for pod in pods if _is_first(pod) and "running" in state(pod)]
+        with suppress(RunError):
+            if running:
+                return progress_of(self._kubectl.inside(running[-1], *_READ_PROGRESS)[:BYTES])
+        return None
+
+    def _end(self, job: Job) -> JobEnd:
+        failed = next((each for each in job.conditions if each.type == "Failed"), None)
+        if failed is None:
+            return JobEnd(0)
+        code, told = 1, ""
+        with suppress(ApiError):
+            where = Where(self._job.namespace, f"{JOB_NAME}={self._job.name}", "status.phase=Failed")
+            code, told = first_failure(self._client.list(PODS.json, where).items)
+        why = ": ".join(filter(None, (failed.reason, _printable(failed.message), told)))
+        return JobEnd(code, why)
+
+
+class _Speed:
+    """How fast the work is done, measured while the number of replicas stays."""
+
+    def __init__(self) -> None:
+        self._since, self._done, self._replicas = 0.0, 0, -1
+
+    def left(self, now: float, told: Progress, replicas: int) -> float | None:
+        """Seconds that the rest takes; None if that is not known yet."""
+        if replicas != self._replicas or told.done < self._done:
+            self._since, self._done, self._replicas = now, told.done, replicas
+        done = told.done - self._done
+        return (told.total - told.done) * (now - self._since) / done if done else None
+
+
+def first_failure(pods: Sequence[Pod]) -> tuple[int, str]:
+    """The exit code of the program that failed first, and what is known of it; 1 if none failed by itself."""
+    ended = [
+        (str(last.get("finishedAt") or ""), pod, last)
+        for pod in pods
+        if (last := state(pod).get("terminated")) and last["exitCode"] and not not_started(pod)
+    ]
+    if not ended:
+        return 1, ""
+    _, pod, last = min(ended, key=lambda each: each[0])
+    text = f"pod {pod['metadata']['name']} ended with {last['exitCode']}"
+    said = [_printable(str(last.get(key) or "")) for key in ("reason", "message")]
+    return int(last["exitCode"]), ", ".join([text, *(each for each in said if each not in ("", "Error"))])
+
+
+def pod_waits(pod: Pod) -> str:
+    """What a pod waits for, as Kubernetes says it; empty if it runs or has ended."""
+    if pod["status"].get("phase") != "Pending":
+        return ""
+    name = pod["metadata"]["name"]
+    waiting = state(pod).get("waiting") or {}
+    if waiting.get("reason") not in (None, "PodInitializing"):
+        return f"pod {name}: {': '.join(filter(None, (waiting['reason'], _printable(waiting.get('message') or ''))))}"
+    for condition in pod["status"].get("conditions") or ():
+        if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
+            return f"pod {name} waits for a node: {_printable(condition.get('message') or '')}"
+    return f"pod {name} is placed" if pod["spec"].get("nodeName") else f"pod {name} waits for a node"
+
+
+def _is_first(pod: Pod) -> bool:
+    return bool((pod["metadata"].get("labels") or {}).get(INDEX) == "0")
+
+
+def _message(pod: Pod) -> str:
+    return _printable(str((state(pod).get("terminated") or {}).get("message") or "it says nothing"))
+
+
+def _printable(text: str) -> str:
+    """The text in one line; others may have written parts of it."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[:1024]).split())

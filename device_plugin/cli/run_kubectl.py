@@ -1,0 +1,58 @@
+"""kubectl as `vgpu run` calls it, for what it alone can do: logs, programs in containers, copies out of them."""
+
+import os
+import subprocess
+
+from device_plugin.cli.run_objects import CONTAINER, RunError
+
+SECONDS = 30.0
+
+
+class Kubectl:
+    """kubectl with the caller's kubeconfig, in one namespace."""
+
+    def __init__(self, kubeconfig: str, namespace: str) -> None:
+        self._environment = {**os.environ, "KUBECONFIG": kubeconfig}
+        self._namespace = namespace
+
+    def logs(self, pod: str, since: str = "") -> "subprocess.Popen[bytes]":
+        """A kubectl that prints what the container prints until it ends, each line with its time. Raises RunError.
+
+        With `since` it begins with the lines of that second.
+        """
+        words = ["logs", pod, f"--container={CONTAINER}", "--follow", "--timestamps"]
+        return self._start(*words, *([f"--since-time={since}"] if since else []))
+
+    def inside(self, pod: str, *command: str) -> bytes:
+        """What a command prints in the container. Raises RunError."""
+        return self.said("exec", pod, f"--container={CONTAINER}", "--", *command)
+
+    def said(self, *words: str, seconds: float | None = SECONDS) -> bytes:
+        """What kubectl prints. Raises RunError with what it says if it fails, or takes longer than `seconds`."""
+        with self._start(*words) as process:
+            try:
+                printed, problem = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                raise RunError(f"kubectl {words[0]} takes more than {seconds:g} s") from None
+            finally:
+                process.kill()
+        if process.returncode:
+            raise RunError(f"kubectl {words[0]}: {as_line(problem)}")
+        return printed
+
+    def _start(self, *words: str) -> "subprocess.Popen[bytes]":
+        try:
+            # In a session of its own: Ctrl-C is for us.
+            return subprocess.Popen(
+                ["kubectl", f"--namespace={self._namespace}", *words], env=self._environment,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise RunError(
+                f"kubectl cannot be run ({error.strerror}): install it into a folder of $PATH, or write --detach"
+            ) from error
+
+
+def as_line(text: bytes) -> str:
+    """A text of kubectl's as one printable line."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text.decode(errors="replace")).split())

@@ -1,0 +1,163 @@
+"""The output of a Job's pods, while they come and go.
+
+There is a kubectl for each pod that runs. Where its connection breaks another one goes on after the last line that was
+printed.
+"""
+
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO, cast
+
+from device_plugin.cli.run_console import Console
+from device_plugin.cli.run_kubectl import Kubectl, as_line
+from device_plugin.cli.run_objects import CONTAINER, INDEX, NOT_STARTED, RunError
+
+# Pods that are read at a time; others have their turn when these have ended.
+MOST_AT_ONCE = 20
+AGAIN_SECONDS, TRIES = 1.0, 3
+# Bytes of a line that are in memory at once.
+PIECE = 64 * 1024
+# As the kubelet writes times: always with nine digits, so that texts compare as their times do.
+_TIMED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) ")
+
+
+class PodLog:
+    """Copies the output of one pod's container to the console, on a thread of its own, until `over`.
+
+    Whoever knows that the pod has ended sets `ended`: a kubectl that starts after that prints all that is left.
+    """
+
+    def __init__(self, kubectl: Kubectl, pod: str, prefix: bytes, console: Console) -> None:
+        self.ended = threading.Event()
+        self._kubectl = kubectl
+        self._pod = pod
+        self._prefix = prefix
+        self._console = console
+        self._last = b""
+        self._stopping = threading.Event()
+        self._process: Any = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """True once all is printed, or nothing more can be read."""
+        return not self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """Return once all is printed, or after `seconds`."""
+        self._thread.join(seconds)
+
+    def stop(self) -> None:
+        """Print nothing more."""
+        self._stopping.set()
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            whole = self.ended.is_set()
+            try:
+                problem = self._copy()
+            except RunError as error:
+                problem = str(error)
+            failures = failures + 1 if problem else 0
+            if failures == TRIES and not self._stopping.is_set():
+                self._console.say(f"the output of pod {self._pod} cannot be read: {problem}")
+            if (whole and not problem) or failures == TRIES:
+                return
+            self._stopping.wait(AGAIN_SECONDS)
+
+    def _copy(self) -> str:
+        """Print what kubectl prints; returns what it says if it fails."""
+        with self._kubectl.logs(self._pod, self._last.decode()) as process:
+            self._process = process
+            if self._stopping.is_set():
+                process.kill()
+            printed, said = cast(BinaryIO, process.stdout), cast(BinaryIO, process.stderr)
+            fresh, wanted = True, True
+            while piece := printed.readline(PIECE):
+                if fresh:
+                    piece, wanted = self._read(piece)
+                fresh = piece.endswith(b"\n")
+                if wanted:
+                    self._console.output(piece)
+            problem = said.read(PIECE)
+        return as_line(problem) if process.returncode else ""
+
+    def _read(self, line: bytes) -> tuple[bytes, bool]:
+        """The line without its time, with the prefix; and whether it is a new one."""
+        found = _TIMED.match(line)
+        if found is None:
+            return self._prefix + line, True
+        new = found[1] > self._last
+        if new:
+            self._last = found[1]
+        return self._prefix + line[found.end() :], new
+
+
+def state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state of the pod's container, such as {"running": …}; empty if the kubelet has said nothing."""
+    statuses = pod["status"].get("containerStatuses") or ()
+    found = [status.get("state") for status in statuses if status["name"] == CONTAINER]
+    return (found and found[0]) or {}
+
+
+def not_started(pod: Mapping[str, Any]) -> bool:
+    """True if the pod ended because its container could not be started."""
+    return (state(pod).get("terminated") or {}).get("exitCode") == NOT_STARTED
+
+
+def has_run(pod: Mapping[str, Any]) -> bool:
+    """True if the container runs, or has run."""
+    now = state(pod)
+    return "running" in now or ("terminated" in now and not not_started(pod))
+
+
+class Logs:
+    """The output of pods, each line with the pod's index before it if `indexed`."""
+
+    def __init__(self, kubectl: Kubectl, console: Console, *, indexed: bool) -> None:
+        self._kubectl = kubectl
+        self._console = console
+        self._indexed = indexed
+        self._running: dict[str, PodLog] = {}
+        self._waiting: deque[Mapping[str, Any]] = deque()
+        self._seen: set[str] = set()
+
+    def look(self, pods: Sequence[Mapping[str, Any]]) -> None:
+        """Read those of these pods that can be read now."""
+        for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+            uid = pod["metadata"]["uid"]
+            if uid not in self._seen and has_run(pod):
+                self._seen.add(uid)
+                self._waiting.append(pod)
+        there = {pod["metadata"]["uid"]: pod["status"].get("phase") for pod in pods}
+        for uid, log in self._running.items():
+            if there.get(uid) != "Running":
+                log.ended.set()
+        self._running = {uid: log for uid, log in self._running.items() if not log.over}
+        while self._waiting and len(self._running) < MOST_AT_ONCE:
+            pod = self._waiting.popleft()
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            prefix = f"[{pod['metadata']['labels'].get(INDEX, '')}] ".encode() if self._indexed else b""
+            self._running[uid] = PodLog(self._kubectl, name, prefix, self._console)
+            if there.get(uid) != "Running":
+                self._running[uid].ended.set()
+
+    @property
+    def busy(self) -> bool:
+        """True while there is output that was not printed."""
+        return bool(self._waiting) or any(not log.over for log in self._running.values())
+
+    def stop(self) -> None:
+        """Print nothing more."""
+        for log in self._running.values():
+            log.stop()
+        for log in self._running.values():
+            log.join(AGAIN_SECONDS)

@@ -1,0 +1,323 @@
+"""The objects that `vgpu run` writes: an Indexed Job of a queue, and what belongs to it.
+
+Scripts of a split are in a ConfigMap that its pods mount. The agents of torchrun meet at a Service of index 0.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from device_plugin.adapters.kube.jobs import read_job
+from device_plugin.core import annotations as keys
+from device_plugin.core.errors import RequestError, VgpuError
+from device_plugin.core.jobs.reading import job_spec
+from device_plugin.core.jobs.spec import Split
+from device_plugin.core.requests import MAX_GANG
+from device_plugin.kube.api import JOBS, Ref
+
+CONTAINER, SCRIPTS, PORT = "main", "/parts", 29400
+JOB_NAME, INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
+# Kubernetes' bound for the content of a ConfigMap, and for the name of a pod's host, NAME-INDEX.
+MOST_SCRIPT_BYTES, MOST_HOST_NAME = 1 << 20, 63
+# A rank that fails makes torchrun start all ranks again, and each replica that is killed makes others fail.
+RESTARTS = 1000
+# All agents of torchrun fail together when index 0 is lost. So often it may be.
+LOST_MEETINGS, LEAST_FAILURES = 10, 100
+_NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
+# What Kubernetes would replace in a container's command.
+_EXPANDED = re.compile(r"\$(?=[$(])")
+_MODULE = ("-m", "torch.distributed.run")
+_PYTHON = re.compile(r"python[0-9.]*")
+# Options of torchrun that are written for it, or that contradict what is.
+_TORCHRUN = (
+    "nnodes",
+    "rdzv-backend",
+    "rdzv-endpoint",
+    "standalone",
+    "node-rank",
+    "master-addr",
+    "master-port",
+)
+# A Service's address stands in variables of pods that start later. Index 0 does not find itself by that address.
+_MEET = """\
+meeting=${{{variable}:-tcp://{name}:{port}}}
+[ "$JOB_COMPLETION_INDEX" != 0 ] || meeting=localhost:{port}
+export PET_RDZV_ENDPOINT=${{meeting#tcp://}}
+exec "$@"
+"""
+_RUN_PART = f'exec "$@" "{SCRIPTS}/$JOB_COMPLETION_INDEX"'
+# The exit code of a container that could not be started, which is not its program's doing.
+NOT_STARTED = 128
+_DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+_NOT_STARTED = {
+    "action": "Ignore",
+    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [NOT_STARTED]},
+}
+
+
+class RunError(VgpuError):
+    """What is asked of `vgpu run` cannot be done; the text says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
+
+    `least` and `most` bound the replicas; None is the number of replicas. `annotations` are the Job's, with empty ones
+    for what was not asked. With `scripts` each is a part, a pod of its own. `claims` are volume claims by the path at
+    which they are mounted. `retries` is how many failed pods the Job survives; None is the usual number.
+    """
+
+    name: str
+    image: str
+    program: tuple[str, ...]
+    limits: Mapping[str, str]
+    cards: int = 0
+    replicas: int = 1
+    least: int | None = None
+    most: int | None = None
+    namespace: str = ""
+    queue: str = "default"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    card_model: str = ""
+    scripts: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, str] = field(default_factory=dict)
+    priority: str = ""
+    grace: int = 60
+    retries: int | None = None
+
+    @property
+    def sized(self) -> bool:
+        """True if the job engine finds the width from the work to do."""
+        return bool(self.annotations.get(keys.SAMPLES))
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The fewest and the most replicas with which it may run."""
+        if self.sized:
+            return self.least or 1, self.most or MAX_GANG
+        return self.least or self.replicas, self.most or self.replicas
+
+    @property
+    def torchrun(self) -> bool:
+        """True if agents of torchrun meet, because there may be several."""
+        return not self.scripts and self.widths[1] > 1 and _starts_torchrun(self.program)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """A Job, and the objects that are of no use without it."""
+
+    job: Mapping[str, Any]
+    others: tuple[Mapping[str, Any], ...] = ()
+
+
+def objects(new: NewJob, prefix: str) -> Objects:
+    """The objects of a Job that the engine can read. Raises RunError."""
+    _check(new)
+    job = _job(new)
+    try:
+        job_spec(read_job(json.dumps(job).encode()), (prefix,), {}, lambda _: 0.0)
+    except RequestError as error:
+        raise RunError(_in_options(str(error))) from error
+    others: list[Mapping[str, Any]] = []
+    if new.scripts:
+        content = {str(index): text for index, text in enumerate(new.scripts)}
+        others.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(new), "data": content})
+    if new.torchrun:
+        meeting = {
+            "selector": {JOB_NAME: new.name, INDEX: "0"},
+            "publishNotReadyAddresses": True,
+            "ports": [{"port": PORT}],
+        }
+        others.append({"apiVersion": "v1", "kind": "Service", "metadata": _metadata(new), "spec": meeting})
+    return Objects(job, tuple(others))
+
+
+def owned_by(job: Ref) -> dict[str, Any]:
+    """Metadata of an object that goes with the Job."""
+    return {
+        "ownerReferences": [
+            {"apiVersion": JOBS.api_version, "kind": JOBS.name, "name": job.name, "uid": job.uid}
+        ]
+    }
+
+
+def _check(new: NewJob) -> None:
+    """Raise RunError for what Kubernetes would not take, or would take and never run."""
+    highest = (len(new.scripts) or max(new.replicas, new.widths[1])) - 1
+    longest = MOST_HOST_NAME - len(f"-{highest}")
+    if len(new.name) > longest or not _NAME.fullmatch(new.name):
+        raise RunError(
+            f"name {new.name[:MOST_HOST_NAME]!r}: write at most {longest} small letters, digits and -, with a letter"
+            " first and no - at the end"
+        )
+    least, most = new.widths
+    if not new.scripts and not new.sized and least <= most and not least <= new.replicas <= most:
+        raise RunError(
+            f"{new.replicas} replicas, where --min and --max allow {least} to {most}: write a number between them"
+        )
+    if sum(len(text.encode()) for text in new.scripts) > MOST_SCRIPT_BYTES:
+        raise RunError(
+            f"the scripts of --split have more than {MOST_SCRIPT_BYTES} bytes together, which is the most that a"
+            " ConfigMap holds: put what they share into the image, or on a --volume"
+        )
+    if new.torchrun:
+        for word in new.program:
+            option = word.partition("=")[0].removeprefix("--").replace("_", "-")
+            if word.startswith("--") and option in _TORCHRUN:
+                raise RunError(
+                    f"{word[:MOST_HOST_NAME]}: leave it out, because vgpu run tells torchrun of its replicas; how many"
+                    " there may be is --min and --max"
+                )
+
+
+def _starts_torchrun(program: tuple[str, ...]) -> bool:
+    """True if the program is torchrun, by either of its names."""
+    first = program[0].rpartition("/")[2] if program else ""
+    return first == "torchrun" or (bool(_PYTHON.fullmatch(first)) and program[1:3] == _MODULE)
+
+
+def _metadata(new: NewJob) -> dict[str, Any]:
+    return {"name": new.name} | ({"namespace": new.namespace} if new.namespace else {})
+
+
+def _job(new: NewJob) -> dict[str, Any]:
+    written = {key: text for key, text in new.annotations.items() if text}
+    if new.scripts:
+        written[keys.SPLIT] = Split.ORDERED.value
+    elif new.least or new.most:
+        least, most = new.widths
+        written |= {keys.MIN_REPLICAS: str(least), keys.MAX_REPLICAS: str(most)}
+    if new.card_model:
+        written[keys.CARD_MODEL] = new.card_model
+    width = {"completions": len(new.scripts), "parallelism": 1} if new.scripts else {
+        "completions": new.replicas, "parallelism": new.replicas,
+    }  # fmt: skip
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.name,
+        "metadata": {
+            **_metadata(new),
+            "labels": {keys.QUEUE: new.queue},
+            **({"annotations": written} if written else {}),
+        },
+        "spec": {
+            "suspend": True,
+            "completionMode": "Indexed",
+            **width,
+            "podReplacementPolicy": "Failed",
+            **_failures(new),
+            "podFailurePolicy": {"rules": [_DISRUPTED, _NOT_STARTED]},
+            "template": _template(new),
+        },
+    }
+
+
+def _failures(new: NewJob) -> dict[str, int]:
+    """How many failed pods the Job survives. Of a split the parts fail each for itself."""
+    if new.scripts:
+        return {"backoffLimitPerIndex": new.retries or 0}
+    if new.retries is None and new.torchrun:
+        return {"backoffLimit": max(LOST_MEETINGS * new.widths[1], LEAST_FAILURES)}
+    return {"backoffLimit": new.retries or 0}
+
+
+def _template(new: NewJob) -> dict[str, Any]:
+    together = 0 if new.scripts or (new.sized and new.least is None) else new.widths[0]
+    labels = {keys.GROUP: new.name, keys.GROUP_SIZE: str(together)} if together > 1 else {}
+    kept = {keys.CARD_MODEL: new.card_model} if new.card_model else {}
+    metadata = {key: value for key, value in (("labels", labels), ("annotations", kept)) if value}
+    return {
+        **({"metadata": metadata} if metadata else {}),
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": new.grace,
+            # As the first process of its own, torchrun would not get a SIGTERM that comes while it starts.
+            **({"shareProcessNamespace": True} if new.torchrun else {}),
+            **({"priorityClassName": new.priority} if new.priority else {}),
+            "containers": [_container(new)],
+            **({"volumes": volumes} if (volumes := list(_volumes(new))) else {}),
+        },
+    }
+
+
+def _container(new: NewJob) -> dict[str, Any]:
+    mounts = [{"name": name, "mountPath": path} for name, path in _mounts(new)]
+    env = [
+        entry if isinstance(entry, dict) else {"name": name, "value": _literal(entry)}
+        for name, entry in ({**_torchrun_settings(new), **new.env}).items()
+    ]
+    return {
+        "name": CONTAINER,
+        "image": new.image,
+        **_command(new),
+        **({"env": env} if env else {}),
+        "resources": {"limits": dict(new.limits)},
+        **({"volumeMounts": mounts} if mounts else {}),
+    }
+
+
+def _command(new: NewJob) -> dict[str, Any]:
+    """The container's command: the program as it was typed, or a shell that ends as the program."""
+    if new.torchrun:
+        variable = f"{new.name.upper().replace('-', '_')}_PORT"
+        script = _MEET.format(variable=variable, name=new.name, port=PORT)
+    elif new.scripts:
+        script = _RUN_PART
+    else:
+        return {"command": [_literal(word) for word in new.program]}
+    return {
+        "command": ["sh", "-ec", script, "sh"],
+        **({"args": [_literal(word) for word in new.program]} if new.program else {}),
+    }
+
+
+def _torchrun_settings(new: NewJob) -> dict[str, Any]:
+    """The variables from which torchrun takes what is not among its options."""
+    if not new.torchrun:
+        return {}
+    least, most = new.widths
+    return {
+        "PET_NNODES": f"{least}:{most}",
+        **({"PET_NPROC_PER_NODE": str(new.cards)} if new.cards > 1 else {}),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ID": new.name,
+        "PET_RDZV_CONF": "last_call_timeout=3",
+        "PET_MAX_RESTARTS": str(RESTARTS),
+        # By which ranks find rank 0, from PyTorch 2.0 on; before, by its host's name.
+        "PET_LOCAL_ADDR": {
+            "name": "PET_LOCAL_ADDR",
+            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+        },
+    }
+
+
+def _mounts(new: NewJob) -> Iterable[tuple[str, str]]:
+    """Name and path of each volume."""
+    if new.scripts:
+        yield "parts", SCRIPTS
+    for index, path in enumerate(new.claims):
+        yield f"volume-{index}", path
+
+
+def _volumes(new: NewJob) -> Iterable[dict[str, Any]]:
+    if new.scripts:
+        yield {"name": "parts", "configMap": {"name": new.name, "defaultMode": 0o555}}
+    for index, claim in enumerate(new.claims.values()):
+        yield {"name": f"volume-{index}", "persistentVolumeClaim": {"claimName": claim}}
+
+
+def _literal(word: str) -> str:
+    """The word as Kubernetes must read it to pass it on as it is."""
+    return _EXPANDED.sub("$$", word)
+
+
+def _in_options(text: str) -> str:
+    """A text about annotations, in the words of the command's options."""
+    for key, option in ((keys.MIN_REPLICAS, "--min"), (keys.MAX_REPLICAS, "--max")):
+        text = text.replace(f"annotation {key}", option).replace(key, option)
+    return re.sub(r"(?:annotation )?vgpu\.io/(?=[a-z])", "--", text)

@@ -1,0 +1,217 @@
+"""The options of `vgpu run`, and the Job that they ask for."""
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from device_plugin.cli import caller, engine
+from device_plugin.cli.run_objects import MOST_SCRIPT_BYTES, NewJob, RunError
+from device_plugin.core import annotations as keys
+from device_plugin.core.requests import CORES, DEFAULT_PREFIXES, MEM
+
+_ENV = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_DIGITS = re.compile(r"[0-9]{1,9}")
+# Options that become the annotation of their name.
+_ANNOTATIONS = (
+    (keys.SAMPLES, "how many samples the data set has; the number of replicas is found from this and the next options"),
+    (keys.EPOCHS, "how often the data set is gone through (default: 1)"),
+    (keys.DURATION, "how long it may take, 8h or 90m"),
+    (keys.DURATION_AT_MOST, "how long it may take where fewer cards are free"),
+    (keys.MODEL, "the machine-learning model, by which its speed is known"),
+    (keys.EXPECTED_DURATION, "how long it will run, 6h"),
+    (keys.CHECKPOINT_SECONDS, "how long a checkpoint takes, if that is more than the grace period"),
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu run`."""
+    parser.usage = "vgpu run NAME --image IMAGE [OPTIONS] -- PROGRAM [ARGUMENTS]"
+    parser.set_defaults(program=())
+    # Not required, so that its absence has a text of its own.
+    parser.add_argument("name", metavar="NAME", nargs="?", help="name of the Job")
+    parser.add_argument("--image", metavar="IMAGE", help="the container's image")
+    _add_cards(parser.add_argument_group("cards and replicas"))
+    _add_work(parser.add_argument_group("the program and its work"))
+    _add_output(parser.add_argument_group("what is done with it"))
+    caller.add_namespace(parser)
+    engine.add_arguments(parser)
+
+
+def _add_cards(group: Any) -> None:
+    add = group.add_argument
+    add("--cards", type=_count, metavar="N", help="whole cards of all replicas, or with --split of each part")
+    add("--mem", type=_count, metavar="UNITS", help="memory units of one card, for each replica")
+    add("--cores", type=_count, metavar="N", help="core groups of one card, for each replica")
+    add("--prefix", default=DEFAULT_PREFIXES[0], help=f"the cards' resource (default: {DEFAULT_PREFIXES[0]})")
+    add("--card-model", default="", metavar="MODELS", help="only these models of cards, Z100,Z100L")
+    add(
+        "--replicas",
+        type=_count,
+        metavar="N",
+        help="how many to begin with (default: a card each, else --max)",
+    )
+    add("--min", type=_count, metavar="N", help="the fewest replicas with which it can run")
+    add("--max", type=_count, metavar="N", help="the most replicas with which it can run")
+
+
+def _add_work(group: Any) -> None:
+    add = group.add_argument
+    add(
+        "--split",
+        metavar="FILE,FILE",
+        help="scripts of this machine: each is a part, and PROGRAM gets its path",
+    )
+    for key, text in _ANNOTATIONS:
+        add(f"--{key.removeprefix(keys.PREFIX)}", default="", metavar="X", help=text)
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
+    add(
+        "--volume",
+        action="append",
+        default=[],
+        metavar="CLAIM:PATH",
+        help="mount a volume claim; may be repeated",
+    )
+    add("--queue", default="default", help="name of the queue (default: default)")
+    add("--priority", default="", metavar="CLASS", help="the pods' priority class")
+    add(
+        "--grace",
+        type=_count,
+        default=60,
+        metavar="SECONDS",
+        help="between SIGTERM and SIGKILL (default: 60)",
+    )
+    add(
+        "--retries",
+        type=_whole,
+        metavar="N",
+        help="failed pods that it survives (default: 0; more for torchrun)",
+    )
+
+
+def _add_output(group: Any) -> None:
+    add = group.add_argument
+    add("--dry-run", action="store_true", help="create nothing, print the objects")
+    add("--detach", action="store_true", help="create it, and do not wait for it")
+    add("--rm", action="store_true", help="delete it at the end, also if it fails or you interrupt it")
+    add("--all-logs", action="store_true", help="print the output of all replicas, not of index 0 only")
+    add(
+        "--fetch", action="append", default=[], metavar="PATH:LOCAL",
+        help="when it has succeeded, copy a file or folder of a --volume to this machine; may be repeated",
+    )  # fmt: skip
+    add("-o", "--output", choices=("yaml", "json"), help="with --dry-run (default: yaml)")
+
+
+def new_job(args: argparse.Namespace) -> NewJob:
+    """What the arguments ask for. Raises RunError."""
+    if not args.name:
+        raise RunError("no name: write it first, vgpu run NAME; -n is the namespace, as in kubectl")
+    if not args.image or args.image != args.image.strip():
+        raise RunError("no image: write --image, with the name of the container's image")
+    if not args.program and not args.split:
+        raise RunError("no program: write it last, after --, as in -- python train.py")
+    scripts = tuple(map(_script, args.split.split(","))) if args.split else ()
+    replicas, cards = _replicas(args)
+    limits = {args.prefix: cards, args.prefix + MEM: args.mem, args.prefix + CORES: args.cores}
+    return NewJob(
+        args.name, args.image, tuple(args.program), {name: str(n) for name, n in limits.items() if n}, cards, replicas,
+        least=args.min, most=args.max, namespace=args.namespace or "", queue=args.queue,
+        annotations={key: getattr(args, _option(key)) for key, _ in _ANNOTATIONS}, card_model=args.card_model,
+        scripts=scripts, env=dict(_pairs(args.env, "--env", "NAME=VALUE", lambda name, _: _ENV.fullmatch(name))),
+        claims=_claims(args.volume),
+        priority=args.priority, grace=args.grace, retries=args.retries,
+    )  # fmt: skip
+
+
+def fetched(args: argparse.Namespace) -> Mapping[str, str]:
+    """What is to be copied to this machine: local paths by their paths in the container. Raises RunError."""
+    return dict(_pairs(args.fetch, "--fetch", "PATH:LOCAL", _is_local))
+
+
+def _replicas(args: argparse.Namespace) -> tuple[int, int]:
+    """How many replicas are asked for, and how many whole cards each. Raises RunError."""
+    if args.split:
+        if args.replicas:
+            raise RunError("--replicas: leave it out, because each script of --split is a pod of its own")
+        if args.min or args.max:
+            raise RunError(
+                "--min and --max: leave them out, because as many scripts run as there is room for"
+            )
+        return 1, args.cards or 0
+    if not (args.cards or args.mem or args.cores) and args.samples:
+        return args.replicas or args.min or 1, 1
+    if not args.cards:
+        if not (args.mem or args.cores):
+            raise RunError("no card: write --cards with whole cards, or --mem with memory units of one card")
+        return args.replicas or args.max or args.min or 1, 0
+    replicas = args.replicas or args.cards
+    if args.cards % replicas:
+        raise RunError(
+            f"{args.cards} cards cannot be shared out evenly: write --cards as a multiple of {replicas}"
+        )
+    return replicas, args.cards // replicas
+
+
+def _script(path: str) -> str:
+    """The text of a script. Raises RunError."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_SCRIPT_BYTES + 1)
+        if content:
+            return content.decode()
+    except OSError as error:
+        raise RunError(f"--split: {path!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise RunError(
+            f"--split: {path!r} is no text: write a script that starts it from the image"
+        ) from None
+    raise RunError(f"--split: {path!r} is empty: write a script")
+
+
+def _pairs(
+    texts: Iterable[str], option: str, form: str, right: Callable[[str, str], object]
+) -> Iterator[tuple[str, str]]:
+    """The two sides of each text. Raises RunError."""
+    for text in texts:
+        left, between, rest = text.partition("=" if "=" in form else ":")
+        if not left or not between or not right(left, rest):
+            raise RunError(f"{option} {text}: write {option} {form}")
+        yield left, rest
+
+
+def _claims(texts: list[str]) -> Mapping[str, str]:
+    """The volume claims by their paths. Raises RunError."""
+    found: dict[str, str] = {}
+    for claim, path in _pairs(texts, "--volume", "CLAIM:/PATH", _is_mount):
+        if path in found:
+            raise RunError(f"--volume {claim}:{path}: {found[path]} is mounted there: write another path")
+        found[path] = claim
+    return found
+
+
+def _is_local(_: str, path: str) -> bool:
+    # kubectl takes what has a colon for a path in a pod.
+    return bool(path) and ":" not in path
+
+
+def _is_mount(_: str, path: str) -> bool:
+    return path.startswith("/") and ":" not in path
+
+
+def _option(key: str) -> str:
+    return key.removeprefix(keys.PREFIX).replace("-", "_")
+
+
+def _count(text: str) -> int:
+    """A whole number of at least 1."""
+    if not _whole(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number of at least 1")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    """A whole number."""
+    if not _DIGITS.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text[:63]!r}: write a whole number of at most 9 digits")
+    return int(text)

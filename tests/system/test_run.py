@@ -1,0 +1,115 @@
+"""`vgpu run` through the whole system: the job engine starts its Job, a container runs it, its output comes back."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from device_plugin.cli import run_follow
+from device_plugin.kube.api import JOBS
+from device_plugin.wiring.commands import main
+from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.person import Person, phase
+from hack.trials.random_pods import FLAGS
+from tests import kubectl_stand_in
+from tests.deadline import until
+from vgpu_runtime import sim
+
+pytestmark = pytest.mark.usefixtures("native")
+CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 2}\n"
+SECONDS = 60
+WAITS = "small: waits in its queue: room for 1 pods, number 1 of its queue\n"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A cluster of one node with two cards, with a job engine; `kubectl` and $KUBECONFIG are for it."""
+    with tempfile.TemporaryDirectory(prefix="vg-") as folder, pytest.MonkeyPatch.context() as patch:
+        root = Path(folder)
+        options = Options(flags=FLAGS, engines=1, engine_flags=["--cooldown-seconds", "1"])
+        with EmbeddedCluster(root, {"n": sim.parse(CARDS)}, options) as made:
+            explain = made.engines[0].addresses["explain"]
+            kubectl_stand_in.install(root / "programs", root, made.api.url, explain)
+            user = {"name": "u", "user": {"token": "demo-user"}}
+            config = {
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": made.api.url}}],
+                "users": [user],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+            (root / "kubeconfig").write_text(json.dumps(config))
+            patch.setenv("PATH", f"{root / 'programs'}:{os.environ['PATH']}")
+            patch.setenv("KUBECONFIG", str(root / "kubeconfig"))
+            yield made
+
+
+@pytest.fixture
+def person(cluster: EmbeddedCluster) -> Iterator[Person]:
+    with closing(Person(cluster.api.url)) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks more often than people need."""
+    monkeypatch.setattr(run_follow, "LOOK_SECONDS", 0.1)
+
+
+def run(name: str, *options: str, program: str) -> int:
+    return main(["run", name, "--image=none", *options, "--", "sh", "-c", program])
+
+
+def test_what_a_program_prints_is_printed_and_its_job_is_deleted(
+    person: Person, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run("hello", "--mem=4", "--rm", program="for i in 1 2 3; do echo $i; done") == 0
+    told = capfdbinary.readouterr()
+    assert told.out == b"1\n2\n3\n"
+    assert told.err.splitlines()[-1] == b"hello: done"
+    assert not person.api.list(JOBS).items
+
+
+def test_the_exit_status_is_that_of_the_program(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run("fails", "--cards=1", program="echo first; exit 3") == 3
+    told = capfdbinary.readouterr()
+    assert told.out == b"first\n"
+    assert b"fails failed: BackoffLimitExceeded: Job has reached the specified backoff limit" in told.err
+    assert b" ended with 3" in told.err
+
+
+def test_while_it_waits_it_says_for_what_and_an_interrupted_one_is_deleted(
+    person: Person, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("large", "--cards=2", "--detach", program="sleep 1000") == 0
+    assert "job default/large is created; see it: vgpu why large -n default" in capfd.readouterr().out
+    until(lambda: {phase(pod) for pod in person.pods() if "large" in pod["metadata"]["name"]} == {"Running"})
+    command = [
+        sys.executable,
+        "-m",
+        "device_plugin",
+        "run",
+        "small",
+        "--image=none",
+        "--mem=1",
+        "--rm",
+        "--",
+        "true",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = iter(process.stderr or ())
+            assert any(line == WAITS for line in lines)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SECONDS) == 130
+        finally:
+            process.kill()
+        assert list(lines) == ["interrupted; the Job is deleted\n"]
+    assert "small" not in [job.name for job in person.api.list(JOBS).items if not job.deleting]
+    person.delete("large", kind="Job")
