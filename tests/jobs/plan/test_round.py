@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import RESIZE
+from device_plugin.core.annotations import CHECKPOINT, RESIZE
 from device_plugin.core.jobs.progress import Told
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
@@ -101,19 +101,13 @@ def test_a_running_job_shrinks_for_one_that_waits_and_grows_back(world: World) -
     assert [name for name, _ in world.api.patches] == ["a", "a"], "two writes"
 
 
-@pytest.mark.parametrize("writes", range(6))
-@pytest.mark.parametrize("landed", [False, True])
-def test_an_engine_that_is_killed_at_a_write_is_followed_by_one_that_goes_on(
-    writes: int, landed: bool
-) -> None:
-    world = World(rules=EAGER)
-    world.queue("a", 4, 2)
-    world.settle(3)
-    world.queue("b", 2)
-    left = writes
+class Killed(BaseException):
+    """The end of the engine's process."""
 
-    class Killed(BaseException):
-        pass
+
+def kill_at(world: World, number: int, *, landed: bool) -> None:
+    """Kill the engine at one of its next writes, just before it is done, or just after if it `landed`."""
+    left = number
 
     def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
         nonlocal left
@@ -125,13 +119,68 @@ def test_an_engine_that_is_killed_at_a_write_is_followed_by_one_that_goes_on(
         return world.api.land(kind, of, change)
 
     world.api.on_patch = patch
-    for _ in range(6):
+
+
+def turns(world: World, count: int, saved: Callable[[], int] = lambda: 0) -> None:
+    """Some turns, in which job a tells how many checkpoints it has saved; who is killed is followed by another one."""
+    for _ in range(count):
+        world.tell("a", Told(checkpoints=saved()))
         try:
             world.turn()
         except Killed:
             world.restart()
+
+
+@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("landed", [False, True])
+def test_an_engine_that_is_killed_at_a_write_is_followed_by_one_that_goes_on(
+    writes: int, landed: bool
+) -> None:
+    world = World(rules=EAGER)
+    world.queue("a", 4, 2)
+    world.settle(3)
+    world.queue("b", 2)
+    kill_at(world, writes, landed=landed)
+    turns(world, 6)
     assert (world.job("a").parallelism, world.job("b").suspend) == (2, False)
     assert len(world.api.patches) <= 3 + 1 + 3, world.api.patches
+
+
+@pytest.mark.parametrize("writes", range(1, 5))
+@pytest.mark.parametrize("landed", [False, True])
+def test_an_engine_that_follows_one_killed_around_a_request_for_a_checkpoint_hears_the_answer(
+    writes: int, landed: bool
+) -> None:
+    world = World(rules=EAGER)
+    world.queue("a", 4, annotations={
+        "vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600",
+    })  # fmt: skip
+    world.settle(3)
+    world.queue("b", 2)
+    kill_at(world, writes, landed=landed)
+
+    def saved() -> int:
+        """It saves once it is asked."""
+        first = next(pod for pod in world.of(world.job("a")) if pod.index == 0)
+        return 8 if first.annotation(CHECKPOINT) else 7
+
+    turns(world, 12, saved)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (2, False), "its answer was heard"
+    assert world.record("a").unsaved == 0
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+@pytest.mark.parametrize("landed", [False, True])
+def test_an_engine_that_follows_one_killed_in_a_growth_finishes_it(writes: int, landed: bool) -> None:
+    world = World(rules=EAGER)
+    world.queue("b", 2)
+    world.settle(2)
+    world.queue("a", 4, 2)
+    world.settle(2)
+    world.finish("b")
+    kill_at(world, writes, landed=landed)
+    turns(world, 20)
+    assert world.job("a").parallelism == 4
 
 
 def failing(world: World, error: Exception, *, landed: bool) -> Callable[[], int]:
