@@ -17,6 +17,6 @@ def eventually(look: Callable[[], T], seconds: float, every: float = 0.01) -> T:
         time.sleep(every)
 
 
-def until(condition: Callable[[], object], what: str = "", seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], what: str = "", seconds: float = 60.0) -> None:
     """Return once `condition` holds; fails after `seconds`, and then says `what` did not come about."""
     assert eventually(condition, seconds), f"not in time: {what or condition}"

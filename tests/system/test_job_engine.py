@@ -82,12 +82,12 @@ def test_a_running_job_gives_way_to_one_that_waits_and_grows_back(
     submit(person, queued("a", 4, 2, 4))
     assert eventually(lambda: len(running(person, "a")) == 4, SECONDS)
     explain = f"http://{_leader(cluster)}"
-    cluster.api.write_requests.clear()
+    _forget_writes(cluster)
     submit(person, queued("b", 1))
     assert eventually(lambda: running(person, "b") == ["0"], SECONDS), read(explain, "/explain")
     assert running(person, "a") == ["0", "1", "2"], "the highest index leaves"
     assert _written(cluster) == ["jobs/a", "jobs/a", "jobs/b"]
-    cluster.api.write_requests.clear()
+    _forget_writes(cluster)
     person.delete("b", kind="Job")
     assert eventually(lambda: running(person, "a") == ["0", "1", "2", "3"], SECONDS), read(
         explain, "/explain"
@@ -140,8 +140,16 @@ def _leader(cluster: EmbeddedCluster) -> str:
     return eventually(found, SECONDS)
 
 
+def _forget_writes(cluster: EmbeddedCluster) -> None:
+    cluster.api.write_requests.clear()
+    cluster.api.conflicts.clear()
+
+
 def _written(cluster: EmbeddedCluster) -> list[str]:
-    """What the job engine wrote beside its Lease and events, in order."""
+    """What the job engine wrote beside its Lease and events, in order; without what it had to write again."""
+    again = [path for user, _, path in list(cluster.api.conflicts) if user == ENGINE_USER]
     paths = [path for user, _, path in list(cluster.api.write_requests) if user == ENGINE_USER]
+    for path in again:
+        paths.remove(path)
     written = ["/".join(path.split("/")[-2:]) for path in paths if "leases" not in path]
     return [path for path in written if not path.endswith("/events")]

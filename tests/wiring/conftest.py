@@ -8,6 +8,8 @@ import urllib3
 from hack.embedded.apiserver import EmbeddedApiServer
 from tests.deadline import eventually
 
+# Only a test that fails waits as long.
+SECONDS = 60.0
 Get = Callable[[str], tuple[int, str]]
 Running = Callable[[Callable[[threading.Event], int]], AbstractContextManager[dict[str, str]]]
 
@@ -26,7 +28,7 @@ def get() -> Iterator[Get]:
     pool = urllib3.PoolManager(retries=False)
 
     def get(url: str) -> tuple[int, str]:
-        answer = pool.request("GET", f"http://{url}", timeout=5.0)
+        answer = pool.request("GET", f"http://{url}", timeout=SECONDS)
         return answer.status, answer.data.decode()
 
     yield get
@@ -43,11 +45,11 @@ def running(capsys: pytest.CaptureFixture[str]) -> Running:
         thread = threading.Thread(target=lambda: ended.append(run(stop)))
         thread.start()
         try:
-            line = eventually(lambda: capsys.readouterr().out, 10)
+            line = eventually(lambda: capsys.readouterr().out, SECONDS)
             yield dict(word.split("=") for word in line.split()[1:])
         finally:
             stop.set()
-            thread.join(15)
+            thread.join(SECONDS)
         assert ended == [0]
 
     return running

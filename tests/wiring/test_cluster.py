@@ -30,7 +30,7 @@ from tests.builders.agents import agent_pod
 from tests.builders.cards import inventory
 from tests.deadline import eventually
 from tests.exposed import reading
-from tests.wiring.conftest import Get, Running
+from tests.wiring.conftest import SECONDS, Get, Running
 
 Run = Callable[[threading.Event], int]
 
@@ -59,7 +59,7 @@ def test_it_waits_for_an_api_server_that_is_down_says_so_and_recovers(
         assert get(live)[0] == 200, "a restart would mend nothing"
         assert "vgpu_leader" not in get(f"{listening['http']}/metrics")[1]
         api.start()
-        assert eventually(lambda: get(ready)[0] == 200, 20), get(ready)
+        assert eventually(lambda: get(ready)[0] == 200, SECONDS), get(ready)
         api.write_requests.clear()
         assert get(f"{listening['extender']}/explain")[0] == 200
         assert not api.write_requests, "an idle service writes nothing"
@@ -77,15 +77,15 @@ def test_it_follows_the_records_of_jobs_of_queues(
     with running(run) as listening:
         explain = f"{listening['extender']}/explain"
         assert eventually(
-            lambda: "ignored\n  resize of default/train: resize: not JSON" in get(explain)[1], 20
+            lambda: "ignored\n  resize of default/train: resize: not JSON" in get(explain)[1], SECONDS
         )
         assert "default/other" not in get(explain)[1]
         engine.patch(
             JOBS.json, Ref("train", "default"), {"metadata": {"annotations": {"vgpu.io/resize": "[]"}}}
         )
-        assert eventually(lambda: "resize: expected an object" in get(explain)[1], 20)
+        assert eventually(lambda: "resize: expected an object" in get(explain)[1], SECONDS)
         engine.patch(JOBS.json, Ref("train", "default"), {"metadata": {"labels": {"vgpu.io/queue": None}}})
-        assert eventually(lambda: "resize of" not in get(explain)[1], 20)
+        assert eventually(lambda: "resize of" not in get(explain)[1], SECONDS)
     engine.close()
 
 
@@ -95,7 +95,7 @@ def test_it_works_without_jobs_where_it_may_not_list_them(
     """With the roles of an older version, or where Jobs are not served."""
     monkeypatch.delitem(resources._BY_PATH, ("batch", "jobs"))
     with running(run) as listening:
-        assert eventually(lambda: get(f"{listening['http']}/readyz")[0] == 200, 20)
+        assert eventually(lambda: get(f"{listening['http']}/readyz")[0] == 200, SECONDS)
     assert "nothing is kept for jobs while these cannot be listed" in caplog.text
 
 
@@ -108,7 +108,7 @@ def test_what_is_known_of_the_cluster_is_no_work_for_the_garbage_collector(
     gc.unfreeze()
     try:
         with running(run):
-            assert eventually(lambda: gc.get_freeze_count() > 0, 20)
+            assert eventually(lambda: gc.get_freeze_count() > 0, SECONDS)
             assert not any(isinstance(found, Inventory) for found in gc.get_objects())
     finally:
         gc.unfreeze()
@@ -124,7 +124,7 @@ def test_sigterm_ends_the_process_well(api: EmbeddedApiServer) -> None:
         try:
             assert process.stdout.readline().startswith("listening extender=127.0.0.1:")
             os.kill(process.pid, signal.SIGTERM)
-            assert process.wait(15) == 0
+            assert process.wait(SECONDS) == 0
         finally:
             process.kill()
 
@@ -161,14 +161,14 @@ def test_the_leader_asks_the_agents_for_the_loads_of_their_cards(
             _lease(admin, next(turns))
             return get(f"{listening['extender']}/explain")[1]
 
-        assert eventually(lambda: "n1 (loads: measured " in explained(), 30, every=0.5), explained()
+        assert eventually(lambda: "n1 (loads: measured " in explained(), SECONDS, every=0.5), explained()
         assert {user for user, _, _ in api.write_requests} == {"system:admin"}, "the service writes nothing"
     admin.close()
     on_node.close()
 
 
 def _client(api: EmbeddedApiServer, user: str) -> KubeClient:
-    return KubeClient(Endpoint(api.url, lambda: f"Bearer {user}"), "test")
+    return KubeClient(Endpoint(api.url, lambda: f"Bearer {user}"), "test", timeout=SECONDS)
 
 
 def _measuring(card: str) -> App:

@@ -26,7 +26,7 @@ from tests.builders.agents import agent_pod
 from tests.builders.cards import FAMILY
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
-from tests.wiring.conftest import Get, Running
+from tests.wiring.conftest import SECONDS, Get, Running
 
 Run = Callable[[threading.Event], int]
 LEASE = Ref("vgpu-jobs", "vgpu-system")
@@ -53,13 +53,13 @@ def test_it_waits_for_an_api_server_that_is_down_recovers_and_gives_its_lease_up
         assert "were not listed yet" in why
         assert get(f"{listening['http']}/healthz")[0] == 200, "a restart would mend nothing"
         api.start()
-        assert eventually(lambda: get(ready)[0] == 200, 20), get(ready)
+        assert eventually(lambda: get(ready)[0] == 200, SECONDS), get(ready)
         assert get(explain) == (200, "no job is in a queue\n")
         leads = "\nvgpu_job_engine_leader 1.0"
-        assert eventually(lambda: leads in get(f"{listening['http']}/metrics")[1], 20)
+        assert eventually(lambda: leads in get(f"{listening['http']}/metrics")[1], SECONDS)
         written = {path.rpartition("/")[2] for _, _, path in api.write_requests}
         assert written <= {"leases", "vgpu-jobs"}, "beside its Lease it writes nothing"
-    client = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    client = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test", timeout=SECONDS)
     assert client.get(LEASES, LEASE).holder == ""
     client.close()
 
@@ -69,7 +69,7 @@ def test_what_an_agent_says_of_a_program_is_in_explain(
 ) -> None:
     labels = ("n1", "default", "train-0", "main")
     said = [Reading(PROGRESS_DONE, [(labels, 30)]), Reading(PROGRESS_GOAL, [(labels, 120)])]
-    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test", timeout=SECONDS)
     with (
         closing(admin),
         http.Server(
@@ -89,7 +89,7 @@ def test_what_an_agent_says_of_a_program_is_in_explain(
         }
         admin.create(PODS, objects.pod("train-0", metadata=metadata, nodeName="n1"), "default")
         train = f"{listening['explain']}/explain?job=default/train"
-        assert eventually(lambda: "30 of 120 are done" in get(train)[1], 30), get(train)
+        assert eventually(lambda: "30 of 120 are done" in get(train)[1], SECONDS), get(train)
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])

@@ -59,6 +59,8 @@ class ApiHandler(BaseHTTPRequestHandler):
                 self.api.write_requests.append((self._user, self.command, path))
             verbs[self.command](resources.target(path), body)
         except errors.StatusError as error:
+            if error.code == HTTPStatus.CONFLICT and self.command != "GET":
+                self.api.conflicts.append((self._user, self.command, path))
             self._refuse(error)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # Kubernetes decodes into types and refuses other values; here a wrong type fails when it is used.

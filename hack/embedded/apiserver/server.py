@@ -29,7 +29,8 @@ class EmbeddedApiServer:
     `tokens` maps bearer tokens to user names; without it a token is the user's name. USER@NODE is a user whose token is
     bound to a pod on that node. No token at all is ADMIN.
     `history` is how many changes of a kind a watcher may miss before it is told 410 Gone.
-    `write_requests` are the last ones, refused ones included: (user, method, path).
+    `write_requests` are the last ones, refused ones included: (user, method, path); `conflicts` those of them that met
+    a change by somebody else (409).
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class EmbeddedApiServer:
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self.write_requests: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
+        self.conflicts: deque[tuple[str, str, str]] = deque(maxlen=_RECORDED)
         namespaces = [
             {"kind": "Namespace", "metadata": {"name": name}, "status": {"phase": "Active"}}
             for name in _NAMESPACES

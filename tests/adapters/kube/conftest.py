@@ -21,7 +21,7 @@ def api() -> Iterator[EmbeddedApiServer]:
 
 @pytest.fixture
 def client(api: EmbeddedApiServer) -> Iterator[KubeClient]:
-    made = KubeClient(Endpoint(api.url, lambda: None), "test", timeout=2.0)
+    made = KubeClient(Endpoint(api.url, lambda: None), "test", timeout=20.0)
     yield made
     made.close()
 

@@ -154,7 +154,7 @@ def server() -> Iterator[EmbeddedApiServer]:
 
 
 def test_the_events_of_a_job_controller_name_the_quota(server: EmbeddedApiServer) -> None:
-    api = KubeClient(Endpoint(server.url, lambda: None), "test", timeout=5.0)
+    api = KubeClient(Endpoint(server.url, lambda: None), "test", timeout=60.0)
     api.create(
         QUOTAS, {"metadata": {"name": "team"}, "spec": {"hard": {"requests.hygon.com/dcu": "2"}}}, "default"
     )
@@ -170,5 +170,5 @@ def test_the_events_of_a_job_controller_name_the_quota(server: EmbeddedApiServer
         now += FIRST_WAIT
         return found
 
-    assert eventually(look, 20).startswith("exceeded quota: team, requested: requests.hygon.com/dcu=1")
+    assert eventually(look, 60).startswith("exceeded quota: team, requested: requests.hygon.com/dcu=1")
     api.close()

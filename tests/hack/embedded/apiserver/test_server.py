@@ -76,7 +76,7 @@ def test_stopping_leaves_no_threads() -> None:
     until(lambda: set(threading.enumerate()) <= before)
 
 
-def test_writes_are_recorded_with_their_user_and_reads_are_not(
+def test_writes_are_recorded_with_their_user_and_conflicts_once_more_and_reads_are_not(
     server: EmbeddedApiServer, cluster: Cluster
 ) -> None:
     cluster.get(PODS)
@@ -87,6 +87,7 @@ def test_writes_are_recorded_with_their_user_and_reads_are_not(
     assert list(server.write_requests) == [
         ("jane", "POST", PODS), ("jane", "POST", PODS), ("system:admin", "DELETE", f"{PODS}/p")
     ]  # fmt: skip
+    assert list(server.conflicts) == [("jane", "POST", PODS)]
 
 
 def test_without_a_header_it_is_the_administrator(server: EmbeddedApiServer) -> None:

@@ -28,7 +28,7 @@ def server() -> Iterator[EmbeddedApiServer]:
 
 @pytest.fixture
 def api(server: EmbeddedApiServer) -> Iterator[KubeClient]:
-    api = KubeClient(Endpoint(server.url, lambda: None), "test", timeout=5.0)
+    api = KubeClient(Endpoint(server.url, lambda: None), "test", timeout=60.0)
     yield api
     api.close()
 
