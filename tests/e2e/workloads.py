@@ -7,7 +7,9 @@ from tests.release import NAMED
 
 IMAGE = "vgpu.io/workload:0.1.0"
 PREFIX = "hygon.com/dcu"
-SLEEP = ("sleep", "100000")
+# It ends as soon as it is told to, as one that failed: process 1 without a handler would be killed a second later,
+# in nearly every test.
+SLEEP = ("sh", "-c", "trap 'exit 143' TERM; sleep 100000 & wait")
 
 
 def slice_of(mem: int = 0, cores: int = 0, whole: int = 0) -> dict[str, Any]:
@@ -28,7 +30,7 @@ def container(name: str = "main", command: Sequence[str] = SLEEP, **fields: Any)
 
 
 def pod(name: str, *containers: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-    """A pod of `containers` (default: one that asks for nothing) that ends within a second when it is told to."""
+    """A pod of `containers` (default: one that asks for nothing); a second after it is told to end it is killed."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
