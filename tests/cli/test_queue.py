@@ -3,12 +3,15 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import engine, queue
+from device_plugin.kube.errors import RefusedError
 from device_plugin.wiring import jobs
 from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import JobsSettings, KubeSettings
@@ -176,6 +179,22 @@ def test_without_an_engine_it_says_how_to_install_one(
             "vgpu: no job engine is installed in namespace vgpu-system: add manifests/components/jobs to your overlay,"
             " or name its namespace with --engine-namespace\n"
         )
+
+
+def test_who_may_not_read_the_lease_is_told_which_role_to_ask_for(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = RefusedError('leases "vgpu-jobs" is forbidden', HTTPStatus.FORBIDDEN, "Forbidden")
+
+    def get(*_: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(KubeClient, "get", get)
+    assert vgpu(fleet, "queue") == 2
+    assert "is forbidden (403 Forbidden): have an administrator bind the Role" in capsys.readouterr().err
+    refused = RefusedError("too many requests", HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests")
+    assert vgpu(fleet, "queue") == 2
+    assert "Role" not in capsys.readouterr().err
 
 
 def lease(fleet: Fleet, holder: str) -> None:
