@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,11 @@ def draw(replays: Mapping[str, Sequence[Outcome]], file: Path) -> None:
     below.set_ylabel("idle and of no use, % of the capacity")
     below.set_xlabel("asked for so far, % of the capacity")
     above.legend()
+    save(figure, file)
+
+
+def save(figure: Any, file: Path) -> None:
+    """Write a figure to a file that is `drawable`. Raises BenchError."""
     try:
         figure.savefig(file)
     except OSError as error:

@@ -143,8 +143,8 @@ def _helped(record: Resize) -> str:
 def _missed(write: Write, record: Resize) -> str:
     spec, grace = write.managed.spec, write.managed.job.grace_seconds
     text = (
-        f"its program was given {spec.checkpoint_seconds:.0f} s for a checkpoint and told of none: its pods that leave"
-        f" get SIGTERM, and {grace} s"
+        f"its program was asked for a checkpoint and told of none within {spec.checkpoint_seconds:.0f} s: the pods that"
+        f" leave get SIGTERM, and {grace} s to end"
     )
     if record.spared_until:
         text += f"; it is not made narrower before {api_time(record.spared_until)}"
@@ -152,6 +152,9 @@ def _missed(write: Write, record: Resize) -> str:
 
 
 def _refused(record: Resize) -> str:
-    kept = f"it goes on with {record.after} of {record.before}" if record.after else "it stops"
     again = api_time(paused_until(record))
-    return f"pods are refused: {record.refusal}; {kept}, and is tried again after {again}"
+    if record.after:
+        what = f"it goes on with {record.after} of {pods(record.before)}, and asks for more after {again}"
+    else:
+        what = f"it stops, and is started again after {again}"
+    return f"the API server refuses its pods: {record.refusal}; {what}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hack.bench.jobs.simulation import Outcome
-from hack.bench.report import BenchError
+from hack.bench.plot import save
 
 
 def draw(outcomes: Mapping[str, Outcome], file: Path) -> None:
@@ -20,7 +20,4 @@ def draw(outcomes: Mapping[str, Outcome], file: Path) -> None:
     axes.set_xlabel("from arrival to end, hours")
     axes.set_ylabel("share of the jobs")
     axes.legend()
-    try:
-        figure.savefig(file)
-    except OSError as error:
-        raise BenchError(f"--plot {file}: {error.strerror}") from None
+    save(figure, file)

@@ -148,13 +148,13 @@ def test_pods_that_a_quota_refuses_are_told_with_the_quota(world: World, posted:
     assert [event[:2] for event in posted.events] == [("a", "JobAdmitted"), ("a", "PodsRefused")]
     text = posted.events[1][2]
     assert (
-        "exceeded quota: team, limited: pods=3; it goes on with 3 of 4, and is tried again after 2027-"
+        "exceeded quota: team, limited: pods=3; it goes on with 3 of 4 pods, and asks for more after 2027-"
         in text
     )
     rigid = Write(Action.STOP, managed(job("a", 4)), resize(4, 0, refusals=1, refusal="no", applied=True))
     ((event, text),) = said(rigid)
     assert event is Event.PODS_REFUSED
-    assert "it stops, and is tried again after 1970-01-01T00:17:40Z" in text
+    assert "it stops, and is started again after 1970-01-01T00:17:40Z" in text
 
 
 def test_a_checkpoint_that_did_not_come_is_told_with_the_time_that_was_given() -> None:
@@ -163,8 +163,8 @@ def test_a_checkpoint_that_did_not_come_is_told_with_the_time_that_was_given() -
     done = replace(asked, applied=True, unsaved=2, spared_until=4600.0)
     events = dict(said(Write(Action.WIDTH, replace(slow, record=asked), done, 2)))
     assert events[Event.CHECKPOINT_MISSED] == (
-        "its program was given 120 s for a checkpoint and told of none: its pods that leave get SIGTERM, and 30 s;"
-        " it is not made narrower before 1970-01-01T01:16:40Z"
+        "its program was asked for a checkpoint and told of none within 120 s: the pods that leave get SIGTERM, and"
+        " 30 s to end; it is not made narrower before 1970-01-01T01:16:40Z"
     )
     assert Event.JOB_SHRUNK in events
     saved = replace(asked, applied=True, unsaved=0)
