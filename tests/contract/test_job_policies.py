@@ -304,7 +304,7 @@ def test_a_job_that_is_older_than_the_policy_can_be_written_and_deleted(
 
 
 def test_what_the_page_says_starts_all_jobs_that_wait_once_the_engine_is_removed(cluster: Cluster) -> None:
-    (text,) = [text for page, text in blocks("sh") if page.name == "jobs.md" and '"suspend": false' in text]
+    (text,) = [text for page, text in blocks("sh") if page.name == "jobs.md" and "components/jobs" in text]
     (selector,), (patch,) = re.findall(r"-l '(.*?)'", text), re.findall(r"-p '(.*?)'", text)
     labels = {"waits": QUEUED, "theirs": {**QUEUED, KUEUE: "theirs"}, "other": {}}
     paths = {each: f"{JOBS}/{unique(each)}" for each in labels}
