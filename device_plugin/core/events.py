@@ -132,7 +132,9 @@ _ABOUT = {
         warning=False,
     ),
     Event.JOB_STOPPED: About(
-        ENGINE, "Job", "The Job was suspended, so that the Job that the text names can run.",
+        ENGINE, "Job",
+        "The Job was suspended, so that the Job that the text names can run, or because there was no room for some of"
+        " its pods, as after the death of a node.",
         "Nothing; it goes on when there is room again.", warning=False,
     ),
     Event.JOB_REFUSED: About(

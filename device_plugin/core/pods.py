@@ -41,7 +41,8 @@ class Pod:
     and tolerations: pods with equal ones may go to the same nodes. `nominated` is the node of kube-scheduler's
     nomination. `refused` is a fingerprint of the condition that kube-scheduler last wrote when it refused the pod, 0
     without one. `obstacles` is for people: what the pod waits for beside cards. Of `labels`, `annotations` and
-    `containers` only those that this project reads are kept.
+    `containers` only those that this project reads are kept. `ends` is when the grace period of a pod is over that is
+    `deleting`.
     """
 
     namespace: str
@@ -67,6 +68,7 @@ class Pod:
     nominated: str = ""
     refused: int = 0
     obstacles: Obstacles = NONE
+    ends: str = ""
 
     @property
     def ended(self) -> bool:

@@ -13,7 +13,7 @@ from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.core.node_constraints import NodeIndex
+from device_plugin.core.node_constraints import NodeIndex, Taint
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.jobs.execute.sender import Sender
@@ -132,6 +132,8 @@ class World:
         """How many pods the namespace may have."""
         self.lingers = False
         """True while pods that are deleted do not end."""
+        self.crashed = set[str]()
+        """Nodes on which none ends."""
         self.engine = Engine(self)
 
     def queue(self, name: str, width: int, least: int = 0, most: int = 0, **more: Any) -> Job:
@@ -146,16 +148,35 @@ class World:
             "restart_policy": "Never",
             "created": "2027-01-15T07:00:00Z",
         }
-        return self.api.put(waiting(name, width, labels={QUEUE: "default"}, **{**fields, **more}))
+        return self.api.put(waiting(name, width, **{"labels": {QUEUE: "default"}, **fields, **more}))
 
     def change_node(self, name: str, **more: Any) -> None:
         """Somebody writes other labels or taints on a node."""
         self.nodes[name] = replace(self.nodes[name], **more)
         self.engine.see_node(self.nodes[name])
 
+    def delete_pod(self, pod: Pod) -> None:
+        """A pod is to end, and has no time to."""
+        self.api.put_pod(replace(pod, deleting=True, ends=api_time(self.now)))
+
+    def crash_node(self, name: str) -> None:
+        """A node dies: nothing new goes there, and its pods are deleted but do not end."""
+        self.change_node(name, taints=(Taint("node.kubernetes.io/unreachable"),))
+        self.cards = [card for card in self.cards if card[0] != name]
+        self.crashed.add(name)
+        for pod in [pod for pod in self.api.pods.values() if pod.node == name]:
+            self.delete_pod(pod)
+
+    def join_node(self, name: str, cards: int = 2) -> None:
+        """A node comes, or comes back."""
+        self.nodes[name] = Node(name, inventory(name, cards).encode())
+        self.cards += [(name, f"{name}-{number}") for number in range(cards)]
+        self.engine.see_node(self.nodes[name])
+
     def lose_node(self, name: str) -> None:
         """A node is gone, and its pods are removed."""
         del self.nodes[name]
+        self.crashed.discard(name)
         self.cards = [card for card in self.cards if card[0] != name]
         for pod in [pod for pod in self.api.pods.values() if pod.node == name]:
             self.api.remove_pod(pod)
@@ -210,11 +231,12 @@ class World:
         wanted = 0 if job.suspend or job.ended else job.parallelism
         for pod in self.of(job):
             if pod.index is not None and (pod.index >= wanted or pod.deleting):
-                if not self.lingers:
+                if not self.lingers and pod.node not in self.crashed:
                     self.api.remove_pod(pod)
                 elif not pod.deleting:
-                    self.api.put_pod(replace(pod, deleting=True))
-        for index in set(range(wanted)) - {pod.index for pod in self.of(job)}:
+                    self.delete_pod(pod)
+        there = {pod.index for pod in self.of(job) if job.replacement == "Failed" or not pod.deleting}
+        for index in set(range(wanted)) - there:
             name = f"{job.name}-{index}"
             if self.quota is not None and len(self.api.pods) >= self.quota:
                 text = f'Error creating: pods "{name}" is forbidden: exceeded quota: team, limited: pods={self.quota}'
@@ -222,7 +244,7 @@ class World:
                 continue
             self.api.put_pod(Pod(
                 job.namespace, name, self.api.uid(name), owner="Job", owner_name=job.name, owner_uid=job.uid,
-                index=index, containers=ONE_CARD,
+                index=index, containers=ONE_CARD, created=api_time(self.now),
             ))  # fmt: skip
         pods = self.of(job)
         active = sum(not pod.deleting for pod in pods)

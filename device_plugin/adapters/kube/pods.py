@@ -48,6 +48,7 @@ def read_pod(text: Text, resources: Resources = None) -> Pod:
         phase=raw.status.phase,
         scheduler=raw.spec.scheduler_name or "",
         deleting=raw.metadata.deletion_timestamp is not None,
+        ends=raw.metadata.deletion_timestamp or "",
         created=raw.metadata.creation_timestamp or "",
         bound=(scheduled.last_transition_time or "") if scheduled.status == "True" else "",
         annotations=kept,

@@ -37,7 +37,7 @@ class Known:
 _accounted = attrgetter(
     *(
         {field.name for field in fields(Pod)}
-        - {"phase", "bound", "deleting", "nominated", "refused", "obstacles"}
+        - {"phase", "bound", "deleting", "ends", "nominated", "refused", "obstacles"}
     )
 )
 _waited = attrgetter("deleting", "nominated", "refused")

@@ -69,6 +69,11 @@ class Resize:
         """True if replicas leave."""
         return self.after < self.before
 
+    @property
+    def without_room(self) -> bool:
+        """True if the Job stopped because there was no room for some of its pods."""
+        return self.shrinks and not (self.after or self.beneficiary or self.refusal)
+
     def encode(self) -> str:
         """The text of the annotation. Grants beyond its bounds are left out: what they free is not kept for anybody."""
         fields: dict[str, object] = {

@@ -8,7 +8,7 @@ Nothing starts or grows unless a trial on what is really free now, with all that
 for it: a plan only says what is worth trying.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -49,6 +49,9 @@ class Trial(Protocol):
         What is promised to the job is free for it, and for it alone.
         """
 
+    def fits(self, job: JobKey, count: int) -> bool:
+        """True if `take` would hold them; nothing changes."""
+
 
 class Executor:
     """The writes that are due at one time. Made anew for each look at the Jobs."""
@@ -59,6 +62,7 @@ class Executor:
         self._trial = trial
         self._stages = stages(jobs, now)
         self._givers = by_beneficiary(jobs, self._stages)
+        self._fitting: dict[object, bool] = {}
 
     def due(self, plan: Plan) -> Sequence[Write]:
         """The writes of changes that are under way, and the first ones of the plan's steps; one for each Job at most.
@@ -66,6 +70,8 @@ class Executor:
         A plan is given once: what it began goes on from the records, with an empty one.
         """
         found = {write.key: write for write in self._taken_back()}
+        for write in self._without_room():
+            found.setdefault(write.key, write)
         for write in self._continued():
             found.setdefault(write.key, write)
         for write in self._begun(plan, found):
@@ -102,17 +108,69 @@ class Executor:
                 yield self._back([managed], managed.created, managed.refused)[0]
             else:
                 stopping.setdefault(_unit(managed), managed.refused)
-        units: dict[_Unit, list[Managed]] = {}
-        for managed in self._jobs.values() if stopping else ():
-            if (unit := _unit(managed)) in stopping:
-                units.setdefault(unit, []).append(managed)
-        for unit, together in units.items():
+        for unit, together in self._members(stopping).items():
             if all(each.waits or self._loses_nothing(each) for each in together):
                 # The refused one last: as long as it runs, its refusal is seen again.
                 running = sorted(
                     (each for each in together if not each.waits), key=lambda each: bool(each.refused)
                 )
                 yield from self._back(running, 0, stopping[unit])
+
+    def _members(self, units: Collection[_Unit]) -> Mapping[_Unit, Sequence[Managed]]:
+        """The Jobs of each of these units."""
+        found: dict[_Unit, list[Managed]] = {}
+        for managed in self._jobs.values() if units else ():
+            if (unit := _unit(managed)) in units:
+                found.setdefault(unit, []).append(managed)
+        return found
+
+    def _without_room(self) -> Iterator[Write]:
+        """The writes for Jobs of which pods find no room, or never end, as after the death of a node.
+
+        An elastic one goes on with the pods that run. Others stop, and wait in the queue: what their other pods hold is
+        of no use meanwhile.
+        """
+        stopping: dict[_Unit, None] = {}
+        for managed in self._jobs.values():
+            stranded, unreplaced = managed.stranded(self._now), managed.unreplaced(self._now)
+            if not (stranded or unreplaced) or not self._movable(managed):
+                continue
+            if not unreplaced and self._fits(managed, stranded):
+                continue
+            spec = managed.spec
+            bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
+            if spec.elastic and bound >= spec.least and _narrows(managed):
+                # The pods that a smaller width ends are others than those that do not end by themselves.
+                if not unreplaced:
+                    yield self._ended(managed, bound)
+            else:
+                stopping[_unit(managed)] = None
+        for together in self._members(stopping).values():
+            if all(each.waits or self._movable(each) for each in together):
+                yield from (self._ended(each, 0) for each in together if not each.waits)
+
+    def _fits(self, managed: Managed, count: int) -> bool:
+        """True if `count` more replicas of the Job fit now; thousands of Jobs that ask for as much cost one trial."""
+        if managed.key in self._givers:
+            return self._trial.fits(managed.key, count)
+        asked = managed.spec.request, managed.spec.nodes, count
+        if asked not in self._fitting:
+            self._fitting[asked] = self._trial.fits(managed.key, count)
+        return self._fitting[asked]
+
+    def _movable(self, managed: Managed) -> bool:
+        """True if the engine may stop the running Job or change its width, and nothing of it is under way."""
+        spec = managed.spec
+        owned = spec.kueue or spec.width_owner or managed.rigid
+        return not (owned or spec.parts or managed.job.suspend) and managed.lives and self._settles(managed)
+
+    def _ended(self, managed: Managed, width: int) -> Write:
+        """The write after which the Job has this width, 0 to stop, for nobody's sake."""
+        record = self._record(
+            managed, before=managed.job.parallelism, after=width, asked=self._later(managed),
+            until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
+        )  # fmt: skip
+        return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
 
     def _may_keep(self, managed: Managed) -> bool:
         """True if the Job goes on with the pods that it has."""
@@ -253,8 +311,10 @@ class Executor:
         return found if len(found) == len(widths) else ()
 
     def _free(self, job: JobKey) -> bool:
-        """True if no change of the Job is under way."""
-        return self._stages[job] in (Stage.NONE, Stage.OVER)
+        """True if no change of the Job is under way: it may start, or its width may change."""
+        managed, reached = self._jobs[job], self._stages[job]
+        dead = reached is Stage.OVERDUE and managed.waits and not managed.waits_for_ends
+        return dead or reached in (Stage.NONE, Stage.OVER)
 
     def _widened(self, managed: Managed, step: Scale) -> Iterator[Write]:
         """The record of a growth for which a trial found room."""

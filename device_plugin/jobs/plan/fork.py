@@ -58,6 +58,17 @@ class Fork:
             change.commit()
         return True
 
+    def fits(self, job: Managed, count: int) -> bool:
+        """True if `take` would hold them; nothing changes."""
+        if not job.spec.cards:
+            return True
+        held = list(self.replicas.get(job.key, ()))
+        with self.ledger.transaction():
+            self._holdings.release_promised(job.job, self.ledger)
+            found = self._placed(job, count) is not None
+        self.replicas[job.key] = held
+        return found
+
     def _placed(self, job: Managed, count: int) -> Sequence[Grant] | None:
         names = [self._name(job) for _ in range(count)]
         nodes = self._nodes.allowed(job.spec.nodes)
@@ -100,6 +111,10 @@ class Free:
         """Hold `count` further replicas of the job, together; false, and nothing changes, if they do not fit."""
         return self._fork.take(self._jobs[job], count)
 
+    def fits(self, job: JobKey, count: int) -> bool:
+        """True if `take` would hold them; nothing changes."""
+        return self._fork.fits(self._jobs[job], count)
+
 
 def expected(job: Managed, now: float) -> int:
     """How many replicas of a Job take cards beside the pods that hold some.
@@ -113,5 +128,8 @@ def expected(job: Managed, now: float) -> int:
     width = 0 if job.job.suspend else job.created if job.refused else job.job.parallelism
     if job.spec.parts:
         width = min(width, job.spec.parts - job.job.succeeded)
+    # Pods that are replaced before they have ended hold cards beside those that come.
+    active, ending = job.job.active, job.job.terminating
+    width = max(width, active + ending) if job.waits_for_ends else max(width, active) + ending
     counted = sum(bool(pod.node) or now - seconds(pod.created, now) >= PLACE_SECONDS for pod in job.pods)
-    return max(0, max(width, job.job.active + job.job.terminating) - counted)
+    return max(0, width - counted)

@@ -127,7 +127,8 @@ class Rounds:
         for _ in range(MOST_LOOKS):
             decided, now, uncreated = self._clock(), self._wall(), self.last.uncreated
             jobs = _with_refusals(self._known.managed(), uncreated)
-            if not plan.steps and not uncreated and not self._under_way(jobs):
+            stranded = any(each.stranded(now) or each.unreplaced(now) for each in jobs.values())
+            if not (plan.steps or uncreated or stranded or self._under_way(jobs)):
                 return True
             due = Executor(now, jobs, Free(self._fork, jobs, now)).due(plan)
             writes = [write for write in due if self._sender.may(write)]
@@ -142,12 +143,16 @@ class Rounds:
         return any(reached in _UNDER_WAY for reached in stages(jobs, self._wall()).values())
 
     def _deadline(self, jobs: Mapping[JobKey, Managed]) -> float:
-        """The earliest time from now at which a record, what it sets, or a request for a checkpoint ends."""
+        """The earliest time from now at which a record, what it sets, or a request for a checkpoint ends.
+
+        Or at which a pod has waited for a node, or taken to end, for too long.
+        """
         now = self._wall()
         records = [managed.record for managed in jobs.values() if managed.record is not None]
         ends = [time for record in records for time in (record.until, record.spared_until)]
         ends += [record.asked + ASK_SECONDS for record in records if not record.applied]
         ends += [managed.paused_until for managed in jobs.values()]
+        ends += [time for managed in jobs.values() for time in managed.patience(now)]
         ends += [
             float(managed.checkpoint.until) for managed in jobs.values() if managed.checkpoint is not None
         ]

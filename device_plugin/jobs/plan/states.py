@@ -87,7 +87,9 @@ def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, i
     if job.suspend:
         if promised:
             return JobPhase.STARTING, promised
-        if managed.pods or job.active or job.terminating:
+        # What does not end on a node that died keeps nothing from starting elsewhere, unless it is waited for.
+        leaving = managed.pods or job.active or job.terminating
+        if leaving and (managed.waits_for_ends or reached is not Stage.OVERDUE):
             return JobPhase.STOPPING, 0
         return (JobPhase.STOPPED if record is not None else JobPhase.WAITING), 0
     if record is not None and reached in (*RELEASING, Stage.OVERDUE):

@@ -123,7 +123,8 @@ def said(write: Write) -> Iterator[Said]:
     elif write.action is Action.START:
         yield Event.JOB_ADMITTED, f"starts with {pods(record.after)}"
     elif write.action is Action.STOP:
-        yield Event.JOB_STOPPED, f"stops{_helped(record)}, and goes on when there is room again"
+        why = ", because there is no room for some of its pods" if record.without_room else _helped(record)
+        yield Event.JOB_STOPPED, f"stops{why}, and goes on when there is room again"
     else:
         event = Event.JOB_SHRUNK if record.shrinks else Event.JOB_GROWN
         yield event, f"goes from {record.before} to {pods(record.after)}{_helped(record)}"

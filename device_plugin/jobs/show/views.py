@@ -165,6 +165,8 @@ def _why(managed: Managed, state: JobState, now: float) -> str:
     """One sentence that gives the reason for the Job's phase."""
     text = _WHY.get(state.phase, "").format(width=pods(state.width), least=state.spec.least)
     record = managed.record
+    if state.phase is JobPhase.STOPPED and record is not None and record.without_room:
+        text = f"was stopped, because some of its pods found no room, and waits for room for {state.spec.least} of them"
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
         text = f"goes from {record.before} to {pods(record.after)}" + (

@@ -17,6 +17,8 @@ from device_plugin.core.pods import Pod
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 # A count of checkpoints that was heard longer ago than this may have grown since.
 HEARD_SECONDS = 30.0
+# A Job does not go on as it is if a pod of it has waited for a node for so many seconds, and there is no room for it.
+STRANDED_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,35 @@ class Managed:
     def refused(self) -> str:
         """Why the API server refuses pods that the Job lacks; empty if it does not, or lacks none any more."""
         return self.refusal if self.refusal and self.lacks else ""
+
+    def stranded(self, now: float) -> int:
+        """The number of its pods that have waited for a node for STRANDED_SECONDS."""
+        return sum(now >= time for time in self._placed_by(now))
+
+    def unreplaced(self, now: float) -> int:
+        """The number of its pods that are to be replaced once they have ended, and have not for STRANDED_SECONDS."""
+        return sum(now >= time for time in self._gone_by(now))
+
+    def patience(self, now: float) -> Iterator[float]:
+        """The times by which its pods are to have a node or, if deleted, to be gone."""
+        yield from self._placed_by(now)
+        yield from self._gone_by(now)
+
+    def _placed_by(self, now: float) -> Iterator[float]:
+        for pod in self.pods:
+            if not pod.node and not pod.deleting:
+                yield seconds(pod.created, now) + STRANDED_SECONDS
+
+    def _gone_by(self, now: float) -> Iterator[float]:
+        if self.waits_for_ends and not self.job.suspend:
+            for pod in self.pods:
+                if pod.deleting:
+                    yield seconds(pod.ends, now) + STRANDED_SECONDS
+
+    @property
+    def waits_for_ends(self) -> bool:
+        """True if a pod is replaced only once it has ended, however long that takes."""
+        return self.job.replacement == "Failed"
 
     @property
     def paused_until(self) -> float:

@@ -38,6 +38,10 @@ class Free:
         self.replicas -= count
         return True
 
+    def fits(self, job: JobKey, count: int) -> bool:
+        assert job
+        return count <= self.replicas
+
 
 def due(*jobs: Managed, steps: Sequence[Step] = (), free: int = 0, now: float = NOW) -> dict[str, Write]:
     """The writes that are due, by the names of their Jobs."""

@@ -257,6 +257,12 @@ class CardTrial:
             taken.append(card)
         return True
 
+    def fits(self, job: JobKey, count: int) -> bool:
+        free = list(self._free)
+        found = self.take(job, count)
+        self._free = free
+        return found
+
 
 class Engine:
     """One engine without memory: it looks, writes until nothing is due, and may die before any write."""

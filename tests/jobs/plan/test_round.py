@@ -625,3 +625,151 @@ def test_labels_and_taints_that_change_later_count_in_the_next_round(zones: Worl
     zones.change_node("n1", taints=())
     zones.settle(3)
     assert not zones.job("large").suspend
+
+
+@pytest.fixture
+def pair() -> World:
+    return World(cards=2, rules=EAGER, nodes=("n1", "n2"))
+
+
+def test_a_rigid_job_whose_node_died_lets_others_have_its_cards_and_waits(pair: World) -> None:
+    pair.queue("a", 4)
+    pair.settle(3)
+    pair.queue("b", 2)
+    pair.lose_node("n2")
+    pair.settle(15)
+    assert (pair.job("a").suspend, pair.job("b").suspend) == (False, True), "the node may come back"
+    pair.settle(8)
+    assert (pair.job("a").suspend, pair.job("b").suspend) == (True, False)
+    pair.join_node("n2")
+    pair.settle(3)
+    assert pair.job("a").suspend, "all of its pods start, or none"
+    pair.finish("b")
+    pair.settle(3)
+    assert not pair.job("a").suspend
+    assert len([pod for pod in pair.of(pair.job("a")) if pod.node]) == 4
+
+
+def test_a_job_whose_node_comes_back_in_time_is_not_stopped(pair: World) -> None:
+    pair.queue("a", 4)
+    pair.settle(3)
+    pair.lose_node("n2")
+    pair.settle(15)
+    pair.api.patches.clear()
+    pair.join_node("n2")
+    pair.settle(30)
+    assert pair.api.patches == []
+    assert all(pod.node for pod in pair.of(pair.job("a")))
+
+
+def test_why_a_job_was_stopped_whose_pods_found_no_room(pair: World) -> None:
+    pair.queue("a", 4)
+    pair.settle(3)
+    pair.lose_node("n2")
+    pair.join_node("n3", 1)
+    pair.settle(30)
+    assert (
+        told(pair, "a")
+        == "was stopped, because some of its pods found no room, and waits for room for 4 of them"
+    )
+
+
+def test_an_elastic_job_whose_node_died_goes_on_with_the_others_and_grows_again(pair: World) -> None:
+    pair.queue("a", 4, least=2)
+    pair.settle(3)
+    pair.lose_node("n2")
+    pair.settle(30)
+    assert (pair.job("a").suspend, pair.job("a").parallelism) == (False, 2)
+    assert sorted(pod.index or 0 for pod in pair.of(pair.job("a"))) == [0, 1]
+    pair.join_node("n2")
+    pair.settle(30)
+    assert pair.job("a").parallelism == 4
+    assert all(pod.node for pod in pair.of(pair.job("a")))
+
+
+def test_an_elastic_job_that_lost_more_than_its_minimum_stops(pair: World) -> None:
+    pair.queue("a", 4, least=3)
+    pair.settle(3)
+    pair.lose_node("n2")
+    pair.settle(30)
+    assert pair.job("a").suspend
+    assert pair.of(pair.job("a")) == []
+
+
+def test_a_group_stops_together_where_one_of_its_jobs_found_no_room(pair: World) -> None:
+    group = {"vgpu.io/queue": "default", "vgpu.io/group": "g"}
+    pair.queue("a", 2, labels=group)
+    pair.queue("b", 2, labels=group)
+    pair.settle(3)
+    assert not pair.job("a").suspend
+    pair.lose_node("n2")
+    pair.settle(30)
+    assert (pair.job("a").suspend, pair.job("b").suspend) == (True, True)
+
+
+def test_pods_that_wait_though_there_is_room_stop_nobody(pair: World) -> None:
+    pair.queue("a", 4)
+    pair.settle(2)
+    pod = next(pod for pod in pair.of(pair.job("a")) if pod.node == "n2")
+    pair.api.remove_pod(pod)
+    pair.cards = [card for card in pair.cards if card[0] != "n2"]
+    pair.settle(40)
+    assert not pair.job("a").suspend
+
+
+def test_a_job_is_started_elsewhere_though_its_pods_on_a_dead_node_never_end(pair: World) -> None:
+    pair.queue("a", 4, replacement="TerminatingOrFailed")
+    pair.settle(3)
+    pair.queue("b", 2)
+    pair.crash_node("n2")
+    pair.settle(30)
+    assert (pair.job("a").suspend, pair.job("b").suspend) == (True, False)
+    pair.join_node("n3", 4)
+    pair.settle(20)
+    assert not pair.job("a").suspend
+    running = [pod for pod in pair.of(pair.job("a")) if not pod.deleting]
+    assert [pod.node for pod in running] == ["n3"] * 4
+
+
+def test_pods_that_are_replaced_at_once_need_room_beside_those_on_a_dead_node(pair: World) -> None:
+    pair.join_node("n3")
+    pair.queue("a", 4, replacement="TerminatingOrFailed")
+    pair.settle(3)
+    pair.queue("b", 2)
+    pair.settle(1)
+    assert not pair.job("b").suspend
+    pair.finish("b")
+    pair.crash_node("n2")
+    pair.queue("c", 2)
+    pair.settle(40)
+    assert (pair.job("a").suspend, pair.job("c").suspend) == (False, True), "its new pods are on n3"
+
+
+def test_a_rigid_job_that_waits_for_pods_on_a_dead_node_lets_others_have_its_cards(pair: World) -> None:
+    pair.queue("a", 4)
+    pair.settle(3)
+    pair.queue("b", 2)
+    pair.crash_node("n2")
+    pair.settle(15)
+    assert not pair.job("a").suspend
+    pair.settle(10)
+    assert (pair.job("a").suspend, pair.job("b").suspend) == (True, False)
+    pair.finish("b")
+    pair.join_node("n3")
+    pair.settle(20)
+    assert pair.job("a").suspend, "Kubernetes would not replace what has not ended"
+    pair.lose_node("n2")
+    pair.settle(3)
+    assert not pair.job("a").suspend
+
+
+def test_an_elastic_job_goes_on_beside_pods_on_a_dead_node(pair: World) -> None:
+    pair.queue("a", 4, least=2)
+    pair.settle(3)
+    pair.crash_node("n2")
+    pair.api.patches.clear()
+    pair.settle(40)
+    assert pair.api.patches == []
+    pair.lose_node("n2")
+    pair.settle(40)
+    assert (pair.job("a").suspend, pair.job("a").parallelism) == (False, 2)

@@ -91,6 +91,12 @@ def test_a_job_that_is_stopped_for_another_one_is_told_for_which() -> None:
     assert found == (Event.JOB_STOPPED, "stops for job default/b, and goes on when there is room again")
 
 
+def test_a_job_that_is_stopped_because_its_pods_find_no_room_is_told_so() -> None:
+    (found,) = said(Write(Action.STOP, managed(job("a", 4)), resize(4, 0, applied=True)))
+    text = "stops, because there is no room for some of its pods, and goes on when there is room again"
+    assert found == (Event.JOB_STOPPED, text)
+
+
 def test_a_refusal_is_told_once_and_again_when_it_changes(world: World, posted: Posted) -> None:
     world.queue("a", 9)
     ((name, event, text),) = posted.settle()
