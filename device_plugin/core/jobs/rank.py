@@ -2,7 +2,7 @@
 
 from math import floor, log2
 
-from device_plugin.core.jobs.job import JobState
+from device_plugin.core.jobs.job import EXPONENT, JobSpec, JobState
 from device_plugin.core.jobs.rules import Rules
 
 
@@ -13,6 +13,18 @@ def expected_work(job: JobState) -> float:
     training jobs differ by orders of magnitude, and what has run for long is likely to run for long.
     """
     return attained_work(job) if job.remaining is None else job.remaining
+
+
+def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
+    """The work that a job has left by its declared duration, in seconds of one replica; None if it declares none.
+
+    The duration was declared for `width` replicas; 0 if that is not known. What the job has done is counted as if it
+    had had its service at that width. Of a job that has had more than it declared nothing is known.
+    """
+    if job.expected_seconds is None or not width or not job.cards or job.parts:
+        return None
+    left = job.expected_seconds * width - attained / job.cards
+    return left * float(width) ** (EXPONENT - 1) if left > 0 else None
 
 
 def work_seen_by(queue: str, job: JobState) -> float:

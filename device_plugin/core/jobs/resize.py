@@ -41,7 +41,8 @@ class Resize:
     record ends whatever was done: seconds since 1970, without fractions once written. `applied` once the Job has its
     new width. `grants` are those of the pods that are to leave: what they free is kept for the job `beneficiary`, until
     `replicas` pods of it are bound (0: as long as the record says). `attained` is the service that the Job had had when
-    the change was decided, in card-seconds, without fractions once written.
+    the change was decided, in card-seconds, without fractions once written. `author_width` is the width that the Job
+    had before its first record, which is the one that its author asked for; 0 in a record that does not say it.
 
     Of what came before: `unsaved` is how many requests for a checkpoint in a row had no answer in time, and until
     `spared_until` the Job is not made narrower for that reason. `refusals` is how many times in a row the API server
@@ -59,6 +60,7 @@ class Resize:
     applied: bool = False
     grants: Sequence[Grant] = ()
     attained: float = 0.0
+    author_width: int = 0
     unsaved: int = 0
     spared_until: float = 0.0
     refusals: int = 0
@@ -100,6 +102,7 @@ class Resize:
     def _before(self) -> Mapping[str, object]:
         """The fields about what came before, without those that say nothing."""
         fields: dict[str, object] = {
+            "authorWidth": self.author_width,
             "unsaved": self.unsaved,
             "refusals": self.refusals,
             "refusal": self.refusal,
@@ -137,6 +140,7 @@ class Resize:
             applied=fields.flag("applied"),
             grants=tuple(grants),
             attained=float(fields.integer("attained")) if fields.has("attained") else 0.0,
+            author_width=fields.integer("authorWidth") if fields.has("authorWidth") else 0,
             unsaved=fields.integer("unsaved") if fields.has("unsaved") else 0,
             spared_until=_read(fields, "sparedUntil") if fields.has("sparedUntil") else 0.0,
             refusals=fields.integer("refusals") if fields.has("refusals") else 0,

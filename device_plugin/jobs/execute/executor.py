@@ -374,7 +374,9 @@ class Executor:
             refusals = last.refusals if last.refusal else 0
             before = {"unsaved": last.unsaved, "spared_until": last.spared_until, "refusals": refusals}
             fields = {**before, **fields}
-        return Resize(gen=_next(managed), attained=managed.attained(self._now), **fields)
+        return Resize(
+            gen=_next(managed), attained=managed.attained(self._now), author_width=managed.author_width, **fields
+        )  # fmt: skip
 
     def _later(self, *jobs: Managed) -> float:
         """The time of a new record, later than those of these Jobs' records, which it replaces or ends."""

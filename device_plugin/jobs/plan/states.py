@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.rank import declared_work
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.jobs.execute.stages import RELEASING, Stage, by_beneficiary, promised_width, stages
 from device_plugin.jobs.plan.fork import Fork
@@ -76,9 +77,15 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     history = managed.history
     return JobState(
         spec=_bounded(managed, now), phase=phase, width=width, since=began, attained=managed.attained(now),
-        remaining=history.remaining if history is not None else None,
+        remaining=_remaining(managed, now),
         exponent=history.exponent if history is not None else EXPONENT, held=_held(managed), **resized,
     )  # fmt: skip
+
+
+def _remaining(managed: Managed, now: float) -> float | None:
+    """The work left, in seconds of one replica: by what its program tells, else by its declared duration."""
+    told = managed.history.remaining if managed.history is not None else None
+    return declared_work(managed.spec, managed.author_width, managed.attained(now)) if told is None else told
 
 
 def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, int]:

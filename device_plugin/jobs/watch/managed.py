@@ -84,6 +84,11 @@ class Managed:
         return before + width * self.spec.cards * max(0.0, now - since)
 
     @property
+    def author_width(self) -> int:
+        """The width that the Job's author asked for, whatever it has now; 0 if it is not known."""
+        return self.record.author_width if self.record is not None else self.job.parallelism
+
+    @property
     def created(self) -> int:
         """The pods that the Job has now, by its status or by the watch of pods, whichever knows of more."""
         return max(self.job.active, sum(not pod.deleting for pod in self.pods))

@@ -9,6 +9,7 @@ from math import ceil, inf
 
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Suspend, Window
+from device_plugin.core.jobs.rank import declared_work
 from device_plugin.core.jobs.room import Room
 from device_plugin.core.requests import PodRequest, Request
 from hack.bench.jobs.trace import TraceJob
@@ -85,7 +86,7 @@ class Run:
         if self.knows is Knows.PROGRESS and done >= TOLD_AFTER_S * self.trace.speed(self.spec.least):
             return self.left
         if self.knows is Knows.DECLARED:
-            return max(self.trace.declared * self.trace.speed(self.trace.asked) - done, 0.0)
+            return declared_work(self.spec, self.trace.asked, self.attained)
         return None
 
     def resize(self, now: float, width: int, wait_s: float, start_s: float) -> None:

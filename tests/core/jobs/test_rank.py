@@ -4,9 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from device_plugin.core.jobs.rank import expected_work, level, next_level_at, turn_end, work_seen_by
+from device_plugin.core.jobs.rank import (
+    declared_work,
+    expected_work,
+    level,
+    next_level_at,
+    turn_end,
+    work_seen_by,
+)
 from device_plugin.core.jobs.rules import HOUR, Rules
-from tests.builders.jobs import running, stopped
+from tests.builders.jobs import job_spec, running, stopped
 
 RULES = Rules(unit_s=HOUR, quantum_s=HOUR, turn_share=0.5, turn_s=10 * HOUR)
 
@@ -19,6 +26,27 @@ def test_the_expected_work_is_what_is_known_to_remain() -> None:
 def test_where_nothing_is_known_it_is_as_much_as_the_job_has_had() -> None:
     assert expected_work(stopped("a", attained=50 * HOUR)) == 50 * HOUR
     assert expected_work(stopped("pairs", attained=50 * HOUR, cards=2.0)) == 25 * HOUR
+
+
+def test_a_declared_duration_is_that_of_the_width_asked_for() -> None:
+    job = job_spec("a", expected_seconds=HOUR)
+    assert declared_work(job, 1, 0.0) == HOUR
+    assert declared_work(job, 8, 0.0) == pytest.approx(HOUR * 8**0.9)
+    assert declared_work(job, 8, 4 * HOUR) == pytest.approx(HOUR / 2 * 8**0.9)
+    assert declared_work(job_spec("b", expected_seconds=HOUR, cards=2.0), 1, HOUR) == HOUR / 2
+
+
+def test_of_a_job_that_has_had_more_than_it_declared_nothing_is_known() -> None:
+    job = job_spec("a", expected_seconds=60.0)
+    assert declared_work(job, 2, 119.0) is not None
+    assert declared_work(job, 2, 120.0) is None
+
+
+def test_where_no_duration_or_width_is_known_none_is_declared() -> None:
+    assert declared_work(job_spec("a"), 2, 0.0) is None
+    assert declared_work(job_spec("a", expected_seconds=60.0), 0, 0.0) is None
+    assert declared_work(job_spec("a", expected_seconds=60.0, parts=8, most=8), 2, 0.0) is None
+    assert declared_work(job_spec("a", expected_seconds=60.0, cards=0.0), 2, 0.0) is None
 
 
 def test_what_is_told_to_remain_counts_in_the_own_queue_only() -> None:

@@ -74,7 +74,7 @@ def test_a_shrink_is_three_writes() -> None:
     (record,) = due(a, b, steps=plan).values()
     assert record.action is Action.RECORD
     assert record.record == resize(
-        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS + GRACE, beneficiary=B, replicas=2,
+        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS + GRACE, beneficiary=B, replicas=2, author_width=4,
         grants=(grant("uid-a-2", "n1-2"), grant("uid-a-3", "n1-3")),
     )  # fmt: skip
     assert "spec" not in body(record)

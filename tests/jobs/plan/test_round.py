@@ -509,6 +509,20 @@ def test_a_job_that_gave_no_checkpoint_twice_is_not_made_narrower_for_an_hour() 
     assert (world.job("a").parallelism, world.job("d").suspend) == (1, False)
 
 
+def test_records_keep_the_width_that_was_asked_for(world: World) -> None:
+    world.queue("a", 3, 1, 4)
+    world.settle(20)
+    assert world.job("a").parallelism == 4
+    world.queue("b", 2)
+    world.settle()
+    assert world.record("a").author_width == 3
+    assert (world.job("a").parallelism, world.record("b").author_width) == (2, 2)
+    world.restart()
+    world.finish("b")
+    world.settle(30)
+    assert (world.job("a").parallelism, world.record("a").author_width) == (4, 3)
+
+
 def test_others_shrink_for_sub_tasks_and_the_window_widens_when_their_cards_are_free() -> None:
     for restarted in (False, True):
         world = World(rules=EAGER)

@@ -95,6 +95,19 @@ def test_service_and_times_go_on_from_the_record(world: World) -> None:
     assert (state.attained, state.since, state.resized) == (5000 + 2 * 10, NOW - 10, NOW - 10)
 
 
+def test_what_is_left_of_a_declared_duration_is_counted_at_the_width_that_was_asked_for(world: World) -> None:
+    declared = {"vgpu.io/expected-duration": "1h", "vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4"}
+    world.queue("a", 4, annotations=declared)
+    hour = pytest.approx(3600 * 4**EXPONENT)
+    assert states(world)["a"].remaining == hour
+    world.api.put(replace(world.job("a"), suspend=False, active=2, parallelism=2, completions=2))
+    hold(world, "a", 2)
+    annotated(world, "a", record(4, 2, applied=True, attained=1800, author_width=4))
+    assert states(world)["a"].remaining == pytest.approx((3600 - (1800 + 2 * 10) / 4) * 4**EXPONENT)
+    annotated(world, "a", record(4, 2, applied=True, attained=1800))
+    assert states(world)["a"].remaining is None, "it is not known what was asked for"
+
+
 def test_a_stopped_job_is_no_new_one(world: World) -> None:
     world.queue("a", 2)
     annotated(world, "a", record(2, 0, applied=True))
