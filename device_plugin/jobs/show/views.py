@@ -7,7 +7,7 @@ from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import places
-from device_plugin.core.jobs.resize import api_time
+from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.jobs.execute.stages import by_beneficiary, stages
 from device_plugin.jobs.plan.round import Round, Rounds
@@ -152,7 +152,7 @@ _WHY: Mapping[JobPhase, str] = {
     JobPhase.STARTING: "was admitted with {width}, and not all of its pods run yet",
     JobPhase.RUNNING: "runs with {width}",
     JobPhase.STOPPING: "was stopped, and some of its pods have not ended yet",
-    JobPhase.STOPPED: "was stopped for another job, and waits for room for {least} of its pods",
+    JobPhase.STOPPED: "was {stopped}, and waits for room for {least} of its pods",
 }
 _WAITS_FOR: Mapping[JobPhase, str] = {
     JobPhase.STARTING: "pods that do not run yet",
@@ -163,10 +163,10 @@ _WAITS_FOR: Mapping[JobPhase, str] = {
 
 def _why(managed: Managed, state: JobState, now: float) -> str:
     """One sentence that gives the reason for the Job's phase."""
-    text = _WHY.get(state.phase, "").format(width=pods(state.width), least=state.spec.least)
     record = managed.record
-    if state.phase is JobPhase.STOPPED and record is not None and record.without_room:
-        text = f"was stopped, because some of its pods found no room, and waits for room for {state.spec.least} of them"
+    text = _WHY.get(state.phase, "").format(
+        width=pods(state.width), least=state.spec.least, stopped=_stopped(record)
+    )
     if state.phase is JobPhase.RESIZING and record is not None:
         helped = "/".join(record.beneficiary) if record.beneficiary is not None else "other pods"
         text = f"goes from {record.before} to {pods(record.after)}" + (
@@ -187,6 +187,17 @@ def _why(managed: Managed, state: JobState, now: float) -> str:
     if managed.spec.width_owner:
         return f"{text}; its width is left to {managed.spec.width_owner}"
     return text
+
+
+def _stopped(record: Resize | None) -> str:
+    """By whom, or for which reason, a Job that is suspended was stopped."""
+    if record is None or record.after or not record.shrinks:
+        return "suspended by hand"
+    if record.beneficiary is not None:
+        return f"stopped for job {'/'.join(record.beneficiary)}"
+    if record.refusal:
+        return "stopped because the API server refused its pods"
+    return "stopped because some of its pods found no room"
 
 
 def _given(giving: Sequence[Managed]) -> str:

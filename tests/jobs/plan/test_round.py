@@ -684,7 +684,7 @@ def test_why_a_job_was_stopped_whose_pods_found_no_room(pair: World) -> None:
     pair.settle(30)
     assert (
         told(pair, "a")
-        == "was stopped, because some of its pods found no room, and waits for room for 4 of them"
+        == "was stopped because some of its pods found no room, and waits for room for 4 of its pods"
     )
 
 

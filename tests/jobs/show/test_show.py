@@ -8,9 +8,11 @@ import pytest
 
 from device_plugin.core.http_values import HttpRequest
 from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
+from tests.builders.batch_jobs import resize
 from tests.jobs.world import World
 
 
@@ -117,6 +119,24 @@ def test_a_job_for_which_others_give_way_names_them_and_when_it_starts() -> None
     world.lingers = False
     world.settle(3)
     assert seen(world)["small"]["why"] == "runs with 1 pod"
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (resize(4, 0, beneficiary=("default", "b"), applied=True), "stopped for job default/b"),
+        (resize(4, 0, refusal="quota", applied=True), "stopped because the API server refused its pods"),
+        (resize(4, 0, applied=True), "stopped because some of its pods found no room"),
+        (resize(0, 4, applied=True), "suspended by hand"),
+    ],
+)
+def test_a_job_that_was_stopped_says_why(record: Resize, why: str) -> None:
+    world = World()
+    world.queue("b", 4)
+    world.settle(2)
+    world.queue("a", 4, annotations={"vgpu.io/resize": record.encode()})
+    world.settle(1)
+    assert seen(world)["a"]["why"] == f"was {why}, and waits for room for 4 of its pods"
 
 
 def test_what_has_a_mistake_waits_for_a_correction(world: World) -> None:
