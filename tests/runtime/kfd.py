@@ -1,6 +1,7 @@
 """KFD calls through the C library's `ioctl`, for a Python program with the library preloaded."""
 
 import ctypes
+from functools import cache
 
 VRAM = 1
 COMPUTE, SDMA, COMPUTE_AQL = 0, 1, 2
@@ -12,14 +13,17 @@ class KfdError(OSError):
     pass
 
 
-def call(number: int, fields: str, *values: object) -> ctypes.Structure:
-    """Send request `number` with a structure of `fields` ("name:bits …") and return it as the driver left it."""
+@cache
+def layout(fields: str) -> type[ctypes.Structure]:
+    """The structure of `fields` ("name:bits …")."""
     types = {"64": ctypes.c_uint64, "32": ctypes.c_uint32}
     names = [field.split(":") for field in fields.split()]
-    layout = type(
-        "Arguments", (ctypes.Structure,), {"_fields_": [(name, types[bits]) for name, bits in names]}
-    )
-    arguments: ctypes.Structure = layout(*values)
+    return type("Arguments", (ctypes.Structure,), {"_fields_": [(name, types[bits]) for name, bits in names]})
+
+
+def call(number: int, fields: str, *values: object) -> ctypes.Structure:
+    """Send request `number` with a structure of `fields` and return it as the driver left it."""
+    arguments = layout(fields)(*values)
     request = 3 << 30 | ctypes.sizeof(arguments) << 16 | ord("K") << 8 | number
     if libc.ioctl(-1, ctypes.c_ulong(request), ctypes.byref(arguments)):
         raise KfdError(ctypes.get_errno(), "refused")
