@@ -11,7 +11,7 @@ import argparse
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, targets
-from device_plugin.cli.targets import Target
+from device_plugin.cli.targets import NodeCard
 from device_plugin.core import annotations
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import card_list
@@ -42,12 +42,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def found(client: KubeClient, card: str) -> Target:
+def found(client: KubeClient, card: str) -> NodeCard:
     """The card that the command names. Raises CardError, ApiError."""
     return targets.find(client.list(NODES).items, card)
 
 
-def write(client: KubeClient, target: Target, *, cordoned: bool) -> None:
+def write(client: KubeClient, target: NodeCard, *, cordoned: bool) -> None:
     """Cordon or uncordon the card, on its own node only, and print the result. Raises CordonError, ApiError."""
     node = target.node
     for _ in range(TRIES):

@@ -26,7 +26,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
 from device_plugin.core.errors import RequestError, VgpuError
 from device_plugin.core.grants import Grant
-from device_plugin.core.rearrange import Plan, Ranked, defragment
+from device_plugin.core.rearrange import MovePlan, Ranked, defragment
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.kube.api import NODES, PODS, QUEUED_JOBS, Where
 from device_plugin.kube.errors import GoneError, RefusedError
@@ -85,7 +85,7 @@ def _sync_jobs(client: KubeClient, view: ClusterView) -> None:
         print(f"what is kept for jobs is not known: {error}", file=sys.stderr)
 
 
-def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[Plan]:
+def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequence[MovePlan]:
     """The steps of at most `most` moves for the cluster that `view` shows.
 
     A pod for which slices are kept needs no moves, and pods of a Job that is about to shrink are not moved.
@@ -110,7 +110,7 @@ def planned(view: ClusterView, reservations: Reservations, most: int) -> Sequenc
     return defragment(reservations.planner, waiting, holders, most)
 
 
-def as_text(view: ClusterView, steps: Sequence[Plan]) -> str:
+def as_text(view: ClusterView, steps: Sequence[MovePlan]) -> str:
     """The steps as a person reads them."""
     moves = [move for step in steps for move in step.moves]
     if not moves:
@@ -140,7 +140,7 @@ def _name(view: ClusterView, grant: Grant) -> str:
     return named(pod) if pod else grant.pod
 
 
-def _done(client: KubeClient, view: ClusterView, step: Plan) -> bool:
+def _done(client: KubeClient, view: ClusterView, step: MovePlan) -> bool:
     """Evict the pods of one step, and wait until they have ended; false if one stays."""
     going = [pod for move in step.moves if (pod := view.pods.get(move.source.pod)) is not None]
     # A step is of use only as a whole: dry runs for all of its pods come before the first eviction.

@@ -17,7 +17,7 @@ from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, cordon
 from device_plugin.cli.caller import evicted, named, still_there
 from device_plugin.cli.cordon import CordonError
-from device_plugin.cli.targets import Target
+from device_plugin.cli.targets import NodeCard
 from device_plugin.core.cards import REPORT_SECONDS, SliceState
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.pods import Pod
@@ -79,12 +79,12 @@ def _check_owners(holders: Sequence[Pod], *, force: bool) -> None:
         )
 
 
-def _holders(client: KubeClient, target: Target) -> Sequence[Pod]:
+def _holders(client: KubeClient, target: NodeCard) -> Sequence[Pod]:
     """The pods that hold slices of the card."""
     return [pod for pod in client.list(PODS).items if _holds(pod, target)]
 
 
-def _holds(pod: Pod, target: Target) -> bool:
+def _holds(pod: Pod, target: NodeCard) -> bool:
     if pod.ended or pod.node != target.node.name:
         return False
     try:
@@ -114,7 +114,7 @@ def _empty(client: KubeClient, pods: Sequence[Pod], deadline: float) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _await_processes(client: KubeClient, target: Target, deadline: float, *, settle: float) -> None:
+def _await_processes(client: KubeClient, target: NodeCard, deadline: float, *, settle: float) -> None:
     """Wait until no process of an ended pod holds a slice of the card; the agent has `settle` seconds to report one."""
     settled = time.monotonic() + settle
     told = ""
@@ -127,7 +127,7 @@ def _await_processes(client: KubeClient, target: Target, deadline: float, *, set
         time.sleep(LOOK_SECONDS)
 
 
-def _unsettled(client: KubeClient, target: Target) -> str:
+def _unsettled(client: KubeClient, target: NodeCard) -> str:
     """The processes that hold slices of the card though their pods have ended, as text; empty if there are none.
 
     The agent of its node reports them: while it does not serve, they are not known.

@@ -18,7 +18,7 @@ class CardError(VgpuError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class NodeCard:
     """A card on its node: its name in the cluster, and what the node's agent calls it."""
 
     node: Node
@@ -30,7 +30,7 @@ class Target:
         return f"{self.node.name}/{self.uuid}"
 
 
-def find(nodes: Sequence[Node], text: str) -> Target:
+def find(nodes: Sequence[Node], text: str) -> NodeCard:
     """The card that `text` names: by uuid or PCI address, with the node's name before it if several cards have that.
 
     A cordoned card that its node does not show any more is found by its uuid. Raises CardError.
@@ -53,18 +53,18 @@ def find(nodes: Sequence[Node], text: str) -> Target:
     return found[0]
 
 
-def _shown(nodes: Sequence[Node], name: str) -> Iterator[Target]:
+def _shown(nodes: Sequence[Node], name: str) -> Iterator[NodeCard]:
     for node in nodes:
         for card in _cards(node):
             if name in (card.uuid, card.pci) or unique(name, node.name) == card.uuid:
-                yield Target(node, card.uuid, card.known_as or card.uuid)
+                yield NodeCard(node, card.uuid, card.known_as or card.uuid)
 
 
-def _listed(nodes: Sequence[Node], name: str) -> Iterator[Target]:
+def _listed(nodes: Sequence[Node], name: str) -> Iterator[NodeCard]:
     for node in nodes:
         uuid = unique(name, node.name)
         if uuid in node.cordons():
-            yield Target(node, uuid, uuid)
+            yield NodeCard(node, uuid, uuid)
 
 
 def _cards(node: Node) -> Sequence[Card]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 
 POLITENESS = 10
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def tables(
-    kinds: Sequence[Kind],
+    kinds: Sequence[CardKind],
     supply: Sequence[int],
     shapes: Sequence[Weighted],
     ending: Callable[[], bool] = lambda: False,

@@ -3,13 +3,13 @@
 import random
 
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import PodRequest, Request, Selector, Shape
 from tests.builders.cards import FAMILY
 
 # What the placement sees of a card of `cards.card`.
-KIND = Kind(FAMILY, "Z100", 16368, 16, 60, 4)
+KIND = CardKind(FAMILY, "Z100", 16368, 16, 60, 4)
 
 
 def slice_request(pod: str, mem: int | None = None, cores: int | None = None, **more: object) -> PodRequest:

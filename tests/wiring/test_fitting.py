@@ -8,14 +8,14 @@ import pytest
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import Request, Shape
 from device_plugin.wiring import fitting
 from hack.testbed.cluster import PROJECT
 from tests.builders.cards import FAMILY
 
-KIND = Kind(FAMILY, "K100", 16368, 16, 60, 4)
+KIND = CardKind(FAMILY, "K100", 16368, 16, 60, 4)
 SOME = [Weighted(Shape(Request(FAMILY, mem=mem)), 1.0) for mem in (1, 4, 8)]
 MANY = [Weighted(Shape(Request(FAMILY, mem=1 + n % 16, cores=1 + n // 16)), 1.0) for n in range(900)]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 
 log = logging.getLogger(__name__)
 
-Make = Callable[[Sequence[Kind], Sequence[int], Sequence[Weighted]], WorkloadTables]
+Make = Callable[[Sequence[CardKind], Sequence[int], Sequence[Weighted]], WorkloadTables]
 # Tables are computed anew after FIRST arrivals, then each time after twice as many, and at last after each MOST
 # arrivals; at most every PAUSE_SECONDS, and for at most 1/10 of the time.
 FIRST, MOST = 64, 1024
@@ -34,7 +34,7 @@ class Refit(ReplicaService):
         super().__init__(shared)
         self._make = make
         self._pause = pause
-        self._kinds: Sequence[Kind] = ()
+        self._kinds: Sequence[CardKind] = ()
         self._arrivals = 0
         self._not_before = float("-inf")
 
@@ -59,7 +59,7 @@ class Refit(ReplicaService):
         while not self._renewed() and not self._pause():
             pass
 
-    def _due(self, kinds: Sequence[Kind]) -> bool:
+    def _due(self, kinds: Sequence[CardKind]) -> bool:
         arrivals = self._reservations.learning.target.arrivals
         if arrivals < FIRST or self._clock() < self._not_before:
             return False

@@ -7,7 +7,7 @@ from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
 from device_plugin.core.pods import Pod
-from device_plugin.core.rearrange import Plan, Ranked, size
+from device_plugin.core.rearrange import MovePlan, Ranked, size
 from device_plugin.core.requests import PodRequest
 
 # Most nodes for which moves are tried.
@@ -49,7 +49,7 @@ def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
     )
 
 
-def _plan(search: SearchCopy, pod: Pod, request: PodRequest, holders: dict[str, Ranked]) -> Plan | None:
+def _plan(search: SearchCopy, pod: Pod, request: PodRequest, holders: dict[str, Ranked]) -> MovePlan | None:
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
     with search.planner(pod) as planner:
         moved = partial(planner.moved, request, holders)

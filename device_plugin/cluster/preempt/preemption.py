@@ -18,7 +18,7 @@ from device_plugin.cluster.refused.preemption_queue import Pending
 from device_plugin.core.errors import RequestError
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Pod
-from device_plugin.core.rearrange import Option, Plan, Planner, Ranks
+from device_plugin.core.rearrange import MovePlan, Option, Planner, Ranks
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError, GoneError
 
@@ -129,7 +129,7 @@ class Preemption(ReplicaService):
 
     def _nominate(
         self, search: SearchCopy, pending: Pending, held: Held, going: Collection[str] = ()
-    ) -> Plan | None:
+    ) -> MovePlan | None:
         """The plan with the fewest victims, after its grant is nominated for the pod; None if there is no plan.
 
         Pods that are ending, and those in `going`, count as gone and are no victims. What is kept for the pod's job is
@@ -149,7 +149,7 @@ class Preemption(ReplicaService):
         with search.planner(pending.pod) as planner:
             _let_go(planner, gone)
 
-            def nominated(option: Option) -> Plan | None:
+            def nominated(option: Option) -> MovePlan | None:
                 # A plan that fails on the copy nearly always fails on the ledger: do not take the lock for it.
                 if planner.cleared(pending.request, option) is None:
                     return None
@@ -159,7 +159,7 @@ class Preemption(ReplicaService):
 
     def _nominated(
         self, pending: Pending, before: Option, ranks: Ranks, gone: Collection[str]
-    ) -> Plan | None:
+    ) -> MovePlan | None:
         """The plan of an option found on the copy, after its grant is nominated; None if it has more victims by now."""
         planner, pod = self._reservations.planner, pending.pod
         with self._view.lock, self._view.promises.opened_for(pod):
@@ -234,7 +234,7 @@ class Preemption(ReplicaService):
 
     # Eviction
 
-    def _evict(self, pending: Pending, victims: Sequence[Pod], plan: Plan) -> None:
+    def _evict(self, pending: Pending, victims: Sequence[Pod], plan: MovePlan) -> None:
         where = f"{', '.join(sorted({s.card for s in plan.places[0].slices()}))} on {plan.places[0].node}"
         waiting = _name(pending.pod)
         # First dry runs for all victims, so that none is evicted in vain if a budget protects another. Each dry run is

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from device_plugin.core.placement.duals import central_duals
-from device_plugin.core.placement.table import Floats, Ints, Kind, Mask, NodeView
+from device_plugin.core.placement.table import CardKind, Floats, Ints, Mask, NodeView
 from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 
@@ -60,7 +60,7 @@ class Grid:
             level = first * (self.cores + 1) + cores * self.cores // card_cores
         return level
 
-    def sizes(self, kind: Kind, mib: Ints, cores: Ints) -> Ints:
+    def sizes(self, kind: CardKind, mib: Ints, cores: Ints) -> Ints:
         """The levels that slices of `mib` and `cores` take of a card of `kind`, rounded up; shape (slices, 2)."""
         first = -(-mib * self.mem // kind.mem_mib)
         if self.cores:
@@ -96,7 +96,7 @@ class Fill:
     it, models left out. `multi_card` adds the worth of several free cards on one node.
     """
 
-    def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
+    def __init__(self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
         demand = Demand(kinds, shapes)
         self.grid = Grid.for_demand(demand)
         mass = demand.count * np.maximum(demand.whole, 1) * (demand.slice | (demand.whole > 0))

@@ -10,7 +10,7 @@ from device_plugin.core.cards import Card
 from device_plugin.core.grants import Slice
 from device_plugin.core.ledger import CardState
 from device_plugin.core.masks import core_ids, core_mask
-from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask, NodeTable, kinds_where
+from device_plugin.core.placement.table import CardKind, Columns, Floats, Ints, Mask, NodeTable, kinds_where
 from device_plugin.core.requests import PodRequest, Request
 from device_plugin.core.units import proportional
 
@@ -222,9 +222,9 @@ class KindSizes:
     are too small; `all_fit` if a free card of every kind would do.
     """
 
-    def __init__(self, kinds: Collection[Kind], request: Request) -> None:
+    def __init__(self, kinds: Collection[CardKind], request: Request) -> None:
         self.whole = request.whole > 0
-        cards = [*kinds, Kind("", "", 1, 1, 1, 1)]
+        cards = [*kinds, CardKind("", "", 1, 1, 1, 1)]
         sizes = [
             (*completed(request, kind.units, kind.groups), kind.mem_mib, kind.units, kind.groups)
             for kind in cards

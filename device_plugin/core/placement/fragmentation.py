@@ -14,7 +14,7 @@ import numpy as np
 from device_plugin.core.hosts import NOTHING
 from device_plugin.core.placement.cache import Policy
 from device_plugin.core.placement.fit import CardFit
-from device_plugin.core.placement.table import Floats, Ints, Kind, Mask, NodeTable, NodeView, RowCache
+from device_plugin.core.placement.table import CardKind, Floats, Ints, Mask, NodeTable, NodeView, RowCache
 from device_plugin.core.placement.workload import Demand, Weighted
 from device_plugin.core.requests import Shape
 
@@ -25,7 +25,7 @@ class Fragments:
     Shapes that differ only in CPU form one group: a card fits all of them or none, and a node has CPU for some of them.
     """
 
-    def __init__(self, kinds: Sequence[Kind], shapes: Sequence[Weighted]) -> None:
+    def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:
         total = sum(each.count for each in shapes) or 1.0
         alike: dict[Shape, int] = {}
         groups = [alike.setdefault(replace(each.shape, host=NOTHING), len(alike)) for each in shapes]

@@ -23,7 +23,15 @@ from device_plugin.core.placement.fit import (
 )  # fmt: skip
 from device_plugin.core.placement.policies import DEFAULT, NODE_SCORE, OFFERED, Given, Model, WorkloadTables
 from device_plugin.core.placement.refusal import Causes, Refusal, Refused
-from device_plugin.core.placement.table import Floats, Kind, Mask, NodeTable, NodeView, kinds_where, marked
+from device_plugin.core.placement.table import (
+    CardKind,
+    Floats,
+    Mask,
+    NodeTable,
+    NodeView,
+    kinds_where,
+    marked,
+)
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.reasons import Reason
 from device_plugin.core.requests import ANYTHING, PodRequest, Request, Shape
@@ -58,7 +66,7 @@ class Placer:
         """The workload tables in use."""
         return self._model.given.tables
 
-    def supply(self) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
+    def supply(self) -> tuple[tuple[CardKind, ...], tuple[int, ...]]:
         """The kinds of cards and the number of cards of each, for which workload tables are made."""
         self.table.refresh()
         supply = np.bincount(self.table.kind[self.table.there], minlength=len(self.table.kinds))

@@ -17,7 +17,7 @@ from device_plugin.core.placement.fill import Fill
 from device_plugin.core.placement.fit import CardFit
 from device_plugin.core.placement.fragmentation import Fgd, FragmentationGauge, Fragments
 from device_plugin.core.placement.node_score import NodeScore
-from device_plugin.core.placement.table import Floats, Kind, Mask, NodeTable, NodeView
+from device_plugin.core.placement.table import CardKind, Floats, Mask, NodeTable, NodeView
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.requests import ANYTHING, PodRequest, Shape
 
@@ -97,7 +97,7 @@ class WorkloadTables:
     `supply` is the number of cards of each kind. They take seconds to compute, in the background.
     """
 
-    def __init__(self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
+    def __init__(self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> None:
         self.kinds = tuple(kinds)
         self.shapes = tuple(shapes)
         self.fill = Fill(self.kinds, supply, self.shapes)

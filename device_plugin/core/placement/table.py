@@ -39,7 +39,7 @@ EMPTY = tuple(
 )
 
 
-class Kind(NamedTuple):
+class CardKind(NamedTuple):
     """The properties that cards of one kind share; to placement they differ only in uuid, health and free part."""
 
     family: str
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     slices: int
 
     @classmethod
-    def of(cls, card: Card) -> "Kind":
+    def of(cls, card: Card) -> "CardKind":
         """The kind of a card."""
         return cls(card.family, card.model, card.mem_mib, card.units, card.core_groups, card.max_slices)
 
@@ -59,7 +59,7 @@ class Kind(NamedTuple):
         return self.mem_mib, self.units, self.groups, self.slices, number
 
 
-def kinds_where(kinds: Collection[Kind], accepts: Callable[[Kind], bool]) -> Mask:
+def kinds_where(kinds: Collection[CardKind], accepts: Callable[[CardKind], bool]) -> Mask:
     """True for the kinds that `accepts` accepts; False in the last position, which is NO_KIND; shape (kinds + 1,)."""
     return np.array([*map(accepts, kinds), False], dtype=bool)
 
@@ -79,7 +79,7 @@ class Columns:
         self.kind: Ints = layers[11]
 
     @classmethod
-    def free(cls, kinds: Sequence[Kind]) -> "Columns":
+    def free(cls, kinds: Sequence[CardKind]) -> "Columns":
         """One free, usable card of each kind; shape (kinds,)."""
         return cls(_packed([
             (k.mem_mib, k.groups, k.slices, 1, 1, 0, 0, *k.numbers(number)) for number, k in enumerate(kinds)
@@ -204,7 +204,7 @@ class NodeTable(Columns):
         """Assign rows to all nodes anew and write all of them."""
         nodes = self._ledger.nodes()
         states = [state for name in nodes if (state := self._ledger.node(name)) is not None]
-        kinds = sorted({Kind.of(card.card) for state in states for card in state.cards})
+        kinds = sorted({CardKind.of(card.card) for state in states for card in state.cards})
         self.kinds = {kind: number for number, kind in enumerate(kinds)}
         self._numbers = [kind.numbers(number) for kind, number in self.kinds.items()]
         shape = len(nodes), max((len(state.cards) for state in states), default=0) or 1
@@ -336,7 +336,9 @@ class NodeTable(Columns):
             if name in self.position:
                 self._write_cards(self.position[name], NodeState(name))
         kinds = {
-            self.kinds.get(Kind.of(state.card), NO_KIND) for node in found.values() for state in node.cards
+            self.kinds.get(CardKind.of(state.card), NO_KIND)
+            for node in found.values()
+            for state in node.cards
         }
         kinds.update(np.unique(self.kind[self.there]).tolist())
         widths = [self.there.sum(axis=1).max(initial=1), *(len(state.cards) for state in found.values())]
@@ -379,7 +381,7 @@ class NodeTable(Columns):
         self.there[position] = np.arange(self.there.shape[1]) < len(state.cards)
         cells = [EMPTY] * self.there.shape[1]
         for slot, card in enumerate(state.cards):
-            cells[slot] = _free_part(state, card) + self._numbers[self.kinds[Kind.of(card.card)]]
+            cells[slot] = _free_part(state, card) + self._numbers[self.kinds[CardKind.of(card.card)]]
         self.layers[:, position] = _packed(cells)
         for slot, cell in enumerate(cells):
             self.states.move((position, slot), cell)
@@ -431,7 +433,7 @@ def marked(position: Mapping[str, int], nodes: Collection[str]) -> Mask:
 
 def _alike(one: Card, other: Card) -> bool:
     """True if both have one uuid and are of one kind; their health may differ."""
-    return one.uuid == other.uuid and Kind.of(one) == Kind.of(other)
+    return one.uuid == other.uuid and CardKind.of(one) == CardKind.of(other)
 
 
 class NodeView(Columns):

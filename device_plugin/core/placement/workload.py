@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from device_plugin.core.placement.fit import CardFit, KindSizes
-from device_plugin.core.placement.table import Columns, Floats, Ints, Kind, Mask
+from device_plugin.core.placement.table import CardKind, Columns, Floats, Ints, Mask
 from device_plugin.core.requests import Request, Shape
 
 # Arrivals after which a pod counts half: enough pods to know the mix, few enough to follow its changes.
@@ -110,7 +110,7 @@ class Demand:
     and that it fits when the card is free; `family` leaves the models out.
     """
 
-    def __init__(self, kinds: Sequence[Kind], shapes: Sequence[Weighted]) -> None:
+    def __init__(self, kinds: Sequence[CardKind], shapes: Sequence[Weighted]) -> None:
         self.kinds = tuple(kinds)
         asked = [weighted.shape for weighted in shapes]
         self.mib: Ints = np.zeros((len(kinds), len(asked)), dtype=np.int64)

@@ -2,6 +2,6 @@
 
 from device_plugin.core.rearrange.defragment import defragment
 from device_plugin.core.rearrange.fewest import Ranks
-from device_plugin.core.rearrange.planner import Move, Option, Plan, Planner, Ranked, size
+from device_plugin.core.rearrange.planner import Move, MovePlan, Option, Planner, Ranked, size
 
-__all__ = ["Move", "Option", "Plan", "Planner", "Ranked", "Ranks", "defragment", "size"]
+__all__ = ["Move", "MovePlan", "Option", "Planner", "Ranked", "Ranks", "defragment", "size"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from device_plugin.core.rearrange.planner import Move, Option, Plan, Planner, Ranked, size
+from device_plugin.core.rearrange.planner import Move, MovePlan, Option, Planner, Ranked, size
 from device_plugin.core.requests import PodRequest
 
 # The least expected fill that an improvement must save, in thousandths of a card.
@@ -20,7 +20,9 @@ Holders = Mapping[str, Ranked]
 """Pods by UID."""
 
 
-def defragment(planner: Planner, waiting: Sequence[Ranked], holders: Holders, most: int) -> tuple[Plan, ...]:
+def defragment(
+    planner: Planner, waiting: Sequence[Ranked], holders: Holders, most: int
+) -> tuple[MovePlan, ...]:
     """The steps of a defragmentation, in order; together they move at most `most` of the pods in `holders`.
 
     First openings for the waiting pods, then improvements, then the openings that the improvements made. No pod moves
@@ -28,7 +30,7 @@ def defragment(planner: Planner, waiting: Sequence[Ranked], holders: Holders, mo
     """
     unplaced = {each.request.pod: each for each in waiting}
     movable = dict(holders)
-    steps: list[Plan] = []
+    steps: list[MovePlan] = []
     with planner.ledger.transaction():
         for plans in (_openings, _improvements, _openings):
             # Computing each step applies it to the ledger.
@@ -43,7 +45,7 @@ def defragment(planner: Planner, waiting: Sequence[Ranked], holders: Holders, mo
     return tuple(steps)
 
 
-def _openings(planner: Planner, waiting: Holders, holders: Holders, most: int) -> Iterator[Plan]:
+def _openings(planner: Planner, waiting: Holders, holders: Holders, most: int) -> Iterator[MovePlan]:
     """Yield steps that make room for waiting pods, until `most` pods have moved."""
     return _Openings(planner, waiting.values(), holders).steps(most)
 
@@ -77,7 +79,7 @@ class _Openings:
         self._heap: list[tuple[float, int, int, _Opening]] = []
         self._numbers = count()
 
-    def steps(self, most: int) -> Iterator[Plan]:
+    def steps(self, most: int) -> Iterator[MovePlan]:
         """Yield steps until `most` pods have moved; the caller has opened a transaction."""
         for shape in self._waiting:
             for node in self._planner.ledger.nodes():
@@ -93,7 +95,7 @@ class _Openings:
                 most -= len(step.moves)
                 yield step
 
-    def _taken(self, opening: _Opening) -> Plan | None:
+    def _taken(self, opening: _Opening) -> MovePlan | None:
         request = self._waiting[opening.shape][0]
         with self._planner.ledger.transaction() as change:
             step = self._planner.apply(request, self._holders, opening.option)
@@ -141,7 +143,7 @@ def _shape(ranked: Ranked) -> Ranked:
     return replace(ranked, request=replace(ranked.request, pod=""))
 
 
-def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: int) -> Iterator[Plan]:
+def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: int) -> Iterator[MovePlan]:
     """Yield the move that saves most expected fill, then the next, until `most` pods have moved.
 
     Each pod goes where its own placement policy puts it. The caller has opened a transaction.
@@ -160,7 +162,7 @@ def _improvements(planner: Planner, _waiting: Holders, holders: Holders, most: i
             heapq.heappush(heap, (-gain, pod))
         elif gain >= LEAST_GAIN and (move := _improved(planner, holders[pod].request)) is not None:
             most -= 1
-            yield Plan((move,))
+            yield MovePlan((move,))
 
 
 def _gain(planner: Planner, request: PodRequest) -> float:

@@ -35,7 +35,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedCard:
     """A card, and the slices held of it."""
 
     state: CardState
@@ -59,7 +59,7 @@ def cost(pods: Iterable[str], ranks: Ranks) -> tuple[int, list[int]]:
     return len(found), found
 
 
-def fewest(cards: Iterable[Shared], request: PodRequest, ranks: Ranks) -> VictimSet | None:
+def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> VictimSet | None:
     """The pods that must leave; empty if the request fits already, None if it does not fit even without all of `ranks`.
 
     `cards` are those of one serving node. The host's CPU and memory are not compared.
@@ -82,7 +82,7 @@ def _accepts(request: PodRequest, state: CardState) -> bool:
     return card.open and request.models.accepts(card.model) and request.uuids.accepts(card.uuid)
 
 
-def _for_card(shared: Shared, asked: Request, ranks: Ranks, budget: Budget) -> VictimSet | None:
+def _for_card(shared: SharedCard, asked: Request, ranks: Ranks, budget: Budget) -> VictimSet | None:
     """The pods that must leave one card for one slice of it, or for the whole card; None if that is not possible."""
     size = size_on(shared.state.card, asked)
     if size is None:
@@ -117,7 +117,7 @@ def _together(sets: Sequence[VictimSet], count: int, ranks: Ranks) -> VictimSet 
     return tuple(sorted(min(islice(unions, LOOKS), key=lambda pods: (cost(pods, ranks), sorted(pods)))))
 
 
-def _for_several(cards: Sequence[Shared], request: PodRequest, ranks: Ranks) -> VictimSet | None:
+def _for_several(cards: Sequence[SharedCard], request: PodRequest, ranks: Ranks) -> VictimSet | None:
     budget = Budget()
 
     def fits(pods: Collection[str]) -> bool:

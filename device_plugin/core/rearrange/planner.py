@@ -7,7 +7,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import CardState, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.fit import size_on
-from device_plugin.core.rearrange.fewest import Ranks, Shared, VictimSet, cost, fewest
+from device_plugin.core.rearrange.fewest import Ranks, SharedCard, VictimSet, cost, fewest
 from device_plugin.core.requests import PodRequest
 
 
@@ -28,7 +28,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MovePlan:
     """Moves, and the grants that waiting pods can get after them."""
 
     moves: tuple[Move, ...]
@@ -69,14 +69,14 @@ class Planner:
 
     def option(self, node: str, request: PodRequest, ranks: Ranks) -> Option | None:
         """The option with the fewest pods of `ranks` that must leave the node; None if all of them are not enough."""
-        cards = (Shared(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
+        cards = (SharedCard(card, self.ledger.holders(node, card.card.uuid)) for card in self._cards(node))
         leaving = fewest(cards, request, ranks)
         return None if leaving is None else Option(node, leaving)
 
     def search(
-        self, request: PodRequest, nodes: Collection[str], ranks: Ranks, plan: Callable[[Option], Plan | None],
+        self, request: PodRequest, nodes: Collection[str], ranks: Ranks, plan: Callable[[Option], MovePlan | None],
         *, paced: Callable[[Iterable[str]], Iterable[str]] = iter, most: int | None = None,
-    ) -> Plan | None:  # fmt: skip
+    ) -> MovePlan | None:  # fmt: skip
         """The first plan that `plan` makes of the options of the nodes, the cheapest first; None if it makes none.
 
         Of equally cheap options the first is that of the node whose name comes first. At most `most` of them are
@@ -88,14 +88,14 @@ class Planner:
         plans = (plan(options[node]) for node in paced(cheapest[:most]))
         return next((made for made in plans if made is not None), None)
 
-    def cleared(self, request: PodRequest, option: Option) -> Plan | None:
+    def cleared(self, request: PodRequest, option: Option) -> MovePlan | None:
         """The plan in which the option's pods end; None if the request does not fit even then, as on a full host."""
         with self.ledger.transaction():
             moves = tuple(Move(self.leave(pod)) for pod in option.leaving)
             place = self.placer.find(request, (option.node,))
-        return None if place is None else Plan(moves, (place,))
+        return None if place is None else MovePlan(moves, (place,))
 
-    def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> Plan | None:
+    def moved(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
         """The plan in which the option's pods move elsewhere; None if one of them fits nowhere.
 
         Each of them is placed by the placement policy that it asked for.
@@ -103,7 +103,7 @@ class Planner:
         with self.ledger.transaction():
             return self.apply(request, holders, option)
 
-    def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> Plan | None:
+    def apply(self, request: PodRequest, holders: Mapping[str, Ranked], option: Option) -> MovePlan | None:
         """Like moved(), but in a transaction of the caller, which commits or rolls back the changes."""
         sources = [self.leave(pod) for pod in option.leaving]
         place = self.placer.find(request, (option.node,))
@@ -118,7 +118,7 @@ class Planner:
                 return None
             self.ledger.hold(target, asked.host)
             moves.append(Move(source, target))
-        return Plan(tuple(moves), (place,))
+        return MovePlan(tuple(moves), (place,))
 
     def leave(self, pod: str) -> Grant:
         """End the pod's holding; returns its grant. Raises KeyError if it has none."""

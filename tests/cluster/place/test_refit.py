@@ -8,7 +8,7 @@ from device_plugin.cluster.place.refit import FIRST, MOST, NODES, PAUSE_SECONDS,
 from device_plugin.cluster.ports import FitError
 from device_plugin.core.grants import Grant
 from device_plugin.core.placement.policies import WorkloadTables
-from device_plugin.core.placement.table import Kind
+from device_plugin.core.placement.table import CardKind
 from device_plugin.core.placement.workload import Weighted
 from device_plugin.core.pods import Node
 from tests.builders.cards import inventory
@@ -26,7 +26,7 @@ class Maker:
         self.away = False
 
     def __call__(
-        self, kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]
+        self, kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]
     ) -> WorkloadTables:
         if self.away:
             raise FitError("killed")
@@ -111,7 +111,7 @@ def test_tables_that_cannot_be_made_leave_those_of_before(state: Memory, clock: 
 def test_tables_that_take_long_are_made_for_a_tenth_of_the_time_at_most(state: Memory, clock: Clock) -> None:
     made = Maker()
 
-    def slow(kinds: Sequence[Kind], supply: Sequence[int], shapes: Sequence[Weighted]) -> WorkloadTables:
+    def slow(kinds: Sequence[CardKind], supply: Sequence[int], shapes: Sequence[Weighted]) -> WorkloadTables:
         clock.now += 10 * PAUSE_SECONDS
         return made(kinds, supply, shapes)
 

@@ -5,7 +5,7 @@ import numpy as np
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.policies import KINDS, WorkloadTables
-from device_plugin.core.placement.table import Kind, NodeView
+from device_plugin.core.placement.table import CardKind, NodeView
 from device_plugin.core.placement.workload import KEPT, MOST, Target, Weighted
 from device_plugin.core.requests import Request, Selector, Shape
 from tests.builders.cards import FAMILY, inventory
@@ -24,7 +24,7 @@ def test_pods_that_all_ask_for_something_else_do_not_pile_up_nor_hide_what_comes
 
 def test_tables_look_at_so_many_kinds_of_asks_for_each_card_and_no_more() -> None:
     """A column for each of a thousand would take a third of a gigabyte for 512 nodes."""
-    kinds = [Kind(FAMILY, "K100", 16368, 16, 60, 4)]
+    kinds = [CardKind(FAMILY, "K100", 16368, 16, 60, 4)]
     shapes = [Weighted(Shape(Request(FAMILY, mem=1), Selector(f"!x{n}")), 1.0) for n in range(500)]
     ledger = Ledger()
     ledger.set_node("n1", inventory("n1", 2))

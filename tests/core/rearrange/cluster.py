@@ -7,7 +7,7 @@ from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.ledger import Holding, Ledger
 from device_plugin.core.placement import Placer
 from device_plugin.core.placement.workload import Target
-from device_plugin.core.rearrange import Plan, Planner, Ranked
+from device_plugin.core.rearrange import MovePlan, Planner, Ranked
 from device_plugin.core.requests import PodRequest, Shape
 from tests.builders.cards import inventory
 
@@ -44,7 +44,7 @@ class Cluster:
     def remainders(self) -> object:
         return {name: self.ledger.node(name) for name in self.ledger.nodes()}
 
-    def cheapest(self, request: PodRequest, ranks: dict[str, int]) -> Plan | None:
+    def cheapest(self, request: PodRequest, ranks: dict[str, int]) -> MovePlan | None:
         """The plan in which the fewest pods of the lowest ranks end, so that the request fits somewhere."""
         cleared = partial(self.planner.cleared, request)
         return self.planner.search(request, self.ledger.nodes(), ranks, cleared)

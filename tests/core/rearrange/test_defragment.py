@@ -9,7 +9,7 @@ import pytest
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement import Placer
-from device_plugin.core.rearrange import Plan, Ranked, defragment
+from device_plugin.core.rearrange import MovePlan, Ranked, defragment
 from tests.builders.requests import random_request, slice_request, whole_request
 from tests.core.rearrange.cluster import Cluster
 
@@ -20,11 +20,11 @@ def spread(cluster: Cluster, *mems: int) -> None:
         cluster.place(slice_request(f"on-{node}", mem), node)
 
 
-def moved(steps: Sequence[Plan]) -> list[str]:
+def moved(steps: Sequence[MovePlan]) -> list[str]:
     return [move.source.pod for step in steps for move in step.moves]
 
 
-def placed(steps: Sequence[Plan]) -> list[str]:
+def placed(steps: Sequence[MovePlan]) -> list[str]:
     return [grant.pod for step in steps for grant in step.places]
 
 

@@ -9,7 +9,7 @@ import pytest
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.placement.fit import SearchBudget
-from device_plugin.core.rearrange import Plan
+from device_plugin.core.rearrange import MovePlan
 from device_plugin.core.rearrange.fewest import LOOKS, LOOKS_PER_SET
 from device_plugin.core.requests import PodRequest, Request
 from tests.builders.cards import FAMILY
@@ -20,7 +20,7 @@ from tests.core.rearrange.cluster import Cluster
 ROUNDS = 150
 
 
-def left(plan: Plan) -> set[str]:
+def left(plan: MovePlan) -> set[str]:
     return {move.source.pod for move in plan.moves}
 
 
