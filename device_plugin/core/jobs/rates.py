@@ -1,7 +1,7 @@
 """Rates: how many samples a second a model trains on so many cards, from an operator's table and from running jobs.
 
-What jobs tell is the word of their authors. So it is kept for each queue apart: it moves the forecasts of that queue's
-jobs only, and takes a bounded amount of memory.
+What jobs tell is the word of their authors. So it is kept for each namespace apart: it moves the widths of that
+namespace's jobs only, and takes a bounded amount of memory.
 """
 
 import re
@@ -15,8 +15,10 @@ from device_plugin.core.jobs.job import EXPONENT
 # Bounds of the operator's table, and of the problems in it that are listed.
 MAX_LINES, MAX_LINE, MAX_PROBLEMS = 4096, 512, 16
 MAX_POINTS = 16
-# Curves that are kept of all that jobs tell, the ones used last; each takes about 1 KiB.
-MAX_LEARNT = 4096
+# Curves of a namespace and namespaces that are kept of what jobs tell, the ones used last: up to 2 KiB a curve.
+MAX_CURVES, MAX_NAMESPACES = 16, 512
+# Samples a second that are believed.
+MAX_SPEED = 1e12
 # The weight of a new measurement beside those before.
 NEWS = 0.25
 _POINT = re.compile(r"(?:([1-9][0-9]{0,4}):)?([0-9]{1,9}(?:\.[0-9]{1,6})?)")
@@ -127,30 +129,30 @@ def _points(words: list[str]) -> Points | None:
 
 
 class LearntRates:
-    """The rates that the jobs of each queue were seen to have."""
+    """The rates that the jobs of each namespace were seen to have."""
 
     def __init__(self) -> None:
-        self._points: OrderedDict[tuple[str, str, str], dict[int, float]] = OrderedDict()
+        self._of: OrderedDict[str, OrderedDict[tuple[str, str], dict[int, float]]] = OrderedDict()
 
-    def add(self, queue: str, model: str, card: str, cards: int, speed: float) -> None:
-        """Add that a job of the queue trained `speed` samples a second on `cards` cards of a model."""
-        if cards < 1 or not 0 < speed < 1e15:
+    def add(self, namespace: str, model: str, card: str, cards: int, speed: float) -> None:
+        """Add that a job of the namespace trained `speed` samples a second on `cards` cards of a model."""
+        if cards < 1 or not 0 < speed < MAX_SPEED:
             return
-        key = queue, model, card
-        points = self._points.setdefault(key, {})
-        self._points.move_to_end(key)
+        curves = self._of.setdefault(namespace, OrderedDict())
+        self._of.move_to_end(namespace)
+        points = curves.setdefault((model, card), {})
+        curves.move_to_end((model, card))
         before = points.pop(cards, speed)
         points[cards] = before + (speed - before) * NEWS
         if len(points) > MAX_POINTS:
             del points[next(iter(points))]
-        if len(self._points) > MAX_LEARNT:
-            self._points.popitem(last=False)
+        if len(curves) > MAX_CURVES:
+            curves.popitem(last=False)
+        if len(self._of) > MAX_NAMESPACES:
+            self._of.popitem(last=False)
 
-    def beside(self, queue: str, table: Rates) -> Rates:
-        """The rates for the jobs of a queue: what its own jobs had, and the operator's table for all else."""
-        own = {
-            (model, card): Curve.of(points)
-            for (of, model, card), points in self._points.items()
-            if of == queue
-        }
-        return Rates({**table.curves, **own})
+    def beside(self, namespace: str, table: Rates) -> Rates:
+        """The rates for the jobs of a namespace: the operator's table, and for all else what its own jobs had."""
+        learnt: Mapping[tuple[str, str], Points] = self._of.get(namespace, {})
+        own = {names: Curve.of(points) for names, points in learnt.items() if names not in table.curves}
+        return Rates({**own, **table.curves}) if own else table

@@ -88,9 +88,12 @@ class Sizing:
     refused: Mapping[JobKey, str]
 
 
-def with_widths(jobs: Iterable[JobState], room: Room, rates: Rates, cards: Collection[str]) -> Sizing:
-    """Give the jobs with a goal, which have never run, their widths; `cards` are the models of cards that there are.
+def with_widths(
+    jobs: Iterable[JobState], room: Room, rates_of: Callable[[str], Rates], cards: Collection[str]
+) -> Sizing:
+    """Give the jobs with a goal, which have never run, their widths by the rates for their namespace.
 
+    `cards` are the models of cards that there are.
     A job waits for the width that it needs where no narrower one is in time. Room is sought for the oldest first.
     """
     made, short, refused = list[JobState](), dict[JobKey, Short](), dict[JobKey, str]()
@@ -99,6 +102,7 @@ def with_widths(jobs: Iterable[JobState], room: Room, rates: Rates, cards: Colle
         if goal is None or job.phase not in (JobPhase.WAITING, JobPhase.REFUSED):
             made.append(job if goal is None or goal.bounded else replace(job, spec=_fixed(job.spec)))
             continue
+        rates = rates_of(job.spec.key[0])
         curve = rates.slowest(goal.model, [card for card in cards if job.spec.request.models.accepts(card)])
         found = size(job.spec, curve, _trial(room, job.spec, len(short) < MOST_TRIED)) if curve else None
         if isinstance(found, Sized):

@@ -7,6 +7,7 @@ Where nothing has changed, a round costs a comparison.
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import inf
 
 from device_plugin.core.jobs.engine import plan_round
@@ -19,6 +20,7 @@ from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.stages import Stage, stages
 from device_plugin.jobs.plan.fork import Fork, Free
+from device_plugin.jobs.plan.learning import Learning
 from device_plugin.jobs.plan.states import scene
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.creations import FailedCreations
@@ -67,7 +69,7 @@ class Rounds:
         self._clock = clock
         self._wall = wall
         self._rules = rules
-        self._rates = rates or Rates()
+        self._learning = Learning(known, holdings, rates or Rates())
         self._fork = Fork(holdings)
         self._seen: tuple[int, object] = (-1, None)
         self._next = -inf
@@ -83,6 +85,10 @@ class Rounds:
         """The parameters by which this engine plans."""
         return self._rules
 
+    def rates(self, namespace: str) -> Rates:
+        """The rates by which Jobs of the namespace are sized: the operator's, and what its Jobs were seen to have."""
+        return self._learning.rates(namespace)
+
     def limits(self, job: JobSpec) -> str:
         """What keeps pods of the job from some of the nodes, as a sentence; empty if nothing does."""
         return self._holdings.nodes().limits(job.nodes)
@@ -92,6 +98,7 @@ class Rounds:
         if self.why_not() or not self._sender.certain():
             self._seen = (-1, None)
             return
+        self._learning.look(self._wall())
         changes, ledger = self._known.changes, (self._holdings.snapshot(), self._holdings.nodes())
         now = self._wall()
         changed = changes != self._seen[0] or (ledger != self._seen[1] and now >= self.last.at + TICK_SECONDS)
@@ -108,7 +115,9 @@ class Rounds:
     def _planned(self, now: float, jobs: Mapping[JobKey, Managed], uncreated: Mapping[JobKey, str]) -> Plan:
         began = self._clock()
         seen = scene(now, jobs, self._fork)
-        sizing = with_widths(seen.states, seen.room, self._rates, self._card_models(seen.states))
+        sizing = with_widths(
+            seen.states, seen.room, cache(self._learning.rates), self._card_models(seen.states)
+        )
         plan = plan_round(now, sizing.jobs, seen.room, self._rules)
         states = {state.spec.key: state for state in sizing.jobs}
         took = self._clock() - began

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core.jobs.rates import (
-    MAX_LEARNT,
+    MAX_CURVES,
     MAX_LINES,
+    MAX_NAMESPACES,
     MAX_POINTS,
     MAX_PROBLEMS,
     Curve,
@@ -94,29 +95,33 @@ def test_more_cards_are_never_slower(points: dict[int, float], cards: int) -> No
     assert 0 < curve.speed(cards) <= curve.speed(cards + 1) * (1 + 1e-9)
 
 
-def test_what_jobs_tell_stays_in_their_queue_and_goes_before_the_table() -> None:
+def test_what_jobs_tell_stays_in_their_namespace_and_the_table_goes_before_it() -> None:
     table, _ = read_rates(TABLE)
     learnt = LearntRates()
-    learnt.add("default", "resnet50", "Z100", 1, 350.0)
-    learnt.add("default", "own", "Z100", 2, 10.0)
-    assert learnt.beside("default", table).curve("resnet50", "Z100") == Curve(((1, 350.0),))
-    assert learnt.beside("default", table).curve("bert", "Z100") == Curve(((1, 52.5),))
-    assert learnt.beside("other", table).curve("resnet50", "Z100") == Curve(((1, 390.0),))
-    assert learnt.beside("other", table).curve("own", "Z100") is None
+    learnt.add("team-a", "resnet50", "Z100", 1, 350.0)
+    learnt.add("team-a", "own", "Z100", 2, 10.0)
+    own = learnt.beside("team-a", table)
+    assert own.curve("resnet50", "Z100") == Curve(((1, 390.0),))
+    assert own.curve("own", "Z100") == Curve(((2, 10.0),))
+    assert own.curve("own", "K100") == Curve(((2, 10.0),), guess=True)
+    assert learnt.beside("team-b", table).curve("own", "Z100") is None
 
 
 def test_what_jobs_tell_is_smoothed_and_bounded() -> None:
     learnt = LearntRates()
     for speed in (100.0, 200.0, 0.0, -5.0, float("nan"), float("inf")):
-        learnt.add("q", "m", "c", 1, speed)
-    learnt.add("q", "m", "c", 0, 5.0)
-    assert learnt.beside("q", Rates()).curve("m", "c") == Curve(((1, 125.0),))
+        learnt.add("a", "m", "c", 1, speed)
+    learnt.add("a", "m", "c", 0, 5.0)
+    assert learnt.beside("a", Rates()).curve("m", "c") == Curve(((1, 125.0),))
     for cards in range(1, 100):
-        learnt.add("q", "m", "c", cards, 100.0)
-    curve = learnt.beside("q", Rates()).curve("m", "c")
+        learnt.add("a", "m", "c", cards, 100.0)
+    curve = learnt.beside("a", Rates()).curve("m", "c")
     assert curve is not None
     assert [cards for cards, _ in curve.points] == list(range(84, 100))
-    for number in range(MAX_LEARNT):
+    for number in range(100):
         learnt.add("flood", f"m{number}", "c", 1, 1.0)
-    assert learnt.beside("q", Rates()).curves == {}
-    assert len(learnt.beside("flood", Rates()).curves) == MAX_LEARNT
+    assert len(learnt.beside("flood", Rates()).curves) == MAX_CURVES
+    assert learnt.beside("a", Rates()).curves, "a namespace pushes out no other one's"
+    for number in range(MAX_NAMESPACES):
+        learnt.add(f"n{number}", "m", "c", 1, 1.0)
+    assert not learnt.beside("a", Rates()).curves

@@ -202,6 +202,10 @@ def test_a_width_that_was_found_stays_unless_bounds_are_written() -> None:
 RATES = Rates({("m", "slow"): linear(1.0), ("m", "fast"): linear(2.0)})
 
 
+def by_table(_: str) -> Rates:
+    return RATES
+
+
 def room(nodes: int, cards: int, busy: int = 0) -> LedgerRoom:
     """Nodes of some cards, of which `busy` cards of each are held."""
     ledger = Ledger()
@@ -217,17 +221,17 @@ def room(nodes: int, cards: int, busy: int = 0) -> LedgerRoom:
 def test_s3_room_is_where_the_pods_can_be_placed_not_a_sum_of_cards() -> None:
     """Three nodes with four free cards each have room for three pods of three cards, although twelve cards are free."""
     waiting = JobState(spec=job({"duration": "835s"}, cards=3))
-    (made,) = with_widths([waiting], room(3, 8, busy=4), RATES, ["slow"]).jobs
+    (made,) = with_widths([waiting], room(3, 8, busy=4), by_table, ["slow"]).jobs
     assert made.spec.least == 4
     stretched = JobState(spec=job({"duration": "835s", "duration-at-most": "20m"}, cards=3))
-    found = with_widths([stretched], room(3, 8, busy=4), RATES, ["slow"])
+    found = with_widths([stretched], room(3, 8, busy=4), by_table, ["slow"])
     assert [(made.spec.least, made.spec.most) for made in found.jobs] == [(3, 3)]
     assert not found.short
 
 
 def test_s3_the_room_is_as_before() -> None:
     left = room(2, 8)
-    with_widths([JobState(spec=job())], left, RATES, ["slow"])
+    with_widths([JobState(spec=job())], left, by_table, ["slow"])
     assert left.free(job()) == 16
 
 
@@ -236,12 +240,12 @@ def test_s2_the_slowest_card_that_the_job_accepts_counts() -> None:
     for wanted, cards, expected in (
         (job(), ["fast", "slow"], 10), (job(), ["fast"], 5), (accepting, ["fast", "slow"], 5), (job(), [], 10),
     ):  # fmt: skip
-        (made,) = with_widths([JobState(spec=wanted)], room(2, 8), RATES, cards).jobs
+        (made,) = with_widths([JobState(spec=wanted)], room(2, 8), by_table, cards).jobs
         assert made.spec.asked == expected
 
 
 def test_a_job_waits_for_the_width_that_it_needs_and_says_what_it_can_have() -> None:
-    found = with_widths([JobState(spec=job())], room(1, 8), RATES, ["slow"])
+    found = with_widths([JobState(spec=job())], room(1, 8), by_table, ["slow"])
     (made,) = found.jobs
     assert (made.queued, made.spec.least, made.spec.most) == (True, 10, 10)
     assert offers(found.short[made.spec.key]).startswith("21 min with 8 cards now")
@@ -252,7 +256,7 @@ def test_a_job_that_no_width_helps_is_refused_and_so_is_an_unknown_model() -> No
         ({"max-replicas": "4"}, "42 min with 4 cards now"),
         ({"model": "x"}, "no rate is known of"),
     ):
-        found = with_widths([JobState(spec=job(written))], room(1, 8), RATES, ["slow"])
+        found = with_widths([JobState(spec=job(written))], room(1, 8), by_table, ["slow"])
         assert not found.jobs
         assert next(iter(found.refused.values())).startswith(words)
 
@@ -260,15 +264,15 @@ def test_a_job_that_no_width_helps_is_refused_and_so_is_an_unknown_model() -> No
 def test_only_jobs_that_have_never_run_are_sized_and_others_keep_their_width() -> None:
     new = (JobPhase.WAITING, JobPhase.REFUSED)
     ran = [JobState(spec=job(name=phase.value), phase=phase) for phase in JobPhase if phase not in new]
-    made = with_widths(ran, room(1, 8), RATES, ["slow"]).jobs
+    made = with_widths(ran, room(1, 8), by_table, ["slow"]).jobs
     assert {(made.spec.least, made.spec.asked, made.spec.most) for made in made} == {(4, 4, 4)}
     others = [JobState(spec=spec()), JobState(spec=job(dict(ELASTIC)), phase=JobPhase.STOPPED)]
-    assert sorted(with_widths(others, room(1, 8), RATES, ["slow"]).jobs, key=others.index) == others
+    assert sorted(with_widths(others, room(1, 8), by_table, ["slow"]).jobs, key=others.index) == others
 
 
 def test_room_is_sought_for_few_jobs_in_a_round_those_that_wait_longest() -> None:
     waiting = [JobState(spec=job(name=f"j{n:02}"), since=100.0 - n) for n in range(2 * MOST_TRIED)]
-    found = with_widths(waiting, room(1, 8), RATES, ["slow"])
+    found = with_widths(waiting, room(1, 8), by_table, ["slow"])
     tried = [key[1] for key, short in found.short.items() if short.now]
     assert tried == [f"j{n:02}" for n in reversed(range(MOST_TRIED, 2 * MOST_TRIED))]
     assert all(made.spec.least == 10 for made in found.jobs)

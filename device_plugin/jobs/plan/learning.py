@@ -1,0 +1,80 @@
+"""Rates that are learnt from Jobs with a goal while they run: samples a second of a model on some cards of one model.
+
+The program of such a Job tells how far it is in a unit of its own, and the Job says how many samples that is in all.
+Both are its author's word, so they count for Jobs of the same namespace only, and only where the operator's table of
+rates has no line.
+"""
+
+from collections.abc import Collection, Mapping
+from math import ceil, inf
+
+from device_plugin.core.cards import Inventory
+from device_plugin.core.jobs.history import ENOUGH_S
+from device_plugin.core.jobs.rates import LearntRates, Rates
+from device_plugin.core.ledger import Snapshot
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import Managed
+
+# Seconds between two looks at what the Jobs have told.
+LOOK_SECONDS = 60.0
+
+
+class Learning:
+    """The operator's `table` of rates, and what was learnt beside it. One thread calls it."""
+
+    def __init__(self, known: KnownJobs, holdings: Holdings, table: Rates) -> None:
+        self._known = known
+        self._holdings = holdings
+        self._table = table
+        self._learnt = LearntRates()
+        self._looked = -inf
+
+    def look(self, now: float) -> None:
+        """Learn from what Jobs have told since the last look, if that is long enough ago; `now` is the wall clock's."""
+        if now < self._looked + LOOK_SECONDS:
+            return
+        since, self._looked = self._looked, now
+        jobs = [managed for managed in self._known.managed().values() if _told(managed, since)]
+        if not jobs:
+            return
+        snapshot = self._holdings.snapshot()
+        inventories = snapshot.inventories()
+        for managed in jobs:
+            models = _card_models(managed, snapshot, inventories)
+            # On cards of several models the slowest ones decide how fast all go.
+            if len(models) == 1:
+                self._add(managed, *models)
+
+    def rates(self, namespace: str) -> Rates:
+        """The rates for the Jobs of a namespace."""
+        return self._learnt.beside(namespace, self._table)
+
+    def _add(self, managed: Managed, card: str) -> None:
+        goal, history, spec = managed.spec.goal, managed.history, managed.spec
+        if goal is None or history is None:
+            return
+        newest = history.measured[-1]
+        samples = newest.rate * goal.samples * goal.epochs / history.progress.total
+        self._learnt.add(spec.key[0], goal.model, card, newest.width * ceil(spec.cards), samples)
+
+
+def _told(managed: Managed, since: float) -> bool:
+    """True if the Job has a goal, and has told since then how fast it is at the width that it has."""
+    history = managed.history
+    if managed.spec.goal is None or history is None or not history.measured or history.at <= since:
+        return False
+    newest = history.measured[-1]
+    return newest.seconds >= ENOUGH_S and newest.width == history.width == len(managed.pods)
+
+
+def _card_models(
+    managed: Managed, snapshot: Snapshot, inventories: Mapping[str, Inventory]
+) -> Collection[str]:
+    """The models of the cards that the pods of a Job hold."""
+    grants = (snapshot.grant(pod.uid) for pod in managed.pods)
+    held = {(grant.node, each.card) for grant in grants if grant is not None for each in grant.slices()}
+    nodes = {node for node, _ in held} & inventories.keys()
+    return {
+        card.model for node in nodes for card in inventories[node].cards if (node, card.uuid) in held
+    }  # fmt: skip

@@ -1,0 +1,81 @@
+"""Rates that are learnt from running Jobs: in which unit, on which cards, and for whom."""
+
+import pytest
+
+from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.jobs.rates import read_rates
+from tests.jobs.world import World
+
+GOAL = {"vgpu.io/samples": "10000", "vgpu.io/epochs": "10", "vgpu.io/duration": "1000s", "vgpu.io/model": "m"}
+KNOWN = "m Z100 1:100 2:200"
+
+
+def train(world: World, name: str, rate: float, total: int = 1000, seconds: int = 600) -> None:
+    """The program of a Job tells every ten seconds how far it is: `rate` units a second of `total`."""
+    for at in range(0, seconds, 10):
+        world.tell(name, Told(Progress(int(at * rate), total)))
+        world.turn(10.0)
+
+
+def learnt(world: World, namespace: str = "default") -> dict[tuple[str, str], tuple[tuple[int, float], ...]]:
+    rates = world.engine.rounds.rates(namespace)
+    return {names: curve.points for names, curve in rates.curves.items()}
+
+
+def running(rates: str = "", **goal: str) -> World:
+    """A Job with a goal runs on two cards, for which it was started by hand."""
+    world = World(rates=rates)
+    world.queue("a", 2, annotations={**GOAL, **goal}, suspend=False)
+    world.settle(2)
+    return world
+
+
+def test_s2_the_rate_of_a_running_job_is_learnt_in_samples() -> None:
+    world = running()
+    # A tenth of a thousandth of 100,000 samples a second.
+    train(world, "a", 0.1)
+    assert dict(learnt(world)["m", "Z100"]) == pytest.approx({2: 10.0})
+
+
+def test_s2_what_was_learnt_outlives_the_job_and_sizes_the_next_one() -> None:
+    world = running()
+    train(world, "a", 0.5)
+    world.finish("a")
+    world.engine.known.forget(world.job("a").uid)
+    world.queue("next", 1, annotations={**GOAL, "vgpu.io/duration": "2000s"})
+    world.settle(2)
+    # 100,000 samples in 2,000 s are 50 a second, which two cards had.
+    assert (world.job("next").suspend, world.job("next").parallelism) == (False, 2)
+
+
+def test_nothing_is_learnt_before_it_was_measured_for_long_enough() -> None:
+    world = running()
+    train(world, "a", 0.5, seconds=250)
+    assert not learnt(world)
+
+
+def test_a_tenants_word_counts_for_his_namespace_only_and_never_before_the_operators_table() -> None:
+    world = running()
+    train(world, "a", 1.0)
+    assert not learnt(world, "other")
+    world = running(KNOWN)
+    train(world, "a", 1.0)
+    assert learnt(world) == {("m", "Z100"): ((1, 100.0), (2, 200.0))}
+    assert world.engine.rounds.rates("default") == read_rates(KNOWN)[0]
+
+
+def test_an_impossible_tale_teaches_nothing() -> None:
+    world = running(**{"vgpu.io/samples": str(10**12), "vgpu.io/epochs": "100000"})
+    train(world, "a", 1.0, total=1000)
+    assert not learnt(world)
+    world = running()
+    train(world, "a", 0.0)
+    assert not learnt(world)
+
+
+def test_jobs_without_a_goal_teach_nothing() -> None:
+    world = World()
+    world.queue("a", 2)
+    world.settle(2)
+    train(world, "a", 1.0)
+    assert not learnt(world)
