@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 SERVICES = "system:serviceaccount:vgpu-system:"
@@ -11,7 +12,10 @@ READS = ("get", "list", "watch")
 
 @dataclass(frozen=True)
 class Call:
-    """A request in the audit log. `resource` includes the subresource (pods/binding), `client` is the program."""
+    """A request in the audit log. `resource` includes the subresource (pods/binding), `client` is the program.
+
+    `at` is when it came, in seconds since 1970.
+    """
 
     service: str
     verb: str
@@ -21,6 +25,7 @@ class Call:
     name: str
     client: str
     code: int
+    at: float = 0.0
 
     @property
     def ours(self) -> bool:
@@ -51,4 +56,5 @@ def calls(log: Path, after: int = 0) -> Iterator[Call]:
                     about.get("name", ""),
                     event.get("userAgent", ""),
                     event["responseStatus"]["code"],
+                    datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp(),
                 )

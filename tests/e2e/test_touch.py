@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from device_plugin.cluster.housekeeping.touch import ASKED_SECONDS
 from hack.testbed import audit
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl
@@ -96,4 +97,6 @@ def test_a_reservation_that_ends_unbound_is_offered_to_as_many_as_it_serves(
         if call.ours and call.writes and call.namespace == kubectl.namespace
     ]
     assert {f"{call.verb} {call.resource}" for call in calls} == {"create pods/binding", "patch pods/status"}
-    assert sum(call.resource == "pods/status" for call in calls) <= 2 * cards
+    touches = [call.at for call in calls if call.resource == "pods/status"]
+    # For whom nobody asks in time, on a busy machine, his room is offered to another one.
+    assert sum(at < touches[0] + ASKED_SECONDS for at in touches) <= 2 * cards

@@ -23,7 +23,8 @@ ROLES: list[dict[str, Any]] = [
 
 def event(verb: str, resource: str, code: int = 200, agent: str = "vgpu-node", **more: str) -> str:
     return json.dumps({
-        "stage": "ResponseComplete", "verb": verb, "userAgent": agent, "responseStatus": {"code": code},
+        "stage": "ResponseComplete", "requestReceivedTimestamp": "2026-11-21T08:00:00.000000Z",
+        "verb": verb, "userAgent": agent, "responseStatus": {"code": code},
         "user": {"username": "system:serviceaccount:vgpu-system:vgpu-node"},
         "objectRef": {"resource": resource, **more},
     })  # fmt: skip

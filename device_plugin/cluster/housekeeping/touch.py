@@ -13,7 +13,7 @@ import logging
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -23,7 +23,7 @@ from device_plugin.cluster.refused.refusals import Waiting, WaitsFor
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Stage
+from device_plugin.core.ledger import PromiseHolder, Stage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from device_plugin.kube.api import PODS, Api
@@ -184,6 +184,8 @@ class Touch(ReplicaService):
         """The next pods to touch, after at most LOOKS tries; within one step pods of the highest priority are first."""
         found: list[Waiting] = []
         looks = LOOKS
+        if self._queue:
+            self._expect_elsewhere()
         while looks and self._queue:
             batch = self._batch(looks)
             for number, waiting in enumerate(batch):
@@ -200,6 +202,30 @@ class Touch(ReplicaService):
                 else:
                     self._hopeless.add(self._alike(waiting))
         return found
+
+    def _expect_elsewhere(self) -> None:
+        """Renew the grants of expected pods of which others have taken some.
+
+        kube-scheduler asks in its own order, so the first pod often gets the place that was found for another one; that
+        one then gets what is left, which would seem to be free. Of gangs, whose grants are many, it is not looked at.
+        """
+        with self._view.lock:
+            for uid, expected in list(self._expected.items()):
+                pod = self._view.pods.get(uid)
+                if pod is None or len(expected.grants) > 1 or not self._is_taken(pod, expected.grants[0]):
+                    continue
+                del self._expected[uid]
+                try:
+                    request = self._view.pods.request_of(pod)
+                except RequestError:
+                    continue
+                if request is not None and (grants := self._grants(pod, request, expected.waiting)):
+                    self._expected[uid] = replace(expected, grants=grants)
+
+    def _is_taken(self, pod: Pod, grant: Grant) -> bool:
+        """True if others hold some of the grant; what is kept for the pod's job is not taken."""
+        own = PromiseHolder(grant.node, self._view.promises.of(pod))
+        return any(each.other != own for each in self._view.ledger.in_the_way(grant, pod.uid))
 
     def _batch(self, most: int) -> list[Waiting]:
         """The next pods that may fit now, at most `most`."""

@@ -69,6 +69,45 @@ def test_a_slice_that_the_watch_shows_after_the_refusal_is_no_pods_loss(world: W
     assert touched(world, one) == []
 
 
+def test_in_whatever_order_they_are_asked_for_no_more_are_touched_than_there_is_room_for() -> None:
+    """The first that is asked for gets the place that was found for another one, and each that is bound wakes all."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    for number in range(30):
+        rng, world = random.Random(seed + number), World()
+        holders = [world.pod(f"holder-{card}", 16, 60) for card in range(2)]
+        assert all(map(world.one.ask, holders))
+        names = [made.name for made in refused(world, world.one, *(f"half-{each}" for each in range(5)))]
+        for holder in holders:
+            world.api.put(replace(holder, annotations={annotations.CARD_UUID: "none"}))
+        world.api.written.clear()
+        scheduled(world, names, rng)
+        assert sum(verb == "touch" for verb, _ in world.api.written) <= 4, number
+
+
+def scheduled(world: World, names: list[str], rng: random.Random) -> None:
+    """kube-scheduler asks for touched pods, and for all once one is bound: within 4 s, and in any order."""
+    woken: dict[str, float] = {}
+    for _ in range(100):
+        before = len(world.api.written)
+        world.clock.now += PERIOD_SECONDS
+        world.one.renew()
+        world.one.touch.step()
+        woken |= {name: world.clock.now for _, name in world.api.written[before:] if name not in woken}
+        for name in rng.sample(sorted(woken), len(woken)):
+            made = world.api.by_name["default", name]
+            if rng.random() < 0.6 and world.clock.now < woken[name] + 4.0:
+                continue
+            del woken[name]
+            if world.one.ask(made):
+                assert world.one.bind(made) == ""
+                left = [each for each in names if not world.api.by_name["default", each].node]
+                woken = dict.fromkeys(left, world.clock.now) | woken
+        if sum(verb == "bind" for verb, _ in world.api.written) == 4:
+            return
+    raise AssertionError("there is room for four")
+
+
 def test_there_is_nothing_to_write_while_nothing_changes_or_pods_are_asked_for_anyway(
     world: World, one: Replica
 ) -> None:
