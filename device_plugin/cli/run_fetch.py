@@ -11,11 +11,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli.run_follow import LOOK_SECONDS, pod_waits
+from device_plugin.cli.run_follow import LOOK_SECONDS
 from device_plugin.cli.run_kubectl import Kubectl
-from device_plugin.cli.run_logs import state
 from device_plugin.cli.run_objects import CONTAINER, NewJob, RunError, owned_by
-from device_plugin.kube.api import PODS, Ref
+from device_plugin.cli.run_pods import JOB_PODS, JobPod
+from device_plugin.kube.api import Ref
 from device_plugin.kube.errors import GoneError
 
 START_SECONDS = 300.0
@@ -35,27 +35,27 @@ def check(new: NewJob, paths: Mapping[str, str]) -> None:
 
 def fetch(client: KubeClient, kubectl: Kubectl, new: NewJob, job: Ref, paths: Mapping[str, str]) -> None:
     """Copy files and folders of the Job's volumes to `paths`. Raises RunError, ApiError."""
-    made = client.create(PODS, _reader(new, job), job.namespace)
+    made = client.create(JOB_PODS, _reader(new, job), job.namespace)
     try:
         _started(client, made)
         for source, target in paths.items():
             kubectl.said("cp", f"--container={CONTAINER}", f"{made.name}:{source}", target, seconds=None)
     finally:
         with suppress(GoneError):
-            client.delete(PODS, made, grace_seconds=0)
+            client.delete(JOB_PODS, made, grace_seconds=0)
 
 
-def _started(client: KubeClient, pod: Any) -> None:
+def _started(client: KubeClient, pod: JobPod) -> None:
     """Return once the pod runs. Raises RunError after START_SECONDS, with what it waits for."""
     limit = time.monotonic() + START_SECONDS
     while True:
-        now = client.get(PODS.json, pod)
-        if "running" in state(now):
+        now = client.get(JOB_PODS, pod)
+        if now.running:
             return
-        if now["status"].get("phase") in ("Succeeded", "Failed") or time.monotonic() > limit:
+        if now.ended or time.monotonic() > limit:
+            why = now.waits_for or f"it ended with {now.exit_code}"
             raise RunError(
-                f"the pod {pod.name} that reads the result does not run: {pod_waits(now) or state(now)}; the result is"
-                " still on its volume"
+                f"the pod that reads the result does not run: {why}; its volume still has the result"
             )
         time.sleep(LOOK_SECONDS)
 

@@ -1,22 +1,24 @@
 """Follows a Job until it ends: says what it waits for, prints what its pods print, and shows its progress."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli.run_console import Console, progress_bar, progress_text
 from device_plugin.cli.run_kubectl import Kubectl
-from device_plugin.cli.run_logs import Logs, has_run, not_started, state
+from device_plugin.cli.run_logs import Logs
 from device_plugin.cli.run_objects import INDEX, JOB_NAME, NOT_STARTED, RunError
+from device_plugin.cli.run_pods import JOB_PODS, JobPod, first_failure, printable, text_of
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.progress import BYTES, Progress, progress_of
-from device_plugin.kube.api import EVENTS, JOBS, PODS, Ref, Where
+from device_plugin.kube.api import EVENTS, JOBS, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, UnknownError
 
 LOOK_SECONDS = 1.0
+# A list of thousands of pods costs the API server seconds: it is asked for in a tenth of the time.
+RARER = 10
 # Between questions that cost more than a look: a program in the container, a forwarded port.
 ASK_SECONDS = 10.0
 # Between lines of progress where there is no terminal.
@@ -26,7 +28,6 @@ OUTPUT_SECONDS = 30.0
 # Pods that could not be started, and none that could: the Job tries for ever, because its node may be to blame.
 MOST_STARTS = 3
 _READ_PROGRESS = ("sh", "-c", 'cat "$VGPU_PROGRESS"')
-Pod = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,14 @@ class Following:
         self._logs = Logs(kubectl, console, indexed=every)
         self._said = ""
         self._engine = ""
-        self._ask_at = self._progress_at = self._line_at = 0.0
+        self._ask_at = self._progress_at = self._listing = 0.0
         self._speed = _Speed()
 
     def until_end(self) -> JobEnd:
         """Return when the Job has ended and its output is printed. Raises RunError, ApiError."""
         try:
             while (end := self._look()) is None:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(max(LOOK_SECONDS, RARER * self._listing))
         finally:
             self._console.bar("")
             self._logs.stop()
@@ -75,10 +76,12 @@ class Following:
     def _look(self) -> JobEnd | None:
         """One look at the Job and its pods; how it ended, if it has."""
         if self._console.closed:
-            raise RunError("nobody reads the output any more; the Job goes on")
+            raise RunError("nobody reads the output any more: to start a Job only, write --detach")
         try:
             job = self._client.get(JOBS, self._job)
-            pods = self._client.list(PODS.json, self._where).items
+            begin = time.monotonic()
+            pods = self._client.list(JOB_PODS, self._where).items
+            self._listing = time.monotonic() - begin
         except GoneError:
             job = None
         except UnknownError as error:
@@ -92,9 +95,10 @@ class Following:
             return self._end(job)
         self._say(self._state(job, pods))
         self._show_progress(job, pods)
-        failed = [pod for pod in pods if not_started(pod)]
-        if len(failed) >= MOST_STARTS and not any(map(has_run, pods)):
-            return JobEnd(NOT_STARTED, f"its program cannot be started: {_message(failed[-1])}", over=False)
+        failed = [pod for pod in pods if pod.not_started]
+        if len(failed) >= MOST_STARTS and not any(pod.has_run for pod in pods):
+            why = text_of(failed[-1].state["terminated"], "message") or "the node says nothing"
+            return JobEnd(NOT_STARTED, f"its program cannot be started: {why}", over=False)
         return None
 
     def _print_rest(self) -> None:
@@ -102,7 +106,7 @@ class Following:
         limit = time.monotonic() + OUTPUT_SECONDS
         while self._logs.busy and time.monotonic() < limit:
             with suppress(UnknownError):
-                self._logs.look(self._client.list(PODS.json, self._where).items)
+                self._logs.look(self._client.list(JOB_PODS, self._where).items)
             time.sleep(LOOK_SECONDS / 10)
 
     def _say(self, text: str) -> None:
@@ -110,7 +114,7 @@ class Following:
             self._said = text
             self._console.say(f"{self._job.name}: {text}")
 
-    def _state(self, job: Job, pods: Sequence[Pod]) -> str:
+    def _state(self, job: Job, pods: Sequence[JobPod]) -> str:
         """What the Job does, or waits for."""
         if job.suspend:
             if time.monotonic() >= self._ask_at:
@@ -120,7 +124,7 @@ class Following:
             return f"waits in its queue{': ' if self._engine else ''}{self._engine}"
         if job.ready:
             return f"runs with {job.ready} of {job.parallelism} replicas" if not self._parts else "runs"
-        waiting = [text for pod in pods if (text := pod_waits(pod))]
+        waiting = [pod.waits_for for pod in pods if pod.waits_for]
         why = waiting[0] if waiting else "" if pods else self._event()
         return f"starts: {why}" if why else "starts"
 
@@ -132,10 +136,10 @@ class Following:
             newest = max(
                 events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""), default={}
             )
-            return _printable(str(newest.get("message") or ""))
+            return printable(str(newest.get("message") or ""))
         return ""
 
-    def _show_progress(self, job: Job, pods: Sequence[Pod]) -> None:
+    def _show_progress(self, job: Job, pods: Sequence[JobPod]) -> None:
         now = time.monotonic()
         if now < self._progress_at:
             return
@@ -150,11 +154,11 @@ class Following:
         else:
             self._console.say(f"{self._job.name}: {text}")
 
-    def _progress(self, job: Job, pods: Sequence[Pod]) -> Progress | None:
+    def _progress(self, job: Job, pods: Sequence[JobPod]) -> Progress | None:
         """What is done: of a split its parts, else what the program of index 0 tells."""
         if self._parts:
             return Progress(job.succeeded, job.completions or 1)
-        running = [pod["metadata"]["name"] for pod in pods if _is_first(pod) and "running" in state(pod)]
+        running = [pod.name for pod in pods if pod.index == "0" and pod.running]
         with suppress(RunError):
             if running:
                 return progress_of(self._kubectl.inside(running[-1], *_READ_PROGRESS)[:BYTES])
@@ -167,8 +171,8 @@ class Following:
         code, told = 1, ""
         with suppress(ApiError):
             where = Where(self._job.namespace, f"{JOB_NAME}={self._job.name}", "status.phase=Failed")
-            code, told = first_failure(self._client.list(PODS.json, where).items)
-        why = ": ".join(filter(None, (failed.reason, _printable(failed.message), told)))
+            code, told = first_failure(self._client.list(JOB_PODS, where).items)
+        why = ": ".join(filter(None, (failed.reason, printable(failed.message), told)))
         return JobEnd(code, why)
 
 
@@ -184,45 +188,3 @@ class _Speed:
             self._since, self._done, self._replicas = now, told.done, replicas
         done = told.done - self._done
         return (told.total - told.done) * (now - self._since) / done if done else None
-
-
-def first_failure(pods: Sequence[Pod]) -> tuple[int, str]:
-    """The exit code of the program that failed first, and what is known of it; 1 if none failed by itself."""
-    ended = [
-        (str(last.get("finishedAt") or ""), pod, last)
-        for pod in pods
-        if (last := state(pod).get("terminated")) and last["exitCode"] and not not_started(pod)
-    ]
-    if not ended:
-        return 1, ""
-    _, pod, last = min(ended, key=lambda each: each[0])
-    text = f"pod {pod['metadata']['name']} ended with {last['exitCode']}"
-    said = [_printable(str(last.get(key) or "")) for key in ("reason", "message")]
-    return int(last["exitCode"]), ", ".join([text, *(each for each in said if each not in ("", "Error"))])
-
-
-def pod_waits(pod: Pod) -> str:
-    """What a pod waits for, as Kubernetes says it; empty if it runs or has ended."""
-    if pod["status"].get("phase") != "Pending":
-        return ""
-    name = pod["metadata"]["name"]
-    waiting = state(pod).get("waiting") or {}
-    if waiting.get("reason") not in (None, "PodInitializing"):
-        return f"pod {name}: {': '.join(filter(None, (waiting['reason'], _printable(waiting.get('message') or ''))))}"
-    for condition in pod["status"].get("conditions") or ():
-        if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
-            return f"pod {name} waits for a node: {_printable(condition.get('message') or '')}"
-    return f"pod {name} is placed" if pod["spec"].get("nodeName") else f"pod {name} waits for a node"
-
-
-def _is_first(pod: Pod) -> bool:
-    return bool((pod["metadata"].get("labels") or {}).get(INDEX) == "0")
-
-
-def _message(pod: Pod) -> str:
-    return _printable(str((state(pod).get("terminated") or {}).get("message") or "it says nothing"))
-
-
-def _printable(text: str) -> str:
-    """The text in one line; others may have written parts of it."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text[:1024]).split())

@@ -7,13 +7,14 @@ printed.
 import re
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 from device_plugin.cli.run_console import Console
 from device_plugin.cli.run_kubectl import Kubectl, as_line
-from device_plugin.cli.run_objects import CONTAINER, INDEX, NOT_STARTED, RunError
+from device_plugin.cli.run_objects import RunError
+from device_plugin.cli.run_pods import JobPod
 
 # Pods that are read at a time; others have their turn when these have ended.
 MOST_AT_ONCE = 20
@@ -101,24 +102,6 @@ class PodLog:
         return self._prefix + line[found.end() :], new
 
 
-def state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state of the pod's container, such as {"running": …}; empty if the kubelet has said nothing."""
-    statuses = pod["status"].get("containerStatuses") or ()
-    found = [status.get("state") for status in statuses if status["name"] == CONTAINER]
-    return (found and found[0]) or {}
-
-
-def not_started(pod: Mapping[str, Any]) -> bool:
-    """True if the pod ended because its container could not be started."""
-    return (state(pod).get("terminated") or {}).get("exitCode") == NOT_STARTED
-
-
-def has_run(pod: Mapping[str, Any]) -> bool:
-    """True if the container runs, or has run."""
-    now = state(pod)
-    return "running" in now or ("terminated" in now and not not_started(pod))
-
-
 class Logs:
     """The output of pods, each line with the pod's index before it if `indexed`."""
 
@@ -127,28 +110,26 @@ class Logs:
         self._console = console
         self._indexed = indexed
         self._running: dict[str, PodLog] = {}
-        self._waiting: deque[Mapping[str, Any]] = deque()
+        self._waiting: deque[JobPod] = deque()
         self._seen: set[str] = set()
 
-    def look(self, pods: Sequence[Mapping[str, Any]]) -> None:
+    def look(self, pods: Sequence[JobPod]) -> None:
         """Read those of these pods that can be read now."""
-        for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
-            uid = pod["metadata"]["uid"]
-            if uid not in self._seen and has_run(pod):
-                self._seen.add(uid)
+        for pod in sorted(pods, key=lambda pod: pod.created):
+            if pod.has_run and pod.uid not in self._seen:
+                self._seen.add(pod.uid)
                 self._waiting.append(pod)
-        there = {pod["metadata"]["uid"]: pod["status"].get("phase") for pod in pods}
+        there = {pod.uid for pod in pods if not pod.ended}
         for uid, log in self._running.items():
-            if there.get(uid) != "Running":
+            if uid not in there:
                 log.ended.set()
         self._running = {uid: log for uid, log in self._running.items() if not log.over}
         while self._waiting and len(self._running) < MOST_AT_ONCE:
             pod = self._waiting.popleft()
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            prefix = f"[{pod['metadata']['labels'].get(INDEX, '')}] ".encode() if self._indexed else b""
-            self._running[uid] = PodLog(self._kubectl, name, prefix, self._console)
-            if there.get(uid) != "Running":
-                self._running[uid].ended.set()
+            prefix = f"[{pod.index}] ".encode() if self._indexed else b""
+            self._running[pod.uid] = log = PodLog(self._kubectl, pod.name, prefix, self._console)
+            if pod.uid not in there:
+                log.ended.set()
 
     @property
     def busy(self) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from device_plugin.cli import run_fetch, run_follow, run_logs
 from device_plugin.cli.run_console import progress_bar, progress_text
-from device_plugin.cli.run_follow import first_failure, pod_waits
+from device_plugin.cli.run_pods import JobPod, first_failure
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.wiring.commands import main
 from hack.embedded.apiserver import EmbeddedApiServer
@@ -331,27 +331,28 @@ def test_a_line_that_was_printed_is_not_printed_again(
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
+    ("pod", "text"),
     [
-        ({"phase": "Running"}, ""),
-        ({"phase": "Pending"}, "pod a waits for a node"),
+        (JobPod("a", phase="Running"), ""),
+        (JobPod("a"), "pod a waits for a node"),
+        (JobPod("a", unplaced="no room"), "pod a waits for a node: no room"),
+        (JobPod("a", node="n"), "pod a is placed"),
+        (JobPod("a", node="n", state={"waiting": {"reason": "PodInitializing"}}), "pod a is placed"),
         (
-            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "no\nroom"}]},
-            "pod a waits for a node: no room",
-        ),
-        (
-            {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "Err"}}}]},
-            "pod a: Err",
+            JobPod("a", state={"waiting": {"reason": "Err", "message": "no\n\x1bimage"}}),
+            "pod a: Err: no image",
         ),
     ],
-)  # fmt: skip
-def test_what_a_pod_waits_for(status: dict[str, Any], text: str) -> None:
-    assert pod_waits({"metadata": {"name": "a"}, "spec": {}, "status": status}) == text
+)
+def test_what_a_pod_waits_for(pod: JobPod, text: str) -> None:
+    assert pod.waits_for == text
 
 
 def test_a_failure_without_a_program_is_1() -> None:
     assert first_failure([]) == (1, "")
-    assert first_failure([{"metadata": {"name": "a"}, "status": {}}]) == (1, "")
+    assert first_failure(
+        [JobPod("a", phase="Failed"), JobPod("b", state={"terminated": {"exitCode": 128}})]
+    ) == (1, "")
 
 
 @pytest.mark.parametrize(("done", "text"), [(0, "  0 %"), (5, " 50 %"), (10, "100 %")])

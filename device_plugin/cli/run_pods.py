@@ -1,0 +1,108 @@
+"""The pods of a Job, with only what `vgpu run` looks at: a split may have thousands of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from device_plugin.cli.run_objects import CONTAINER, INDEX, NOT_STARTED
+from device_plugin.kube.api import Kind, Object
+
+MOST_TEXT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JobPod:
+    """A pod as its kubelet shows it. `state` is its container's, such as {"running": …}; empty before there is one.
+
+    `unplaced` says why it has no node.
+    """
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    index: str = ""
+    created: str = ""
+    phase: str = "Pending"
+    node: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    unplaced: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """True once its phase is final."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def running(self) -> bool:
+        """True while the container runs."""
+        return "running" in self.state
+
+    @property
+    def not_started(self) -> bool:
+        """True if the pod ended because its container could not be started."""
+        return self.exit_code == NOT_STARTED
+
+    @property
+    def has_run(self) -> bool:
+        """True if the container runs, or has run."""
+        return self.running or (self.exit_code is not None and not self.not_started)
+
+    @property
+    def exit_code(self) -> int | None:
+        """That of the container, once it has ended."""
+        code = self.state.get("terminated", {}).get("exitCode")
+        return None if code is None else int(code)
+
+    @property
+    def waits_for(self) -> str:
+        """What it waits for, as Kubernetes says it; empty if it runs or has ended."""
+        if self.phase != "Pending":
+            return ""
+        waiting = self.state.get("waiting", {})
+        if waiting.get("reason", "PodInitializing") != "PodInitializing":
+            return f"pod {self.name}: {text_of(waiting, 'reason', 'message')}"
+        if self.node:
+            return f"pod {self.name} is placed"
+        return f"pod {self.name} waits for a node" + (f": {self.unplaced}" if self.unplaced else "")
+
+
+def _read(pod: Object) -> JobPod:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    states = [
+        each.get("state") for each in status.get("containerStatuses") or () if each["name"] == CONTAINER
+    ]
+    unplaced = [
+        printable(str(each.get("message") or ""))
+        for each in status.get("conditions") or ()
+        if (each["type"], each["status"]) == ("PodScheduled", "False")
+    ]
+    return JobPod(
+        metadata["name"], metadata["namespace"], metadata["uid"],
+        index=(metadata.get("labels") or {}).get(INDEX, ""), created=metadata["creationTimestamp"],
+        phase=status.get("phase") or "Pending", node=pod["spec"].get("nodeName") or "",
+        state=(states and states[0]) or {}, unplaced=unplaced[0] if unplaced else "",
+    )  # fmt: skip
+
+
+JOB_PODS = Kind("", "v1", "pods", "Pod", JobPod, _read)
+
+
+def first_failure(pods: Sequence[JobPod]) -> tuple[int, str]:
+    """The exit code of the program that failed first, and what is known of it; 1 if none failed by itself."""
+    failed = [pod for pod in pods if pod.exit_code and not pod.not_started]
+    if not failed:
+        return 1, ""
+    first = min(failed, key=lambda pod: str(pod.state["terminated"].get("finishedAt") or ""))
+    why = text_of(first.state["terminated"], "reason", "message")
+    told = f", {why}" if why not in ("", "Error") else ""
+    return first.exit_code or 1, f"pod {first.name} ended with {first.exit_code}{told}"
+
+
+def text_of(found: Mapping[str, Any], *keys: str) -> str:
+    """The texts under these keys, in one line."""
+    return ": ".join(filter(None, (printable(str(found.get(key) or "")) for key in keys)))
+
+
+def printable(text: str) -> str:
+    """The text in one line; others may have written parts of it."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[:MOST_TEXT]).split())
