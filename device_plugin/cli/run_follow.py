@@ -61,7 +61,7 @@ class Following:
         self._said = ""
         self._engine = ""
         self._ask_at = self._progress_at = self._listing = 0.0
-        self._speed = _Speed()
+        self._speed = Speed()
 
     def until_end(self) -> JobEnd:
         """Return when the Job has ended and its output is printed. Raises RunError, ApiError."""
@@ -176,7 +176,7 @@ class Following:
         return JobEnd(code, why)
 
 
-class _Speed:
+class Speed:
     """How fast the work is done, measured while the number of replicas stays."""
 
     def __init__(self) -> None:

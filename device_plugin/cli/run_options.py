@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_cards(group: Any) -> None:
     add = group.add_argument
     add("--cards", type=_count, metavar="N", help="whole cards of all replicas, or with --split of each part")
-    add("--mem", type=_count, metavar="UNITS", help="memory units of one card, for each replica")
+    add(
+        "--mem",
+        type=_count,
+        metavar="UNITS",
+        help="memory units (of 1 GiB unless configured otherwise) of one card, for each replica",
+    )
     add("--cores", type=_count, metavar="N", help="core groups of one card, for each replica")
     add("--prefix", default=DEFAULT_PREFIXES[0], help=f"the cards' resource (default: {DEFAULT_PREFIXES[0]})")
     add("--card-model", default="", metavar="MODELS", help="only these models of cards, Z100,Z100L")

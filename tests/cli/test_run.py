@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import run_fetch, run_follow, run_logs
-from device_plugin.cli.run_console import progress_bar, progress_text
+from device_plugin.cli.run_follow import Speed
 from device_plugin.cli.run_pods import JobPod, first_failure
 from device_plugin.core.jobs.progress import Progress
+from device_plugin.kube.api import JOBS as JOB
+from device_plugin.kube.api import Kind, Named
+from device_plugin.kube.errors import UnknownError
 from device_plugin.wiring.commands import main
 from hack.embedded.apiserver import EmbeddedApiServer
 from hack.embedded.apiserver.server import job_policy_files, policy_files
@@ -355,14 +359,30 @@ def test_a_failure_without_a_program_is_1() -> None:
     ) == (1, "")
 
 
-@pytest.mark.parametrize(("done", "text"), [(0, "  0 %"), (5, " 50 %"), (10, "100 %")])
-def test_a_bar_shows_what_is_done(done: int, text: str) -> None:
-    bar = progress_bar(Progress(done, 10))
-    assert bar.endswith(text)
-    assert bar.count("#") == 3 * done
-    assert len(bar) == 32 + 6
+def test_while_the_api_server_is_away_it_goes_on_looking(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    get, away = KubeClient.get, threading.Event()
+    away.set()
+
+    def lost(client: KubeClient, kind: Kind[Any], of: Named) -> Any:
+        if away.is_set() and kind == JOB:
+            raise UnknownError("it does not listen")
+        return get(client, kind, of)
+
+    monkeypatch.setattr(KubeClient, "get", lost)
+    run = Run(fleet, "train", "--mem=1", "--", "x")
+    start(fleet, run.job("train"))
+    Printed(capfd).until("train: the API server does not answer: it does not listen")
+    over(fleet, "train")
+    away.clear()
+    assert run.end() == 0
 
 
-def test_the_time_left_is_said_once_it_is_known() -> None:
-    assert progress_text(Progress(1, 3), None) == "1 of 3"
-    assert progress_text(Progress(1, 3), 7800.0) == "1 of 3, about 2h10m left"
+def test_the_time_left_is_measured_anew_at_another_width() -> None:
+    speed = Speed()
+    assert speed.left(0.0, Progress(10, 100), 4) is None
+    assert speed.left(10.0, Progress(20, 100), 4) == 80.0
+    assert speed.left(20.0, Progress(30, 100), 2) is None
+    assert speed.left(30.0, Progress(35, 100), 2) == 130.0
+    assert speed.left(40.0, Progress(0, 100), 2) is None, "the program began again"

@@ -1,5 +1,7 @@
 """`vgpu` itself: bad input ends with one text that says what to write."""
 
+import json
+
 import pytest
 
 from device_plugin.wiring.commands import main
@@ -22,3 +24,26 @@ def test_an_unknown_log_level_is_refused_with_those_there_are(
     assert capsys.readouterr().err == (
         "vgpu: VGPU_LOG_LEVEL: 'verbose' is no level: write DEBUG, INFO, WARNING or ERROR\n"
     )
+
+
+def test_what_stands_after_two_dashes_is_another_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "run",
+        "a",
+        "--image=I",
+        "--cards=1",
+        "--dry-run",
+        "-o",
+        "json",
+        "--",
+        "sh",
+        "--image",
+        "--",
+        "-x",
+    ]
+    assert main(words) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["spec"]["template"]["spec"]["containers"][0]["command"] == ["sh", "--image", "--", "-x"]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["queue", "--", "x"])
+    assert "unrecognized arguments: -- x" in capsys.readouterr().err
