@@ -1,16 +1,18 @@
 """PyTorch that trains on, whatever becomes of its replicas: a Job of torchrun's agents that the job engine resizes."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 
 import pytest
 
-from device_plugin.core.annotations import MAX_REPLICAS, MIN_REPLICAS, QUEUE
 from device_plugin.kube.api import JOBS
+from device_plugin.wiring.commands import main
 from hack.elastic import steps
 from hack.elastic.steps import Step
-from hack.testbed.images.trainer import PROGRAM, TRAINER
+from hack.testbed.images.trainer import PROGRAM as TRAIN
+from hack.testbed.images.trainer import TRAINER
 from tests import deadline
 from tests.e2e import nodes, service
 from tests.e2e.kubectl import Kubectl, KubectlError
@@ -18,17 +20,15 @@ from tests.e2e.machines import Machines
 from tests.e2e.queued_jobs import queued, running
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import PATIENCE, eventually
-from tests.e2e.workloads import container, job, pod, slice_of
 from tests.exposed import families
+from tests.release import NAMED
 from tests.requirement import require
 
-PORT, INTERVAL = 29400, 20
+INTERVAL = 20
 INDEX = "batch.kubernetes.io/job-completion-index"
-# The rendezvous is at index 0, which does not find itself by its Service's address.
-START = f"""
-[ "$JOB_COMPLETION_INDEX" != 0 ] || export PET_RDZV_ENDPOINT=localhost:{PORT}
-exec torchrun -r 1 -t 1 /{PROGRAM} --folder=/data --steps=1000000 --interval={INTERVAL} --step-seconds=0.1
-"""
+OPTIONS = f"--folder=/data --steps=1000000 --interval={INTERVAL} --step-seconds=0.1"
+# -r 1 -t 1: without them torchrun of PyTorch 1.13 fails on Python 3.11.
+PROGRAM = ("torchrun", "-r", "1", "-t", "1", f"/{TRAIN}", *OPTIONS.split())
 SETTLED, SECONDS = 30, 60
 
 
@@ -40,52 +40,25 @@ class Training:
         self._kubectl, self._machines = kubectl, machines
         self._folder = f"/run/training/{kubectl.namespace}"
 
-    def start(self, least: int, most: int) -> None:
-        """Create the Job, which runs with `least` to `most` replicas, and the Service of its index 0."""
-        meeting = {"selector": {"app": "train", INDEX: "0"}, "ports": [{"port": PORT}]}
-        self._kubectl.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": "train"},
-                "spec": {**meeting, "publishNotReadyAddresses": True},
-            }
+    def start(self, least: int, most: int, printed: Callable[[], str]) -> None:
+        """Create what `vgpu run` writes for torchrun: a Job of `least` to `most` replicas, and a Service of index 0."""
+        command = ["run", "train", f"--image={TRAINER}", f"--cards={most}", f"--min={least}", f"--max={most}"]
+        assert (
+            main([*command, "--grace=30", "--volume=data:/data", "--dry-run", "-o", "json", "--", *PROGRAM])
+            == 0
         )
-        address = self._kubectl("get", "service", "train", "--output=jsonpath={.spec.clusterIP}")
-        settings = {
-            "PET_NNODES": "1:4",
-            "PET_RDZV_BACKEND": "c10d",
-            "PET_RDZV_ID": "train",
-            "PET_RDZV_ENDPOINT": f"{address}:{PORT}",
-            "PET_RDZV_CONF": "last_call_timeout=3",
-            "PET_MAX_RESTARTS": "1000",
-        }
-        template = pod(
-            "train",
-            container(
-                command=("sh", "-ec", START),
-                image=TRAINER,
-                env=[{"name": name, "value": value} for name, value in settings.items()],
-                volumeMounts=[{"name": "data", "mountPath": "/data"}],
-                resources=slice_of(whole=1),
-            ),
-            volumes=[{"name": "data", "hostPath": {"path": self._folder, "type": "DirectoryOrCreate"}}],
-            terminationGracePeriodSeconds=30,
-            # The agent is not process 1, to which the kernel delivers no signal before there is a handler.
-            shareProcessNamespace=True,
-            **nodes.on(self.node),
-        )
-        fields = {"completionMode": "Indexed", "podReplacementPolicy": "Failed", "backoffLimit": 100}
-        made = job("train", template, completions=most, parallelism=most, **fields)
-        bounds = {MIN_REPLICAS: str(least), MAX_REPLICAS: str(most)}
-        made["metadata"] |= {"labels": {QUEUE: "default"}, "annotations": bounds}
-        self._kubectl.create(made)
+        made = json.loads(printed())
+        template = made["items"][-1]["spec"]["template"]["spec"]
+        # A folder of the node, and what Kubernetes before 1.36 leaves to people.
+        folder = {"name": "volume-0", "hostPath": {"path": self._folder, "type": "DirectoryOrCreate"}}
+        template |= {"volumes": [folder], **nodes.on(self.node), **NAMED}
+        self._kubectl.create(*made["items"])
 
     def pods(self) -> Mapping[str, str]:
         """The names of the pods that run and are to stay, by index."""
         return {
             item["metadata"]["labels"][INDEX]: item["metadata"]["name"]
-            for item in self._kubectl.items(labels="app=train")
+            for item in self._kubectl.items(labels="job-name=train")
             if item["status"]["phase"] == "Running" and "deletionTimestamp" not in item["metadata"]
         }
 
@@ -123,9 +96,9 @@ def training(kubectl: Kubectl, machines: Machines) -> Iterator[Training]:
 
 
 def test_a_job_gives_cards_to_others_and_takes_them_again_and_loses_no_step(
-    kubectl: Kubectl, training: Training
+    kubectl: Kubectl, training: Training, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    training.start(2, 4)
+    training.start(2, 4, lambda: capsys.readouterr().out)
     training.trained(4, [])
     assert any(value > 0 for value in progress(training.node)), "the trainer says how far it is"
 

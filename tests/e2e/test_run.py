@@ -1,0 +1,110 @@
+"""`vgpu run` on a real cluster: scripts, output, progress, the program's exit status, and a result that is fetched."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.cli import run_follow
+from device_plugin.kube.api import JOBS, PODS, Kind
+from device_plugin.wiring.commands import main
+from tests.e2e import nodes
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.machines import Machines
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import IMAGE
+from tests.release import since
+
+CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap", dict)
+SECONDS = 120
+# On older ones people write more than `vgpu run` does.
+pytestmark = since("1.36", "MutatingAdmissionPolicy")
+
+
+def run(kubectl: Kubectl, name: str, *words: str) -> int:
+    return main(["run", name, f"--image={IMAGE}", "-n", kubectl.namespace, "--rm", *words])
+
+
+def test_scripts_are_run_and_one_that_fails_does_not_end_the_other(
+    kubectl: Kubectl, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.sh").write_text("echo first\nexit 7\n")
+    (tmp_path / "b.sh").write_text("#!/bin/sh\necho second\n")
+    files = f"--split={tmp_path}/a.sh,{tmp_path}/b.sh"
+    assert run(kubectl, "parts", "--mem=1", files) == 7
+    told = capfd.readouterr()
+    assert sorted(told.out.splitlines()) == ["[0] first", "[1] second"], told.err
+    assert "parts failed: FailedIndexes" in told.err
+    assert eventually(lambda: not kubectl.items(JOBS), 30)
+    names = [each["metadata"]["name"] for each in kubectl.items(CONFIGMAPS)]
+    assert eventually(lambda: "parts" not in names, 30)
+
+
+@pytest.fixture
+def volume(kubectl: Kubectl, machines: Machines) -> Iterator[Path]:
+    """A folder of the first node, which is the volume of the claim `data`."""
+    folder, name = Path("/run/results") / kubectl.namespace, f"results-{kubectl.namespace}"
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    size = {"storage": "1Mi"}
+    kubectl.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                **common,
+                "capacity": size,
+                "hostPath": {"path": str(folder), "type": "DirectoryOrCreate"},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {**common, "resources": {"requests": size}, "volumeName": name},
+        },
+    )
+    yield folder
+    kubectl("delete", "persistentvolume", name, "--wait=false")
+    machines.run(nodes.first(), "rm", "-rf", str(folder))
+
+
+def test_a_program_is_followed_and_its_result_fetched_when_its_cards_are_free(
+    kubectl: Kubectl, machines: Machines, volume: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(run_follow, "LINE_SECONDS", 0.5)
+    program = """
+        /usr/local/vgpu/vgpu-progress 5 10
+        until [ -e /data/seen ]; do sleep 0.1; done
+        echo trained
+        echo weights > /data/model
+    """
+    status: list[int] = []
+    words = (
+        "--mem=1",
+        "--volume=data:/data",
+        f"--fetch=/data/model:{tmp_path}/model",
+        "--",
+        "sh",
+        "-ec",
+        program,
+    )
+    thread = threading.Thread(target=lambda: status.append(run(kubectl, "train", *words)))
+    thread.start()
+    said: list[Any] = []
+
+    def has_said(text: str) -> bool:
+        said.append(capfd.readouterr())
+        return text in "".join(each.err for each in said)
+
+    assert eventually(lambda: has_said("train: 5 of 10"), SECONDS), said
+    machines.run(nodes.first(), "touch", str(volume / "seen"))
+    assert eventually(lambda: not thread.is_alive(), SECONDS), said
+    assert has_said(f"train: done\ntrain: fetched {tmp_path}/model\n"), said
+    assert "".join(each.out for each in said).splitlines() == ["trained"]
+    assert status == [0]
+    assert (tmp_path / "model").read_text() == "weights\n"
+    assert eventually(lambda: not kubectl.items(PODS), 30)
