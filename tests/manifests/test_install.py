@@ -1,8 +1,10 @@
-"""The overlays that docs/install.md shows can be built as they stand."""
+"""The overlays that docs/ shows can be built as they stand."""
 
 import re
 import shutil
 from pathlib import Path
+
+import pytest
 
 from tests.manifests.conftest import MANIFESTS, Installation, kustomize
 from tests.pages import blocks
@@ -10,7 +12,7 @@ from tests.pages import blocks
 EXAMPLES = {
     found[1]: text
     for _, text in blocks("yaml")
-    if (found := re.match(r"# manifests/overlays/([\w-]+)/kustomization.yaml\n", text))
+    if (found := re.match(r"# manifests/overlays/([\w.-]+)/kustomization.yaml\n", text))
 }
 
 
@@ -31,6 +33,18 @@ def test_an_overlay_of_ones_own(tmp_path: Path) -> None:
     ports = {port["name"] for container in mine.containers() for port in container.get("ports", ())}
     for monitor in mine.of("PodMonitor"):
         assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
+
+
+@pytest.mark.parametrize(("name", "mutating"), [("with-jobs", 3), ("with-jobs-1.31", 0)])
+def test_the_job_engine_is_added(tmp_path: Path, name: str, mutating: int) -> None:
+    added = example(name, tmp_path)
+    assert "vgpu-jobs" in added.pods()
+    assert added.one("ValidatingAdmissionPolicy", "vgpu-job-starts")
+    assert (
+        len(added.of("MutatingAdmissionPolicy"))
+        == len(added.of("MutatingAdmissionPolicyBinding"))
+        == mutating
+    )
 
 
 def test_the_default_scheduler(tmp_path: Path) -> None:
