@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, Scoring, Weights
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.jobs.rules import COOLDOWN_S
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.wiring import settings_checks as checks
 
@@ -187,7 +188,7 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     ] = 1.0
     cooldown_seconds: Annotated[
         float, Meta(description="seconds after a change of its width in which a job does not grow", ge=0)
-    ] = 1800.0
+    ] = COOLDOWN_S
     quantum_seconds: Annotated[
         float, Meta(description="seconds that a job runs before it may be stopped for another one", ge=0)
     ] = 3600.0
