@@ -94,8 +94,9 @@ class JobState:
     `width` is the number of replicas that hold cards, or for which cards are promised; `since` is the time at which
     the phase began, and `resized` that of the last start or change of the width. `attained` is the service that it has
     had, in card-seconds. `remaining` is the work left, in seconds of one replica, as far as it is known from the job's
-    progress or its declared duration. `exponent` is that of its speed in its width. A job that is `held` keeps its
-    width, for a reason of its owner's: a controller above it, or an index that has succeeded.
+    progress or its declared duration. `exponent` is that of its speed in its width. Of the sub-tasks that run
+    `young` have just begun: they lose almost nothing if they begin anew. A job that is `held` keeps its width, for a
+    reason of its owner's: a controller above it, or an index that has succeeded.
     """
 
     spec: JobSpec
@@ -107,6 +108,7 @@ class JobState:
     remaining: float | None = None
     exponent: float = EXPONENT
     held: bool = False
+    young: int = 0
 
     @property
     def queued(self) -> bool:
@@ -122,6 +124,13 @@ class JobState:
     def adjustable(self) -> bool:
         """True if its width may be changed now."""
         return self.running and self.spec.elastic and not self.held
+
+    @property
+    def floor(self) -> int:
+        """The least width that the running job may be left with: a split keeps the sub-tasks that began a while ago."""
+        if self.spec.parts:
+            return max(self.spec.least, self.width - self.young)
+        return self.spec.least
 
     @property
     def extendable(self) -> bool:

@@ -167,7 +167,7 @@ class Draft:
                 yield Admit(key, after)
             elif after == 0 and before > 0:
                 yield Suspend(key, self._beneficiaries[key])
-            elif after != before and job.spec.parts:
+            elif after > before and job.spec.parts:
                 yield Window(key, after)
             elif after != before:
                 yield Scale(key, before, after, self._beneficiaries.get(key))

@@ -34,7 +34,7 @@ class Rearrangement:
     def __init__(self, draft: Draft, rules: Rules) -> None:
         self._draft = draft
         self._rules = rules
-        wide = (job for job in draft.jobs.values() if job.adjustable and job.width > job.spec.least)
+        wide = (job for job in draft.jobs.values() if _narrows(job) and job.width > job.floor)
         self._wide = sorted(
             (job for job in wide if job.spec.cards),
             key=lambda job: (job.spec.priority, -(job.width - job.spec.least) * job.spec.cards, job.spec.key),
@@ -91,7 +91,7 @@ class Rearrangement:
             and self._may_stop(ending, unit, wanted)
         ]
         for lower in (True, False):
-            yield [((job, job.spec.least),) for job in shrinking if (job.spec.priority < wanted) is lower]
+            yield [((job, job.floor),) for job in shrinking if (job.spec.priority < wanted) is lower]
             chosen = (ending for ending in stopping if (ending.priority < wanted) is lower)
             for _, each in groupby(chosen, key=lambda ending: ending.priority):
                 yield [tuple((job, 0) for job in ending.jobs) for ending in each]
@@ -177,10 +177,14 @@ class Rearrangement:
         return _widen(self._draft, unit)
 
     def _may_shrink(self, job: JobState, unit: Unit) -> bool:
-        if self._draft.width(job) <= job.spec.least:
+        if self._draft.width(job) <= job.floor:
             return False
         wanted = priority(unit)
-        return job.spec.priority < wanted or (job.spec.priority == wanted and self._shares(job, unit))
+        if job.spec.priority != wanted:
+            return job.spec.priority < wanted
+        # A sub-task begins anew for who would wait as long as the split has sub-tasks.
+        late = not job.spec.parts or any(due(each, self._draft.now, self._rules) for each in unit)
+        return late and self._shares(job, unit)
 
     def _may_stop(self, ending: "_Ending", unit: Unit, wanted: int) -> bool:
         """True if the running jobs may be suspended for the unit: their turn is over, and their rank is worse.
@@ -281,6 +285,11 @@ def _endings(jobs: Iterable[JobState], rules: Rules) -> Iterator[_Ending]:
             continue
         if all(map(_suspendable, held)):
             yield _Ending.of(held, rules, [job for job in members if not job.width])
+
+
+def _narrows(job: JobState) -> bool:
+    """True if the width of the running job may be made smaller."""
+    return job.adjustable or (job.running and job.spec.parts > 0 and not job.held)
 
 
 def _suspendable(job: JobState) -> bool:

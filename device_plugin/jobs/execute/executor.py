@@ -214,7 +214,7 @@ class Executor:
         if not record.shrinks:
             fits = self._trial.take(managed.key, record.after - record.before)
             yield self._applied(managed, record) if fits else _dropped(managed, record)
-        elif not wanted(record, self._jobs) or (record.after and not _narrows(managed)):
+        elif not wanted(record, self._jobs) or not self._may_narrow(managed, record.before, record.after):
             yield _dropped(managed, record)
         elif self._saved(managed, record):
             yield self._applied(managed, record)
@@ -233,7 +233,8 @@ class Executor:
     def _saved(self, managed: Managed, record: Resize) -> bool:
         """True once the program has saved, or has had the time for it, or never said that it needs any."""
         asked = managed.checkpoint
-        if not managed.spec.checkpoint_seconds or not any(pod.index == 0 for pod in managed.pods):
+        spec = managed.spec
+        if not spec.checkpoint_seconds or spec.parts or not any(pod.index == 0 for pod in managed.pods):
             return True
         return (
             asked is not None
@@ -335,8 +336,13 @@ class Executor:
         wanted = widths.get(step.beneficiary, 0) if step.beneficiary is not None else 0
         if step.beneficiary is not None and (helped is None or not wanted or not helped.wants(wanted)):
             return
-        if not managed.has(before) or (after and (managed.spec.parts or not _narrows(managed))):
+        if not managed.has(before) or not self._may_narrow(managed, before, after):
             return
+        leaving = (
+            managed.young(self._now)[: before - after]
+            if after and managed.spec.parts
+            else managed.leaving(after)
+        )
         seconds = JOIN_SECONDS + managed.job.grace_seconds
         if managed.spec.checkpoint_seconds:
             seconds += ASK_SECONDS + managed.spec.checkpoint_seconds
@@ -345,8 +351,14 @@ class Executor:
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
             until=self._now + seconds, beneficiary=step.beneficiary,
             replicas=wanted,
-            grants=tuple(_grants(managed.leaving(after))),
+            grants=tuple(_grants(leaving)),
         ))  # fmt: skip
+
+    def _may_narrow(self, managed: Managed, before: int, after: int) -> bool:
+        """True if the Job may lose the pods beyond `after`, all if it is 0: of a split those that have just begun."""
+        if after and managed.spec.parts:
+            return len(managed.young(self._now)) >= before - after
+        return not after or _narrows(managed)
 
     def _started(self, managed: Managed, width: int, givers: Iterable[Managed] = ()) -> Iterator[Write]:
         if not self._trial.take(managed.key, width):
@@ -361,7 +373,7 @@ class Executor:
     def _windowed(self, managed: Managed, width: int) -> Iterator[Write]:
         """A wider window for which a trial found room.
 
-        It is never made narrower: the Job controller would end sub-tasks in their middle.
+        It is made narrower only for another job, while sub-tasks have just begun.
         """
         more = width - managed.job.parallelism
         if managed.spec.parts and more > 0 and self._trial.take(managed.key, more):

@@ -78,7 +78,8 @@ def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobSt
     return JobState(
         spec=_bounded(managed, now), phase=phase, width=width, since=began, attained=managed.attained(now),
         remaining=_remaining(managed, now),
-        exponent=history.exponent if history is not None else EXPONENT, held=_held(managed), **resized,
+        exponent=history.exponent if history is not None else EXPONENT, held=_held(managed),
+        young=len(managed.young(now)), **resized,
     )  # fmt: skip
 
 

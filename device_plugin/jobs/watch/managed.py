@@ -1,6 +1,6 @@
 """A Job that the engine queues, with all that is known of it at one time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -15,6 +15,8 @@ from device_plugin.core.pods import Pod
 
 # Seconds for which a Job neither starts nor grows after its pods were refused: twice as many each time.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+# A sub-task that has run for less than this may be ended for another Job, and begins anew.
+YOUNG_SECONDS = 60.0
 # A count of checkpoints that was heard longer ago than this may have grown since.
 HEARD_SECONDS = 30.0
 # A Job does not go on as it is if a pod of it has waited for a node for so many seconds, and there is no room for it.
@@ -166,6 +168,16 @@ class Managed:
         if width and self.spec.parts:
             return iter(())
         return (pod for pod in self.pods if width == 0 or pod.index is None or pod.index >= width)
+
+    def young(self, now: float) -> Sequence[Pod]:
+        """The sub-tasks of a running split that have just begun, the latest first.
+
+        The Job controller ends them in this order where the window becomes smaller.
+        """
+        if not self.spec.parts or self.job.suspend:
+            return ()
+        began = [(now - seconds(pod.created, now), pod.uid, pod) for pod in self.pods if not pod.deleting]
+        return [pod for age, _, pod in sorted(began) if age < YOUNG_SECONDS]
 
 
 def seconds(time: str, otherwise: float) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
-from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.plan import Admit, Scale
+from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.jobs.split import split_problem
 from tests.builders.cards import FAMILY
 from tests.builders.jobs import running, waiting
@@ -197,3 +198,31 @@ def test_q2_no_sub_task_is_lost_or_runs_twice_and_a_barrier_is_never_faster(seed
 def test_what_the_jobs_of_a_split_agree_on(other: JobSpec, words: str) -> None:
     found = split_problem([other, part(1)])
     assert words in found if words else found == ""
+
+
+def begun_lately(young: int, **more: Any) -> JobState:
+    """A split that has all four cards for days, of whose sub-tasks some have just begun."""
+    made = running("split", 4, since=NOW - 120 * HOUR, attained=480 * HOUR, most=64, parts=1000, **more)
+    return replace(made, young=young)
+
+
+def test_a_split_does_not_keep_its_cards_from_a_job_that_has_waited_for_too_long() -> None:
+    late = replace(waiting("late", queue="other"), since=NOW - RULES.age_s)
+    assert not planned(4, begun_lately(0), late).steps, "what runs would begin anew"
+    plan = planned(4, begun_lately(1), late)
+    assert plan.steps == (
+        Scale(("default", "split"), 4, 3, ("default", "late")),
+        Admit(("default", "late"), 1),
+    )
+    two = replace(waiting("late", least=2, most=2, queue="other"), since=NOW - RULES.age_s)
+    assert not planned(4, begun_lately(1), two).steps
+    assert widths([begun_lately(3), two], planned(4, begun_lately(3), two)) == {"split": 2, "late": 2}
+
+
+def test_to_other_jobs_a_split_gives_its_cards_if_they_have_a_higher_priority() -> None:
+    new = replace(waiting("new", queue="other"), since=NOW)
+    assert not planned(4, begun_lately(4), new).steps
+    high = replace(waiting("new", queue="other", priority=1), since=NOW)
+    assert widths([begun_lately(2), high], planned(4, begun_lately(2), high)) == {"split": 3, "new": 1}
+    late = replace(new, since=NOW - RULES.age_s)
+    assert not planned(4, begun_lately(4, priority=1), late).steps

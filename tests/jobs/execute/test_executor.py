@@ -11,7 +11,7 @@ from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
-from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import ASK_SECONDS, JOIN_SECONDS, SPARED_SECONDS, Executor
 from device_plugin.jobs.execute.writes import Action, Write
@@ -277,6 +277,26 @@ def test_a_split_goes_on_with_the_sub_tasks_that_run() -> None:
     write = taken_back(replace(managed(split), spec=spec(split, parts=16)))
     assert write is not None
     assert body(write)["spec"] == {"parallelism": 3}
+
+
+def test_a_split_gives_the_cards_of_sub_tasks_that_have_just_begun_in_three_writes() -> None:
+    split, b = job("a", 4, completions=16, succeeded=3), managed(waiting("b", 1))
+    ages = {3: 500, 4: 5, 5: 70, 6: 20}
+    pods = [replace(_granted(split, index), created=api_time(NOW - age)) for index, age in ages.items()]
+    a = Managed(job=split, spec=spec(split, parts=16), pods=tuple(pods))
+    plan: list[Step] = [Scale(A, 4, 3, B), Admit(B, 1)]
+    (record,) = due(a, b, steps=plan).values()
+    assert record.record is not None
+    assert record.record.grants == (grant("uid-a-4", "n1-4"),), "the latest"
+    (width,) = due(carried_out(a, record), b).values()
+    assert body(width)["spec"] == {"parallelism": 3}
+    left = replace(a.job, parallelism=3, active=3)
+    after = replace(a, job=left, record=width.record, pods=tuple(pods[:1] + pods[2:]))
+    (start,) = due(after, b, free=1).values()
+    assert start.key == B
+
+    assert not due(a, b, steps=[Scale(A, 4, 1, B), Admit(B, 3)]), "only two have just begun"
+    assert due(carried_out(a, record), b, now=NOW + 60)["a"].action is Action.DROP, "by then none has"
 
 
 def test_what_is_not_the_engines_is_left_as_it_is() -> None:

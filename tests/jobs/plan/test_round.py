@@ -8,6 +8,7 @@ import pytest
 
 from device_plugin.core.annotations import CHECKPOINT, RESIZE
 from device_plugin.core.jobs.progress import Told
+from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
 from device_plugin.jobs.show.views import views
@@ -545,6 +546,29 @@ def test_others_shrink_for_sub_tasks_and_the_window_widens_when_their_cards_are_
         world.settle(20)
         assert (world.job("wide").parallelism, world.job("frames").parallelism) == (1, 3)
         assert [name for name, _ in world.api.patches] == ["wide", "wide", "frames"], "three writes"
+
+
+def test_a_job_that_waited_for_an_hour_gets_the_card_of_a_sub_task_that_has_just_begun(world: World) -> None:
+    world.queue("a", 4, completions=100, annotations={"vgpu.io/split": "ordered"})
+    world.settle(3)
+    assert world.job("a").parallelism == 4
+
+    def began(seconds_ago: float) -> None:
+        for pod in world.of(world.job("a")):
+            world.api.put_pod(replace(pod, created=api_time(world.now - seconds_ago)))
+
+    began(600)
+    world.queue("b", 1, created=api_time(world.now))
+    for _ in range(61):
+        world.turn(60.0)
+    assert world.job("b").suspend, "what runs would lose its work"
+    began(5)
+    world.settle(3)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (3, False)
+    world.finish("b")
+    began(600)
+    world.settle(40)
+    assert world.job("a").parallelism == 4
 
 
 GOAL = {"samples": "1000", "epochs": "10", "duration": "5000s", "model": "m"}
