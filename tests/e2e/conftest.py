@@ -101,3 +101,12 @@ def log(machines: Machines) -> Path:
     """The audit log of the project's own cluster."""
     assert machines
     return layout.here().audit
+
+
+@pytest.fixture
+def important() -> Iterator[str]:
+    """A PriorityClass above that of other pods; classes have no namespace."""
+    name = f"important-{uuid.uuid4().hex[:8]}"
+    Kubectl("")("create", "priorityclass", name, "--value=1000")
+    yield name
+    Kubectl("")("delete", "priorityclass", name)

@@ -87,6 +87,22 @@ def change_until_started(kubectl: Kubectl, name: str) -> None:
     assert deadline.eventually(started, SECONDS, every=0.0)
 
 
+def test_a_job_of_a_higher_class_stops_a_lower_one_which_goes_on_after_it(
+    kubectl: Kubectl, important: str
+) -> None:
+    cards = len(inventory(nodes.first())["cards"])
+    kubectl.create(queued("low", cards))
+    assert eventually(partial(running, kubectl, "low", cards), SECONDS)
+    high = queued("high", 1)
+    high["spec"]["template"]["spec"]["priorityClassName"] = important
+    kubectl.create(high)
+    assert eventually(partial(running, kubectl, "high", 1), SECONDS)
+    assert kubectl.get(JOBS, "low")["spec"]["suspend"]
+    kubectl("delete", "job", "high", "--cascade=foreground")
+    assert eventually(partial(running, kubectl, "low", cards), SECONDS)
+    assert not kubectl.get(JOBS, "low")["status"].get("failed"), "a stop is no failure"
+
+
 def test_a_job_whose_pods_a_quota_refuses_runs_with_those_that_it_allows(kubectl: Kubectl) -> None:
     kubectl.create({**QUOTA, "spec": {"hard": {f"requests.{PREFIX}": "1"}}})
     assert eventually(lambda: "used" in kubectl.get(QUOTAS, "one-card")["status"], 30)

@@ -13,15 +13,6 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import container, pod, slice_of, slice_pod
 
 
-@pytest.fixture
-def important() -> Iterator[str]:
-    """A PriorityClass above that of other pods; classes have no namespace."""
-    name = f"important-{uuid.uuid4().hex[:8]}"
-    Kubectl("")("create", "priorityclass", name, "--value=1000")
-    yield name
-    Kubectl("")("delete", "priorityclass", name)
-
-
 def fill(kubectl: Kubectl, mem: int, cores: int, each: int) -> dict[str, list[str]]:
     """Put `each` pods of a size on every card of the first node; the pods by card."""
     by_card: dict[str, list[str]] = {}
