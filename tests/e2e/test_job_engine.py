@@ -37,12 +37,14 @@ def test_a_job_gives_way_and_grows_back_with_the_writes_that_it_must_cost(
     kubectl("annotate", "job", "wide", f"{CHECKPOINT_SECONDS}=2")
     gives_way(kubectl, log, "next", ["jobs wide", f"pods/status {first}", "jobs wide", "jobs next"])
     assert any("was given 2 s for a checkpoint" in event for event in kubectl.events("wide"))
-    assert [pod["metadata"]["name"] for pod in pods(kubectl, "wide")][:1] == [first]
+    gives_way(kubectl, log, "last", ["jobs wide", f"pods/status {first}", "jobs wide", "jobs last"])
+    assert any("it is not made narrower before" in event for event in kubectl.events("wide")), "two in a row"
     # The objects of the pods that left may go after their cards.
-    assert eventually(partial(running, kubectl, "wide", width - 2), 30), "the highest indexes left"
+    assert eventually(partial(running, kubectl, "wide", width - 3), 30), "the highest indexes left"
+    assert pods(kubectl, "wide")[0]["metadata"]["name"] == first
 
     size = log.stat().st_size
-    kubectl("delete", "job", "small", "next", "--cascade=foreground")
+    kubectl("delete", "job", "small", "next", "last", "--cascade=foreground")
     assert eventually(partial(running, kubectl, "wide", width), SECONDS)
     assert eventually(lambda: written(log, size)[-2:] == ["jobs wide"] * 2, 30), written(log, size)
 
