@@ -154,8 +154,8 @@ class WaitingPods(Bounded[str, Waiting]):
 class PostponedPods(Bounded[str, Pod]):
     """The pods by UID that were refused without a decision because this replica does not place yet.
 
-    They are kept apart from other refused pods, with a lock of their own: while all pods are listed the view's lock is
-    held for longer than kube-scheduler waits for an answer.
+    They are kept apart from other refused pods, with a lock of their own: a /filter without a decision need not wait
+    for the view's lock.
     """
 
     def __init__(self) -> None:
