@@ -27,15 +27,6 @@ def declared_work(job: JobSpec, width: int, attained: float) -> float | None:
     return left * float(width) ** (EXPONENT - 1) if left > 0 else None
 
 
-def work_seen_by(queue: str, job: JobState) -> float:
-    """The work that a job is expected to have left, as the jobs of a queue count it.
-
-    What remains is the word of the job's author, so it counts in the job's own queue only: nobody keeps the cards of
-    another queue by it.
-    """
-    return expected_work(job) if job.spec.queue == queue else attained_work(job)
-
-
 def attained_work(job: JobState) -> float:
     """The service that a job has had, in seconds of one replica."""
     return job.attained / job.spec.cards if job.spec.cards else 0.0

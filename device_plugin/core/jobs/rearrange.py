@@ -14,7 +14,7 @@ from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import Unit, due, need, priority, share
-from device_plugin.core.jobs.rank import attained_work, expected_work, level, turn_end, work_seen_by
+from device_plugin.core.jobs.rank import attained_work, expected_work, level, turn_end
 from device_plugin.core.jobs.rules import Rules
 
 # Single jobs that are tried before several together, and jobs that are tried to be spared again: each try is a trial.
@@ -78,21 +78,21 @@ class Rearrangement:
         Jobs shrink before one is suspended, and of each priority before the next: a job that is suspended then finds
         none of a lower priority that could give way to it in turn.
         """
-        wanted, near = priority(unit), self._draft.room.givers([job.spec for job in unit])
+        claim, near = self._claim(unit), self._draft.room.givers([job.spec for job in unit])
         shrinking = [
             job
             for job in self._wide
-            if (near is None or job.spec.key in near) and self._may_shrink(job, unit)
+            if (near is None or job.spec.key in near) and self._may_shrink(job, claim)
         ]
         stopping = [
             ending
-            for ending in self._order(unit[0].spec.queue)
+            for ending in self._order(claim.queue)
             if (near is None or any(job.spec.key in near for job in ending.jobs))
-            and self._may_stop(ending, unit, wanted)
+            and self._may_stop(ending, claim)
         ]
         for lower in (True, False):
-            yield [((job, job.floor),) for job in shrinking if (job.spec.priority < wanted) is lower]
-            chosen = (ending for ending in stopping if (ending.priority < wanted) is lower)
+            yield [((job, job.floor),) for job in shrinking if (job.spec.priority < claim.priority) is lower]
+            chosen = (ending for ending in stopping if (ending.priority < claim.priority) is lower)
             for _, each in groupby(chosen, key=lambda ending: ending.priority):
                 yield [tuple((job, 0) for job in ending.jobs) for ending in each]
 
@@ -176,51 +176,71 @@ class Rearrangement:
                 self._draft.narrow(job, width, unit[0].spec)
         return _widen(self._draft, unit)
 
-    def _may_shrink(self, job: JobState, unit: Unit) -> bool:
+    def _may_shrink(self, job: JobState, claim: "_Claim") -> bool:
         if self._draft.width(job) <= job.floor:
             return False
-        wanted = priority(unit)
-        if job.spec.priority != wanted:
-            return job.spec.priority < wanted
+        if job.spec.priority != claim.priority:
+            return job.spec.priority < claim.priority
         # A sub-task begins anew for who would wait as long as the split has sub-tasks.
-        late = not job.spec.parts or any(due(each, self._draft.now, self._rules) for each in unit)
-        return late and self._shares(job, unit)
+        return (claim.due or not job.spec.parts) and self._shares(job, claim)
 
-    def _may_stop(self, ending: "_Ending", unit: Unit, wanted: int) -> bool:
-        """True if the running jobs may be suspended for the unit: their turn is over, and their rank is worse.
-
-        `wanted` is the unit's priority.
-        """
-        draft, rules = self._draft, self._rules
-        if not draft.width(ending.jobs[0]) or (ending.group and ending.group == _group(unit[0].spec)):
+    def _may_stop(self, ending: "_Ending", claim: "_Claim") -> bool:
+        """True if the running jobs may be suspended for a unit: their turn is over, and their rank is worse."""
+        draft = self._draft
+        if not draft.width(ending.jobs[0]) or (ending.group and ending.group == claim.group):
             return False
         # Then only a part of the group would be suspended.
         if ending.waiting and any(draft.width(job) for job in ending.waiting):
             return False
-        if ending.priority != wanted:
-            return ending.priority < wanted
+        if ending.priority != claim.priority:
+            return ending.priority < claim.priority
         # Sub-tasks that are suspended begin anew.
         if (
             ending.split
-            or draft.now < ending.since + rules.quantum_s
-            or not self._shares(ending.jobs[0], unit)
+            or draft.now < ending.since + self._rules.quantum_s
+            or not self._shares(ending.jobs[0], claim)
         ):
             return False
-        if any(due(each, draft.now, rules) for each in unit):
+        if claim.due:
             return True
-        if all(each.phase is JobPhase.STOPPED for each in unit) and draft.now < ending.turn_end:
+        if claim.stopped and draft.now < ending.turn_end:
             return False
-        queue = ending.jobs[0].spec.queue
-        most = max(level(work_seen_by(queue, each), rules) for each in unit)
-        return ending.level_seen_by(unit[0].spec.queue) > most
+        most = claim.level if ending.jobs[0].spec.queue == claim.queue else claim.attained
+        return ending.level_seen_by(claim.queue) > most
 
-    def _shares(self, job: JobState, unit: Unit) -> bool:
+    def _shares(self, job: JobState, claim: "_Claim") -> bool:
         """True if the job's queue is that of the unit, or has more cards for its weight than the unit's will have."""
-        queue, rules = unit[0].spec.queue, self._rules
-        if job.spec.queue == queue:
-            return True
-        wanted = share(self._draft, queue, rules) + need(unit) / rules.weight(queue)
-        return share(self._draft, job.spec.queue, rules) > wanted
+        queue = job.spec.queue
+        return queue == claim.queue or share(self._draft, queue, self._rules) > claim.share
+
+    def _claim(self, unit: Unit) -> "_Claim":
+        draft, rules, first = self._draft, self._rules, unit[0].spec
+        return _Claim(
+            priority(unit), first.queue, _group(first),
+            due=any(due(job, draft.now, rules) for job in unit),
+            stopped=all(job.phase is JobPhase.STOPPED for job in unit),
+            level=max(level(expected_work(job), rules) for job in unit),
+            attained=max(level(attained_work(job), rules) for job in unit),
+            share=share(draft, first.queue, rules) + need(unit) / rules.weight(first.queue),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What decides which running jobs may give way to a unit; it is found once, and compared with thousands of jobs.
+
+    `level` and `attained` are as those of `_Ending`, and `share` the cards that the unit's queue has with it, for each
+    unit of its weight. Of a unit that is `stopped` all jobs have run before.
+    """
+
+    priority: int
+    queue: str
+    group: "_Group | None"
+    due: bool
+    stopped: bool
+    level: int
+    attained: int
+    share: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from device_plugin.core.cards import Card
-from device_plugin.core.grants import Slice
-from device_plugin.core.ledger import CardState
+from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.ledger import CardState, NodeState
 from device_plugin.core.masks import core_ids, core_mask
 from device_plugin.core.placement.table import CardKind, Columns, Floats, Ints, Mask, NodeTable, kinds_where
 from device_plugin.core.requests import PodRequest, Request
@@ -69,6 +69,36 @@ def fit(state: CardState, request: Request) -> Slice | None:
     if size is None or not has_room(state, size) or (request.whole and not state.untouched):
         return None
     return Slice(state.card.uuid, size.mem_mib, choose_cores(state.free_cores, size.cores))
+
+
+def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
+    """The grant of whole cards on this node to a pod of one container that names no cards; None if it has too few."""
+    ((container, asked),) = request.containers
+    left, host, found = node.left, request.host, list[CardState]()
+    if not node.serving or left.cpu_milli < host.cpu_milli or left.memory_mib < host.memory_mib:
+        return None
+    if host.disk_mib and left.disk_mib < host.disk_mib:
+        return None
+    for state in node.cards:
+        card = state.card
+        if (
+            state.untouched
+            and state.open
+            and card.family == asked.family
+            and request.models.accepts(card.model)
+        ):
+            found.append(state)
+            if len(found) == asked.whole:
+                slices = tuple(_whole(each.card) for each in found)
+                return Grant(
+                    request.pod, node.name, {container: slices},
+                    cards={each.card.uuid: each.card.size for each in found},
+                )  # fmt: skip
+    return None
+
+
+def _whole(card: Card) -> Slice:
+    return Slice(card.uuid, card.mib(card.units), tuple(range(card.core_groups)))
 
 
 def choose_cores(free: int, count: int) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from device_plugin.core.jobs.rank import (
     level,
     next_level_at,
     turn_end,
-    work_seen_by,
 )
 from device_plugin.core.jobs.rules import HOUR, Rules
 from tests.builders.jobs import job_spec, running, stopped
@@ -47,12 +46,6 @@ def test_where_no_duration_or_width_is_known_none_is_declared() -> None:
     assert declared_work(job_spec("a", expected_seconds=60.0), 0, 0.0) is None
     assert declared_work(job_spec("a", expected_seconds=60.0, parts=8, most=8), 2, 0.0) is None
     assert declared_work(job_spec("a", expected_seconds=60.0, cards=0.0), 2, 0.0) is None
-
-
-def test_what_is_told_to_remain_counts_in_the_own_queue_only() -> None:
-    job = replace(stopped("a", attained=50 * HOUR), remaining=60.0)
-    assert work_seen_by("default", job) == 60.0
-    assert work_seen_by("other", job) == 50 * HOUR
 
 
 @pytest.mark.parametrize(

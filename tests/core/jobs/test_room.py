@@ -1,5 +1,6 @@
 """LedgerRoom: replicas are taken together or not at all, and trials leave nothing behind."""
 
+import random
 from dataclasses import replace
 
 from device_plugin.core.cards import Inventory
@@ -17,7 +18,7 @@ from device_plugin.core.node_constraints import (
 )
 from device_plugin.core.placement import Placer
 from device_plugin.core.requests import PodRequest, Selector
-from tests.builders.cards import inventory
+from tests.builders.cards import card, inventory
 from tests.builders.jobs import job_spec
 from tests.builders.requests import slice_request, whole_request
 
@@ -203,3 +204,33 @@ def test_a_node_that_the_index_does_not_know_yet_is_not_used_by_constrained_jobs
     assert room.free(job_spec("j")) == 2
     assert room.take(job_spec("j"), 2)
     assert {holding.node for holding in held.holdings().values()} == {"b"}
+
+
+def test_whole_cards_are_taken_of_the_fullest_node_as_place_takes_them() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(30):
+        rooms, ledgers = [], [ledger(*(f"n{number}" for number in range(4)), cards=4) for _ in range(2)]
+        for held in ledgers:
+            held.set_node("sick", Inventory((card("sick-0", healthy=False), card("sick-1"))))
+            rooms.append(LedgerRoom(held, Placer(held), {}))
+        spread = rng.random() < 0.2
+        for number in range(20):
+            asked = replace(
+                whole_request("", rng.randint(1, 3)), host=HostAmounts(cpu_milli=rng.choice((0, 1500)))
+            )
+            job = job_spec(f"j{number}", request=replace(asked, policy="spread" if spread else ""))
+            # A list of cards, even of all, is decided by place().
+            named = replace(asked, uuids=Selector("!no-such-card"), policy=job.request.policy)
+            count = rng.choice((1, 1, 2, 5))
+            taken = [
+                room.take(replace(job, request=each), count)
+                for room, each in zip(rooms, (job.request, named), strict=True)
+            ]
+            assert taken[0] == taken[1]
+            if number % 5 == 4:
+                for room in rooms:
+                    room.give(job, 1)
+        one, other = ({name: set(made.slices()) for name, made in held.grants().items()} for held in ledgers)
+        assert one == other
