@@ -115,15 +115,9 @@ class Promises:
         """The Job is gone, or has left its queue: what it promised ends, and what was promised to it."""
         self._follow(self._records.forget(uid))
 
-    def sync(self, jobs: Iterable[QueuedJob]) -> None:
-        """Take a list of all Jobs with the queue label."""
-        listed = set()
-        for job in jobs:
-            listed.add(job.uid)
-            self.see(job)
-        for giver in self._records.all():
-            if giver.job.uid not in listed:
-                self.forget(giver.job.uid)
+    def jobs(self) -> Set[str]:
+        """The UIDs of all Jobs with the queue label."""
+        return {giver.job.uid for giver in self._records.all()}
 
     def begin(self) -> None:
         """Put the records into force: all pods, nodes and Jobs were listed for the first time."""

@@ -240,8 +240,12 @@ class ClusterView:
 
     def sync_jobs(self, jobs: Iterable[QueuedJob]) -> None:
         """Take a list of all Jobs with the queue label."""
+        listed = {job.uid: job for job in jobs}
+        self.take([*listed.values()], self.promises.see)
         with self.lock:
-            self.promises.sync(jobs)
+            gone = self.promises.jobs() - listed.keys()
+        self.take([*gone], self.promises.forget)
+        with self.lock:
             self.jobs_listed = True
             self._begin_promises()
 

@@ -14,6 +14,7 @@ from pytest_mock import MockerFixture
 
 from device_plugin.cluster.show.explain import as_text
 from device_plugin.cluster.watch.view import BATCH, ClusterView
+from device_plugin.core.batch import QueuedJob
 from device_plugin.core.cards import REPORT_SECONDS, Card, Inventory, ReportedSlice, SliceState
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
@@ -116,15 +117,20 @@ def test_others_can_have_the_lock_while_a_list_is_taken(mocker: MockerFixture) -
         (view.pods, "forget"),
         (view.ledger, "set_node"),
         (view.ledger, "drop_node"),
+        (view.promises, "see"),
+        (view.promises, "forget"),
     ):
         mocker.patch.object(owner, name, side_effect=turns.counted(getattr(owner, name)))
     pods = [pod(f"p{number}") for number in range(3 * BATCH + 1)]
     nodes = [node(f"n{number}") for number in range(2 * BATCH)]
+    jobs = [QueuedJob("default", f"j{number}", f"job-{number}") for number in range(2 * BATCH + 1)]
     for listed in (nodes, ()):
         view.sync_nodes(listed)
     for shown in (pods, ()):
         view.sync_pods(shown)
-    assert sum(turns.done) == 2 * len(nodes) + 2 * len(pods)
+    for queued in (jobs, ()):
+        view.sync_jobs(queued)
+    assert sum(turns.done) == 2 * (len(nodes) + len(pods) + len(jobs))
     assert max(turns.done) == BATCH
     assert view.pods.all() == []
 
