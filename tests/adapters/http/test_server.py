@@ -30,7 +30,7 @@ class App:
     def __call__(self, request: HttpRequest) -> HttpAnswer:
         if request.path == "/held":
             self.inside.release()
-            self.release.wait(10)
+            self.release.wait(60)
         return HttpAnswer([bytes(LARGE) if request.path == "/large" else b"ok"])
 
 
@@ -43,6 +43,14 @@ def app() -> App:
 def server(app: App) -> Iterator[Server]:
     """As strangers find it: 16 threads, 4 connections each."""
     with Server(app, "127.0.0.1:0", threads=16, silence=PATIENCE, per_address=4) as server:
+        yield server
+        app.release.set()
+
+
+@pytest.fixture
+def patient(app: App) -> Iterator[Server]:
+    """The same, but nobody is ended for being slow while a test lasts."""
+    with Server(app, "127.0.0.1:0", threads=16, silence=60, per_address=4) as server:
         yield server
         app.release.set()
 
@@ -171,9 +179,9 @@ def test_a_client_that_drips_is_not_waited_for(single: Server, head: bytes) -> N
                 client.sendall(b"x")
             return ended(client)
 
-        assert eventually(drip, 10 * PATIENCE, 0.1)
-        assert time.monotonic() - start < 2 * PATIENCE
-        assert eventually(lambda: not waits(single), PATIENCE)
+        assert eventually(drip, 20 * PATIENCE, 0.1)
+        assert time.monotonic() - start < 10 * PATIENCE
+        assert eventually(lambda: not waits(single), 10 * PATIENCE)
     assert get(single, "127.0.0.1") == 200
 
 
@@ -190,8 +198,8 @@ def test_a_client_that_does_not_take_its_answer_is_not_waited_for(single: Server
             return not waits(single)
 
         assert eventually(lambda: waits(single), PATIENCE / 2)
-        assert eventually(sip, 10 * PATIENCE)
-        assert time.monotonic() - start < 2 * PATIENCE
+        assert eventually(sip, 20 * PATIENCE)
+        assert time.monotonic() - start < 10 * PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -203,28 +211,24 @@ def test_a_client_that_does_not_take_its_answer_is_not_waited_for(single: Server
     ],
     ids=["headers", "path", "body"],
 )
-def test_more_than_strangers_may_send_is_refused_at_once(server: Server, head: bytes) -> None:
-    with connect(server, "127.0.0.1") as client:
-        start = time.monotonic()
+def test_more_than_strangers_may_send_is_refused_at_once(patient: Server, head: bytes) -> None:
+    with connect(patient, "127.0.0.1") as client:
         with suppress(OSError):
             client.sendall(head)
-        assert eventually(lambda: ended(client), 10)
-        assert time.monotonic() - start < PATIENCE
+        assert eventually(lambda: ended(client), 20)
 
 
-def test_nobody_whom_the_application_works_for_must_go(server: Server, app: App) -> None:
+def test_nobody_whom_the_application_works_for_must_go(patient: Server, app: App) -> None:
     with ThreadPoolExecutor(4) as pool:
-        held = [pool.submit(get, server, "127.0.0.1", "/held", 10) for _ in range(4)]
+        held = [pool.submit(get, patient, "127.0.0.1", "/held", 60) for _ in range(4)]
         for _ in held:
-            assert app.inside.acquire(timeout=5)
-        with connect(server, "127.0.0.1") as fifth:
-            start = time.monotonic()
-            assert eventually(lambda: ended(fifth), 5)
-            assert time.monotonic() - start < PATIENCE, "at once, not at its deadline"
-        assert get(server, "127.0.0.2") == 200
+            assert app.inside.acquire(timeout=20)
+        with connect(patient, "127.0.0.1") as fifth:
+            assert eventually(lambda: ended(fifth), 20), "at once, not at its deadline"
+        assert get(patient, "127.0.0.2", wait=20) == 200
         app.release.set()
         assert [answer.result() for answer in held] == [200] * 4
-    assert get(server, "127.0.0.1") == 200
+    assert get(patient, "127.0.0.1", wait=20) == 200
 
 
 def test_who_was_closed_is_counted_no_more(server: Server) -> None:

@@ -16,7 +16,7 @@ from device_plugin.kube.errors import ExpiredError, UnknownError
 from hack.embedded.apiserver import EmbeddedApiServer, resources
 from tests.adapters.kube.conftest import annotate, node
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Follower:
