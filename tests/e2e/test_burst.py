@@ -5,10 +5,11 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tests import deadline
 from tests.e2e import service
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.slices import Held, cards, check_disjoint, held
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import PATIENCE, eventually
 from tests.e2e.workloads import slice_pod
 
 PODS_PER_CARD = 10
@@ -78,7 +79,7 @@ def test_all_that_fit_run_and_the_rest_say_why(kubectl: Kubectl, rng: random.Ran
         assert any(re.search(WHY, event) for event in events), events
     # Once they have been there for a minute, so many pods have taught the service what to expect, and how much of the
     # cards is of no use to that.
-    ratios = eventually(fragmentation, 120)
+    ratios = deadline.eventually(fragmentation, PATIENCE * 120, every=2)  # each look takes a kubectl
     assert ratios
     assert 0 <= ratios[0] < 1
 
