@@ -29,7 +29,11 @@ def carried_out(jobs: Sequence[JobState], plan: Plan, now: float) -> list[JobSta
             case Admit():
                 changed = {"phase": JobPhase.RUNNING, "width": step.width, "since": now, "resized": now}
             case Scale():
-                changed = {"width": step.after, "resized": now}
+                changed = {
+                    "width": step.after,
+                    "resized": now,
+                    "young": max(0, job.young + step.after - step.before),
+                }
             case Window():
                 changed = {"width": step.parallelism}
             case Suspend():

@@ -67,7 +67,7 @@ def random_job(rng: random.Random, name: str, free: int, cards: int) -> JobState
     known = rng.choice((None, None, 60.0, 50 * HOUR))
     return JobState(
         spec=spec, phase=phase, width=width, since=since, resized=since, attained=attained, remaining=known,
-        held=rng.random() < 0.05,
+        held=rng.random() < 0.05, young=rng.randint(0, width) if spec.parts else 0,
     )  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def check(jobs: Sequence[JobState], plan: Plan, slots: int) -> None:
             assert not job.held
             assert other.preempts
             assert other.priority >= job.spec.priority
+            assert isinstance(step, Suspend) or not job.spec.parts or step.before - step.after <= job.young
         elif isinstance(step, Scale):
             assert step.after >= min(job.spec.most, step.before * (1 + RULES.growth))
             assert NOW - job.resized >= RULES.cooldown_s
