@@ -32,7 +32,7 @@ class Exposition:
 
     def __init__(
         self, read: Callable[[], Iterable[Reading]],
-        clock: Callable[[], float] = time.monotonic, leads: Callable[[], bool] = bool,
+        clock: Callable[[], float] = time.monotonic, leads: Callable[[], object] = bool,
     ) -> None:  # fmt: skip
         self._read = read
         self._clock = clock
@@ -80,7 +80,7 @@ class _Text:
     `led`: whether this replica led when it was made.
     """
 
-    def __init__(self, pieces: Sequence[bytes], *, led: bool) -> None:
+    def __init__(self, pieces: Sequence[bytes], *, led: object) -> None:
         self.pieces = pieces
         self.led = led
         self._lock = threading.Lock()

@@ -5,22 +5,26 @@ kubectl, and in the engine's namespace the rights of the Role ask-job-engine of 
 """
 
 import argparse
+import json
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from tempfile import TemporaryFile
 from threading import Timer
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller
 from device_plugin.core.batch import Job
 from device_plugin.core.errors import VgpuError
+from device_plugin.core.http_values import JSON, PLANNER
+from device_plugin.core.jobs.job import UNKNOWN
 from device_plugin.kube.api import JOBS, Ref
 from device_plugin.kube.errors import GoneError, RefusedError
 from device_plugin.kube.leases import LEASES
@@ -61,14 +65,60 @@ def found(client: KubeClient, of: Ref) -> Job:
 
 
 def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str) -> tuple[int, str]:
-    """Status and body of the leading replica's /explain. Raises EngineError, ApiError."""
+    """Status and body of /explain of the replica that plans: of one job, that which plans it.
+
+    Raises EngineError, ApiError.
+    """
+    pod = _leader(client, args.engine_namespace or NAMESPACE)
+    answer = _asked(args, pod, accept, query)
+    if answer.planner not in ("", pod):
+        answer = _asked(args, answer.planner, accept, query)
+    return answer.status, answer.text
+
+
+def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    """What is known of all jobs, by the replicas that plan them. Raises EngineError, ApiError."""
+    pod = _leader(client, args.engine_namespace or NAMESPACE)
+    first = _listed(args, pod)
+    found = {(job["namespace"], job["name"]): job for job in first["jobs"]}
+    for other in sorted({*first["planners"].values()} - {"", pod}):
+        known = [job for job in _listed(args, other)["jobs"] if job["phase"] != UNKNOWN]
+        found |= {(job["namespace"], job["name"]): job for job in known}
+    return list(found.values())
+
+
+def _listed(args: argparse.Namespace, pod: str) -> Mapping[str, Any]:
+    answer = _asked(args, pod, JSON, {})
+    if answer.status != HTTPStatus.OK:
+        raise EngineError(f"the job engine answers {answer.status}: {answer.text.strip()}")
+    return answered(answer.text)
+
+
+def answered(text: str) -> Mapping[str, Any]:
+    """What /explain of one replica says as JSON. Raises EngineError while it does not plan."""
+    found: Mapping[str, Any] = json.loads(text)
+    if found["problem"]:
+        raise EngineError(f"the job engine does not plan yet: {found['problem']}: try again")
+    return found
+
+
+class _Answer(NamedTuple):
+    """Status and body, and the replica that knows more of the job that was asked for."""
+
+    status: int
+    text: str
+    planner: str
+
+
+def _asked(args: argparse.Namespace, pod: str, accept: str, query: Mapping[str, str]) -> _Answer:
+    """What one replica answers. Raises EngineError."""
     namespace = args.engine_namespace or NAMESPACE
-    with _forwarded(caller.kubeconfig(args), namespace, _leader(client, namespace)) as port:
+    with _forwarded(caller.kubeconfig(args), namespace, pod) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
         try:
             connection.request("GET", f"/explain?{urlencode(query)}", headers={"Accept": accept})
             answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            return _Answer(answer.status, answer.read().decode(), answer.getheader(PLANNER) or "")
         except (OSError, HTTPException) as error:
             raise EngineError(
                 f"the job engine in {namespace} does not answer ({error}): try again"

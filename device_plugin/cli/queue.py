@@ -12,8 +12,7 @@ to `admit` jobs of the group vgpu.io in its namespace.
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from device_plugin.adapters.kube.client import KubeClient
@@ -23,7 +22,6 @@ from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
 from device_plugin.kube.api import JOBS, Ref
 
-JSON = "application/json"
 COLUMNS = (
     "NAMESPACE", "NAME", "QUEUE", "PLACE", "PHASE", "WIDTH", "MIN", "MAX", "PROGRESS", "SINCE", "WAITS FOR",
     "NEXT CHANGE",
@@ -56,11 +54,9 @@ def run(args: argparse.Namespace) -> int:
         if args.job:
             print(admitted(client, engine.named(args)))
             return 0
-        status, text = engine.ask(client, args, JSON)
-        if status != HTTPStatus.OK:
-            raise EngineError(f"the job engine answers {status}: {text.strip()}")
+        found = engine.jobs(client, args)
         namespace = "" if args.all_namespaces else caller.namespace(args)
-    jobs = listed(text, namespace)
+    jobs = listed(found, namespace)
     if args.output:
         print(json.dumps({"jobs": jobs}, indent=2))
     elif jobs:
@@ -70,12 +66,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def listed(explained: str, namespace: str) -> list[Mapping[str, Any]]:
-    """The jobs of a namespace (empty: of all) in the answer of /explain, as a queue has them. Raises EngineError."""
-    answer = json.loads(explained)
-    if answer["problem"]:
-        raise EngineError(f"the job engine does not plan yet: {answer['problem']}: try again")
-    return sorted((job for job in answer["jobs"] if namespace in ("", job["namespace"])), key=_order)
+def listed(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Mapping[str, Any]]:
+    """The jobs of a namespace (empty: of all), as a queue has them."""
+    return sorted((job for job in jobs if namespace in ("", job["namespace"])), key=_order)
 
 
 def admitted(client: KubeClient, of: Ref) -> str:

@@ -35,6 +35,10 @@ MODEL = "vgpu.io/model"
 EXPECTED_DURATION = "vgpu.io/expected-duration"
 CHECKPOINT_SECONDS = "vgpu.io/checkpoint-seconds"
 RESIZE = "vgpu.io/resize"
+# A label of nodes, and an annotation of Jobs.
+POOL = "vgpu.io/pool"
+# An annotation of Leases.
+NOTE = "vgpu.io/note"
 # An annotation of pods of Jobs.
 CHECKPOINT = "vgpu.io/checkpoint"
 
@@ -123,6 +127,10 @@ KEYS = (
         "How long a checkpoint may take before pods are ended, 1 to 3600 s, where their grace period is not enough."),
     Key(RESIZE, "Job", "annotation", _JOBS,
         "What is under way with the Job's width, as JSON. Anybody may remove it, which ends that."),
+    Key(POOL, "Job", "annotation", _JOBS,
+        "The pool that was chosen for a Job which fits several. Anybody may remove it; then one is chosen anew."),
+    Key(NOTE, "Lease", "annotation", _JOBS,
+        "On the Lease `vgpu-jobs`, where there are several pools: the numbers of the Leases of those that have jobs."),
     Key(CHECKPOINT, "Pod", "annotation", _JOBS,
         "A request to the program of a Job's pod of index 0 to save now, and until when, as JSON."),
     Key(QUEUE_REQUIRED, "Namespace", "label", _OPERATOR,
@@ -138,6 +146,8 @@ KEYS = (
     Key(TOUCHED, "Pod", "annotation", _CLUSTER,
         "When the cluster service last made kube-scheduler try the pod again. Nothing reads it."),
     Key(CORDONED, "Node", "annotation", "an operator, by `vgpu cordon`", "Cards that get no new slices, by uuid."),
+    Key(POOL, "Node", "label", _OPERATOR,
+        "The pool of the node's cards, for the job engine. It counts where all nodes with cards of a family have it."),
     Key("vgpu.io/node", "Node", "label", _OPERATOR, "`true` on the nodes where the node agent is to run."),
 )  # fmt: skip
 """Every key, for the reference page."""

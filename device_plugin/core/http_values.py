@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+# A header of the job engine's answers: the replica that plans the job which was asked for, if that is another one.
+PLANNER = "Vgpu-Planner"
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,10 @@ class NodeIndex:
         """The nodes (None: all) whose bits are not set."""
         return self._set((self._all if nodes is None else nodes.bits) & ~bits)
 
+    def values_of(self, key: str) -> Mapping[str, str]:
+        """By node: the value of its label of this key, for those that have it."""
+        return {node.name: node.labels[key] for node in self._nodes if key in node.labels}
+
     def limits(self, constraints: NodeConstraints) -> str:
         """What keeps a pod from some of the nodes, as a sentence for people; empty if nothing does."""
         selected, parts = self._selected(constraints), list[str]()

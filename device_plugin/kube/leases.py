@@ -5,8 +5,9 @@ when we first saw its last renewal. That our own still holds is counted from bef
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from device_plugin.core.annotations import NOTE
 from device_plugin.kube.api import Api, Kind, Object, Ref
 from device_plugin.kube.errors import GoneError
 
@@ -15,7 +16,10 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A Lease as it was read. Two reads are equal if it was not renewed or taken in between; no clocks are compared."""
+    """A Lease as it was read. Two reads are equal if it was not renewed or taken in between; no clocks are compared.
+
+    `note` is what its holder lets all candidates know: the text of an annotation, empty without one.
+    """
 
     holder: str
     renewed: str
@@ -23,18 +27,20 @@ class Lease:
     seconds: int = field(default=0, compare=False)
     transitions: int = field(default=0, compare=False)
     version: str = field(default="", compare=False)
+    note: str = field(default="", compare=False)
 
 
 def _lease(found: Object) -> Lease:
     """The Lease in an object of coordination.k8s.io/v1; what is absent is empty."""
-    spec = found.get("spec") or {}
+    spec, metadata = found.get("spec") or {}, found["metadata"]
     return Lease(
         spec.get("holderIdentity") or "",
         spec.get("renewTime") or "",
         spec.get("acquireTime") or "",
         spec.get("leaseDurationSeconds") or 0,
         spec.get("leaseTransitions") or 0,
-        found["metadata"].get("resourceVersion", ""),
+        metadata.get("resourceVersion", ""),
+        (metadata.get("annotations") or {}).get(NOTE, ""),
     )
 
 
@@ -89,34 +95,50 @@ class Election:
 
 
 class Candidate:
-    """Holds a Lease by an API server. Call `attempt` every few seconds; `time` is the wall clock in RFC 3339."""
+    """Holds a Lease by an API server. Call `attempt` every few seconds; `time` is the wall clock in RFC 3339.
+
+    `note` gives the note to write from the one that stands there.
+    """
 
     def __init__(
-        self, api: Api, of: Ref, election: Election, clock: Callable[[], float], time: Callable[[], str]
-    ) -> None:
+        self, api: Api, of: Ref, election: Election, clock: Callable[[], float], time: Callable[[], str],
+        note: Callable[[str], str] = str,
+    ) -> None:  # fmt: skip
         self._api = api
         self._of = of
         self._election = election
         self._clock = clock
         self._time = time
+        self._note = note
+        self.found: Lease | None = None
+        """The Lease as it was last read or written."""
+        self.read_at = NEVER
+        """When the last read that succeeded was sent, by the clock."""
 
-    def attempt(self) -> bool:
-        """Acquire or renew the Lease, once; true if it was written. Raises ApiError."""
-        found = self._read()
+    def attempt(self, *, takes_free: bool = True) -> bool:
+        """Acquire or renew the Lease, once; true if it was written. Raises ApiError.
+
+        Without `takes_free` a Lease that nobody holds is left alone, but not that of a holder who has let it expire.
+        """
+        begun = self._clock()
+        found = self.found = self._read()
+        self.read_at = begun
         wanted = self._election.next(found, self._clock(), self._time())
-        if wanted is None:
+        if wanted is None or not (takes_free or (found is not None and found.holder)):
             return False
+        wanted = replace(wanted, note=self._note(found.note if found is not None else ""))
         sent = self._clock()
         self._write(found, wanted)
         self._election.wrote(sent)
+        self.found = wanted
         return True
 
     def release(self) -> None:
         """Give the Lease up, if it is ours, so that another candidate need not wait for its end. Raises ApiError."""
         found = self._read()
         wanted = self._election.released(found, self._time())
-        if wanted is not None:
-            self._write(found, wanted)
+        if found is not None and wanted is not None:
+            self._write(found, replace(wanted, note=found.note))
 
     def leads(self) -> bool:
         """True while no other candidate can have taken the Lease."""
@@ -145,7 +167,10 @@ def _body(of: Ref, lease: Lease) -> Object:
         "renewTime": lease.renewed,
         "leaseTransitions": lease.transitions,
     }
-    meta = {"name": of.name, "namespace": of.namespace, "resourceVersion": lease.version}
+    meta: dict[str, object] = {
+        "name": of.name, "namespace": of.namespace, "resourceVersion": lease.version,
+        "annotations": {NOTE: lease.note} if lease.note else None,
+    }  # fmt: skip
     return {
         "apiVersion": LEASES.api_version, "kind": LEASES.name,
         "metadata": {key: value for key, value in meta.items() if value},

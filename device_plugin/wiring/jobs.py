@@ -33,17 +33,22 @@ from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import Request
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
+from device_plugin.jobs.plan.dispatcher import Dispatcher
+from device_plugin.jobs.plan.leases import PoolLeases
+from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import ManagedJobs
 from device_plugin.jobs.watch.nodes import KnownNodes
 from device_plugin.jobs.watch.priorities import Priorities
+from device_plugin.jobs.watch.replicas import LiveReplicas
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
-from device_plugin.kube.leases import Candidate, Election
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import JobsSettings
 
@@ -131,30 +136,41 @@ class JobEngine(Replica):
         self._known = KnownJobs(self._read)
         self._priorities = Priorities(self._known.read_again)
         lease = Ref(settings.lease_name, settings.lease_namespace)
-        self._dispatcher = Candidate(api, lease, Election(settings.pod_name), clock, _now)
+        self._replicas = LiveReplicas(settings.pod_name, settings.lease_namespace)
+        self._leases = PoolLeases(api, lease, settings.pod_name, clock, _now, self._replicas.names)
         self._lease_problem = "the Lease was not read yet"
-        leads = self._dispatcher.leads
-        sender = Sender(api, self._known, leads, clock, self._on_write)
         rules = Rules(
             quantum_s=settings.quantum_seconds, cooldown_s=settings.cooldown_seconds, use=settings.use,
             weights=settings.queue_weights,
         )  # fmt: skip
         rates, _ = read_rates("\n".join(settings.rates))
-        creations = FailedCreations(api, clock, time.time)
-        self._rounds = Rounds(
-            self._known, self._holdings, sender, creations, leads, clock, time.time, rules, rates
-        )  # fmt: skip
+
+        def rounds(jobs: ManagedJobs, holdings: Holdings, leads: Callable[[], bool]) -> Rounds:
+            return Rounds(
+                jobs, holdings, self._sender(leads), FailedCreations(api, clock, time.time), leads, clock, time.time,
+                rules, rates,
+            )  # fmt: skip
+
+        dispatcher = Dispatcher(self._holdings, self._sender(self._leases.dispatches), clock, time.time)
+        self._planners = Planners(self._known, self._holdings, self._leases, dispatcher, rounds, clock)
         self._announcer = Announcer(api, self._known, clock)
-        self._gauges = JobGauges(self._known, self._rounds, leads)
-        self._poller = AgentPoller(read_progress, self._on_told, leads, ASKED, clock, self._known.on)
+        self._gauges = JobGauges(self._known, self._planners, self._leases.dispatches)
+        self._poller = AgentPoller(read_progress, self._on_told, self._plans, ASKED, clock, self._known.on)
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
         self._classes = ListWatch(api, PRIORITY_CLASSES)
 
     def _asked(self) -> tuple[str, str, App]:
-        return "explain", self._settings.explain_listen, JobExplainer(self._known, self._rounds)
+        return "explain", self._settings.explain_listen, JobExplainer(self._known, self._planners)
 
     def _scrapes(self) -> App:
-        return Exposition(self._gauges, leads=self._dispatcher.leads)
+        return Exposition(self._gauges, leads=lambda: (self._leases.dispatches(), self._leases.planned()))
+
+    def _sender(self, leads: Callable[[], bool]) -> Sender:
+        return Sender(self._api, self._known, leads, time.monotonic, self._on_write)
+
+    def _plans(self) -> bool:
+        """True if this replica plans, or will as soon as there is something to plan."""
+        return self._leases.dispatches() or bool(self._leases.planned())
 
     def _loops(self) -> Mapping[str, Callable[[], None]]:
         return {
@@ -184,13 +200,16 @@ class JobEngine(Replica):
 
     def _sync_pods(self, pods: Sequence[Pod]) -> None:
         super()._sync_pods(pods)
+        self._replicas.sync(pods)
         self._known.sync_pods(pods)
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         super()._on_pod(change, pod)
         if change is Change.DELETED:
+            self._replicas.forget(pod)
             self._known.forget_pod(pod.uid)
         else:
+            self._replicas.see(pod)
             self._known.see_pod(pod)
 
     def _sync_nodes(self, nodes: Sequence[Node]) -> None:
@@ -224,12 +243,13 @@ class JobEngine(Replica):
         self._announcer.wrote(write)
 
     def _round(self) -> None:
-        self._rounds.step()
-        self._announcer.planned(self._rounds)
+        self._planners.step()
+        rounds = [planner.rounds for planner in self._planners.all()]
+        self._announcer.planned(rounds, dispatches=self._leases.dispatches())
 
     def _renew(self) -> None:
         try:
-            self._dispatcher.attempt()
+            self._leases.renew()
             self._lease_problem = ""
         except ApiError as error:
             self._lease_problem = f"the Lease cannot be renewed: {error}"
@@ -242,7 +262,7 @@ class JobEngine(Replica):
     def _join(self) -> None:
         super()._join()
         try:
-            self._dispatcher.release()
+            self._leases.release()
         except ApiError as error:
             log.info("the Lease is not given up: %s", error)
 

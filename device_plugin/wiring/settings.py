@@ -180,7 +180,9 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         list[str], Meta(description="resource prefixes of all card families", examples=[["hygon.com/dcu"]])
     ] = msgspec.field(default_factory=lambda: list(DEFAULT_PREFIXES))
     lease_namespace: Annotated[str, Meta(description="namespace of the job engine's Lease")] = "vgpu-system"
-    lease_name: Annotated[str, Meta(description="name of the job engine's Lease")] = "vgpu-jobs"
+    lease_name: Annotated[
+        str, Meta(description="name of the job engine's Lease; those of pools have a number behind it")
+    ] = "vgpu-jobs"
     agent_namespace: Annotated[str, Meta(description="namespace of the node agents")] = "vgpu-system"
     use: Annotated[
         float,

@@ -8,7 +8,9 @@ from urllib.parse import urlencode
 
 import yaml
 
-from device_plugin.cli.queue import JSON, listed
+from device_plugin.cli.engine import answered
+from device_plugin.cli.queue import listed
+from device_plugin.core.http_values import JSON
 from hack.demo.session import DemoError, DemoSession
 from hack.embedded.person import KINDS, NAMESPACE, Object, Person, read
 
@@ -37,7 +39,7 @@ class DemoApi(Person):
 
     def queue(self) -> list[Mapping[str, Any]]:
         """The Jobs of queues as `vgpu queue` shows them. Raises EngineError while the engine does not plan."""
-        return listed(read(self._session.engine, "/explain", JSON), NAMESPACE)
+        return listed(answered(read(self._session.engine, "/explain", JSON))["jobs"], NAMESPACE)
 
     def why(self, job: str) -> str:
         """The paragraph of `vgpu why JOB`."""

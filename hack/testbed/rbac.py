@@ -21,24 +21,22 @@ from hack.testbed.programs import installed
 
 @dataclass(frozen=True, order=True)
 class Permission:
-    """One verb on one resource (with its subresource) for one service; `name` narrows it to one object."""
+    """One verb on one resource (with its subresource) for one service; `names` narrow it to these objects."""
 
     service: str
     verb: str
     group: str
     resource: str
-    name: str = ""
+    names: tuple[str, ...] = ()
 
     def covers(self, call: Call) -> bool:
         """True if the permission allows the call."""
-        return _asked(call) == (self.service, self.verb, self.group, self.resource) and self.name in (
-            "",
-            call.name,
-        )
+        asked = _asked(call) == (self.service, self.verb, self.group, self.resource)
+        return asked and (not self.names or call.name in self.names)
 
     def __str__(self) -> str:
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{self.service}: {self.verb} {resource}" + (f" {self.name}" if self.name else "")
+        return f"{self.service}: {self.verb} {resource}" + "".join(f" {name}" for name in self.names)
 
 
 def granted(objects: list[dict[str, Any]]) -> set[Permission]:
@@ -61,8 +59,7 @@ def _permissions(service: str, rule: dict[str, Any]) -> Iterator[Permission]:
     for group in rule["apiGroups"]:
         for resource in rule["resources"]:
             for verb in rule["verbs"]:
-                for name in rule.get("resourceNames", [""]):
-                    yield Permission(service, verb, group, resource, name)
+                yield Permission(service, verb, group, resource, tuple(rule.get("resourceNames", ())))
 
 
 def differences(permissions: set[Permission], calls: list[Call]) -> list[str]:

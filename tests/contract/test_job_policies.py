@@ -20,7 +20,7 @@ from tests.pages import blocks, documents
 from tests.release import since
 
 pytestmark = pytest.mark.usefixtures("job_policies")
-RESIZE = "vgpu.io/resize"
+RESIZE, POOL = "vgpu.io/resize", "vgpu.io/pool"
 RECORD = '{"v":1,"gen":1,"from":8,"to":4}'
 KUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -115,27 +115,26 @@ def test_with_kueues_label_kueue_starts_it(cluster: Cluster, created: Any) -> No
 
 
 @pytest.mark.parametrize("sub", ["", "/status"])
-def test_only_the_engine_records_a_resize_and_anybody_removes_it(
-    cluster: Cluster, created: Any, sub: str
+@pytest.mark.parametrize(("key", "value"), [(RESIZE, RECORD), (POOL, "hygon.com/dcu/a")])
+def test_only_the_engine_writes_what_it_decided_and_anybody_removes_it(
+    cluster: Cluster, created: Any, key: str, value: str, sub: str
 ) -> None:
     path = created()
-    denied(
-        cluster.patch(path + sub, annotated(**{RESIZE: RECORD}), "tenant"), "only the job engine writes it"
-    )
-    assert cluster.patch(path + sub, annotated(**{RESIZE: RECORD}), "engine").code == 200
-    denied(cluster.patch(path + sub, annotated(**{RESIZE: "{}"}), "tenant"), "only the job engine writes it")
+    denied(cluster.patch(path + sub, annotated(**{key: value}), "tenant"), "only the job engine writes them")
+    assert cluster.patch(path + sub, annotated(**{key: value}), "engine").code == 200
+    denied(cluster.patch(path + sub, annotated(**{key: "{}"}), "tenant"), "only the job engine writes them")
     assert cluster.patch(path, annotated(note="mine"), "editor").code == 200
-    assert cluster.patch(path + sub, annotated(**{RESIZE: None}), "tenant").code == 200
-    assert RESIZE not in cluster.get(path).body["metadata"].get("annotations", {})
+    assert cluster.patch(path + sub, annotated(**{key: None}), "tenant").code == 200
+    assert key not in cluster.get(path).body["metadata"].get("annotations", {})
 
 
 def test_a_resize_is_not_copied_into_a_new_job(cluster: Cluster, name: str) -> None:
     denied(
         cluster.post(JOBS, body(name, QUEUED, {"resize": RECORD}), "editor"),
         "'vgpu-job-resizes'",
-        "leave it out",
+        "leave them out",
     )
-    denied(cluster.post(JOBS, body(name, {}, {"resize": RECORD}), "editor"), "leave it out")
+    denied(cluster.post(JOBS, body(name, {}, {"resize": RECORD}), "editor"), "leave them out")
 
 
 CHECKPOINT = "vgpu.io/checkpoint"

@@ -50,7 +50,7 @@ def test_a_card_that_a_job_gives_up_goes_to_the_job_that_it_was_given_up_for(kub
         grants=[Grant.decode(json.dumps(grant(kubectl, leaving)))],
     )  # fmt: skip
     written = {"annotations": {RESIZE: record.encode()}}
-    with pytest.raises(KubectlError, match="only the job engine writes it"):
+    with pytest.raises(KubectlError, match="only the job engine writes them"):
         change(kubectl, "giver", metadata=written)
     change(Kubectl(kubectl.namespace, ENGINE, ["system:masters"]), "giver", metadata=written)
     assert eventually(lambda: [one["leaving"] for one in promises(kubectl)], 30) == [

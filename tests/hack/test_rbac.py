@@ -44,6 +44,18 @@ def test_a_permission_that_nobody_uses_is_named(tmp_path: Path) -> None:
     assert compare(tmp_path, event("get", "nodes")) == ["granted and not used: vgpu-node: patch nodes"]
 
 
+def test_a_right_to_several_named_objects_is_used_by_one_of_them(tmp_path: Path) -> None:
+    rule = {"apiGroups": [""], "resources": ["nodes"], "resourceNames": ["n1", "n2"], "verbs": ["get"]}
+    named = granted([{**ROLES[0], "rules": [rule]}, ROLES[1]])
+    log = tmp_path / "audit.log"
+    log.write_text(event("get", "nodes", name="n2") + "\n")
+    assert differences(named, list(audit.calls(log))) == []
+    log.write_text(event("get", "nodes", name="n3") + "\n")
+    unused, stranger = differences(named, list(audit.calls(log)))
+    assert unused == "granted and not used: vgpu-node: get nodes n1 n2"
+    assert stranger.startswith("used and not granted by us: vgpu-node: get nodes")
+
+
 def test_a_use_that_no_role_of_ours_covers_is_named(tmp_path: Path) -> None:
     used = (event("get", "nodes"), event("patch", "nodes"))
     (line,) = compare(tmp_path, *used, event("patch", "nodes", subresource="status"))

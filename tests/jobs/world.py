@@ -13,17 +13,23 @@ from device_plugin.core.jobs.rates import read_rates
 from device_plugin.core.jobs.reading import job_spec
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
-from device_plugin.core.node_constraints import NodeIndex, Taint
+from device_plugin.core.node_constraints import NodeIndex, Operator, Requirement, Taint
 from device_plugin.core.pods import Container, ContainerKind, Node, Pod
 from device_plugin.core.requests import DEFAULT_PREFIXES
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
+from device_plugin.jobs.plan.dispatcher import Dispatcher
+from device_plugin.jobs.plan.leases import PoolLeases
+from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.creations import FailedCreations
 from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import ManagedJobs
 from device_plugin.jobs.watch.nodes import KnownNodes
-from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Where
+from device_plugin.kube.api import FAILED_CREATIONS, JOBS, PODS, Kind, Listed, Named, Object, Ref, Where
 from device_plugin.kube.errors import ConflictError, GoneError
+from device_plugin.kube.leases import LEASES, Lease
 from tests.builders.batch_jobs import waiting
 from tests.builders.cards import FAMILY, inventory
 
@@ -32,10 +38,11 @@ ONE_CARD = (Container("main", ContainerKind.MAIN, {FAMILY: "1"}),)
 
 
 class JobApi:
-    """Jobs and their pods. `on_patch` may raise, before or after it calls `land`."""
+    """Jobs, their pods, and Leases. `on_patch` may raise, before or after it calls `land`."""
 
     def __init__(self) -> None:
         self.jobs: dict[tuple[str, str], Job] = {}
+        self.leases: dict[str, Lease] = {}
         self.pods: dict[str, Pod] = {}
         self.patches: list[tuple[str, Object]] = []
         self.reads = 0
@@ -48,6 +55,10 @@ class JobApi:
     # The port
 
     def get(self, kind: Kind[Any], of: Named) -> Any:
+        if kind is LEASES:
+            if of.name not in self.leases:
+                raise GoneError("gone")
+            return self.leases[of.name]
         assert kind is JOBS
         self.reads += 1
         return self._job(of)
@@ -58,6 +69,20 @@ class JobApi:
         self.lists += 1
         uid = where.fields.removeprefix("involvedObject.uid=").removesuffix(",reason=FailedCreate")
         return Listed([self.events[uid]] if uid in self.events else [])
+
+    def create(self, kind: Kind[Any], body: Object, namespace: str = "") -> Any:
+        name = body["metadata"]["name"]
+        assert kind is LEASES
+        assert namespace
+        if name in self.leases:
+            raise ConflictError("it is there")
+        return self._put_lease(name, body)
+
+    def replace(self, kind: Kind[Any], of: Named, body: Object) -> Any:
+        assert kind is LEASES
+        if self.leases[of.name].version != body["metadata"]["resourceVersion"]:
+            raise ConflictError("it has changed")
+        return self._put_lease(of.name, body)
 
     def patch(self, kind: Kind[Any], of: Named, change: Object, *, subresource: str = "") -> Any:
         assert subresource == ("status" if kind is PODS else "")
@@ -76,11 +101,24 @@ class JobApi:
             raise ConflictError("it has changed")
         self.patches.append((of.name, change))
         spec = dict(change.get("spec", {}))
+        if template := spec.pop("template", None):
+            places = template["spec"]["nodeSelector"].items()
+            chosen = tuple(Requirement(key, Operator.IN, (value,)) for key, value in places)
+            spec["nodes"] = replace(job.nodes, required=(*job.nodes.required, *chosen))
         return self.put(
             replace(job, annotations={**job.annotations, **metadata.get("annotations", {})}, **spec)
         )
 
     # The others
+
+    def _put_lease(self, name: str, body: Object) -> Lease:
+        self._version += 1
+        assert LEASES.parse is not None
+        found: Lease = LEASES.parse(
+            {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
+        )
+        self.leases[name] = found
+        return found
 
     def uid(self, name: str) -> str:
         """The UID of a new object, which no other one ever has."""
@@ -275,18 +313,11 @@ class Engine:
         self.nodes = KnownNodes()
         self.known = KnownJobs(lambda job: job_spec(job, DEFAULT_PREFIXES, {}, lambda _: 1.0))
         self.sent: list[Write] = []
-        self.sender = Sender(api, self.known, lambda: world.leads, wall, self.sent.append)  # type: ignore[arg-type]
-        self.rounds = Rounds(
-            self.known,
-            self.Held(self.view, self.nodes),
-            self.sender,
-            FailedCreations(api, wall, wall),  # type: ignore[arg-type]
-            lambda: world.leads,
-            wall,
-            wall,
-            world.rules,
-            world.rates,
-        )
+        held = self.Held(self.view, self.nodes)
+        self.leases = self.made_leases()
+        dispatcher = Dispatcher(held, self.made_sender(self.leases.dispatches), wall, wall)
+        self.planners = Planners(self.known, held, self.leases, dispatcher, self._rounds, wall)
+        self.rounds = next(iter(self.planners.all())).rounds
         api.engines = [self]
         self.nodes.sync(world.nodes.values())
         self.view.sync_nodes(world.nodes.values())
@@ -294,6 +325,22 @@ class Engine:
         self.view.sync_jobs([])
         self.known.sync_pods(list(api.pods.values()))
         self.known.sync(list(api.jobs.values()))
+
+    def made_leases(self) -> PoolLeases:
+        """Those of an engine that is alone, and leads while its world says so."""
+        leases = PoolLeases(self.world.api, Ref("vgpu-jobs", "vgpu-system"), "a", lambda: self.world.now, str)  # type: ignore[arg-type]
+        leases.plans_all = leases.dispatches = lambda: self.world.leads  # type: ignore[method-assign]
+        return leases
+
+    def made_sender(self, leads: Callable[[], bool]) -> Sender:
+        return Sender(self.world.api, self.known, leads, lambda: self.world.now, self.sent.append)  # type: ignore[arg-type]
+
+    def _rounds(self, jobs: ManagedJobs, holdings: Holdings, leads: Callable[[], bool]) -> Rounds:
+        world, sender = self.world, self.made_sender(leads)
+        creations = FailedCreations(world.api, lambda: world.now, lambda: world.now)  # type: ignore[arg-type]
+        return Rounds(
+            jobs, holdings, sender, creations, leads, lambda: world.now, lambda: world.now, world.rules, world.rates
+        )  # fmt: skip
 
     class Held:
         """The holdings of a view."""

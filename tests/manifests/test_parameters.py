@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from device_plugin.core.jobs.pools import MOST_POOLS
 from device_plugin.node.inject import CARD_VARIABLES
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver.server import job_policy_files, policy_files
@@ -206,5 +207,9 @@ def test_the_job_engine_may_do_its_work_and_nothing_else(manifests: Path) -> Non
     watched = {
         (kind, verb) for kind in ("jobs", "pods", "nodes", "priorityclasses") for verb in ("list", "watch")
     }
+    settings = load(JobsSettings, {}, made.environment("vgpu-jobs", "engine"))
+    (rule,) = [rule for rule in made.one("Role", "vgpu-jobs")["rules"] if "resourceNames" in rule]
+    of_pools = [f"{settings.lease_name}-{number + 1}" for number in range(MOST_POOLS)]
+    assert rule["resourceNames"] == [settings.lease_name, *of_pools]
     written = {("jobs", "patch"), ("pods/status", "patch"), ("events", "create")}
     assert allowed == watched | written | {("jobs", "get"), ("events", "list")}

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -11,19 +12,21 @@ from device_plugin.adapters.http import server as http
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.adapters.kube.endpoint import Endpoint
 from device_plugin.adapters.probes import probes
-from device_plugin.core.annotations import QUEUE
+from device_plugin.core.annotations import POOL, QUEUE
 from device_plugin.core.metrics import Reading
 from device_plugin.core.requests import Request
-from device_plugin.kube.api import JOBS, PODS, Ref
+from device_plugin.kube.api import JOBS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.node.meter import PROGRESS_DONE, PROGRESS_GOAL
 from device_plugin.wiring import jobs
 from device_plugin.wiring.jobs import ViewedHoldings
 from device_plugin.wiring.settings import JobsSettings, KubeSettings, SettingsError
 from hack.embedded.apiserver import EmbeddedApiServer
+from hack.embedded.cluster import AGENT_USER
+from tests.adapters.kube.conftest import annotate, node
 from tests.builders import objects
 from tests.builders.agents import agent_pod
-from tests.builders.cards import FAMILY
+from tests.builders.cards import FAMILY, inventory
 from tests.cluster.world import Replica, World
 from tests.deadline import eventually
 from tests.wiring.conftest import SECONDS, Get, Running
@@ -33,11 +36,13 @@ LEASE = Ref("vgpu-jobs", "vgpu-system")
 
 
 @pytest.fixture
-def run(api: EmbeddedApiServer) -> Run:
+def run(api: EmbeddedApiServer, tmp_path: Path) -> Run:
     """The engine at this API server."""
+    token = tmp_path / "token"
+    token.write_text("system:serviceaccount:vgpu-system:vgpu-jobs")
     settings = JobsSettings(
         pod_name="vgpu-jobs-0", explain_listen="127.0.0.1:0", http_listen="127.0.0.1:0",
-        kube=KubeSettings(server=api.url),
+        kube=KubeSettings(server=api.url, token_file=str(token)),
     )  # fmt: skip
     return lambda stop: jobs.run(settings, stop)
 
@@ -90,6 +95,33 @@ def test_what_an_agent_says_of_a_program_is_in_explain(
         admin.create(PODS, objects.pod("train-0", metadata=metadata, nodeName="n1"), "default")
         train = f"{listening['explain']}/explain?job=default/train"
         assert eventually(lambda: "30 of 120 are done" in get(train)[1], SECONDS), get(train)
+
+
+def test_pools_have_leases_and_a_job_that_fits_several_starts_in_one(
+    api: EmbeddedApiServer, running: Running, run: Run, get: Get
+) -> None:
+    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    for name, pool in (("n1", "a"), ("n2", "b")):
+        agent = KubeClient(Endpoint(api.url, lambda name=name: f"Bearer {AGENT_USER}@{name}"), "test")  # type: ignore[misc]
+        node(admin, name)
+        annotate(agent, name, **{"vgpu.io/cards": inventory(name).encode()})
+        admin.patch(NODES.json, Ref(name), {"metadata": {"labels": {POOL: pool}}})
+        agent.close()
+    body = objects.job("train", pod={"containers": [objects.container(limits={FAMILY: 1})]}, suspend=True)
+    body["metadata"]["labels"] = {QUEUE: "default"}
+    with closing(admin), running(run) as listening:
+        admin.create(JOBS, body, "default")
+
+        def started() -> bool:
+            return not admin.get(JOBS, Ref("train", "default")).suspend
+
+        assert eventually(started, SECONDS), get(f"{listening['explain']}/explain")
+        job = admin.get(JOBS.json, Ref("train", "default"))
+        pool = job["metadata"]["annotations"][POOL]
+        assert job["spec"]["template"]["spec"]["nodeSelector"] == {POOL: pool.rpartition("/")[2]}
+        assert admin.get(LEASES, Ref("vgpu-jobs-1", "vgpu-system")).holder == "vgpu-jobs-0"
+        assert f"pool {pool} is planned by vgpu-jobs-0\n" in get(f"{listening['explain']}/explain")[1]
+        assert f'vgpu_job_pool_planner{{pool="{pool}"}} 1.0' in get(f"{listening['http']}/metrics")[1]
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])

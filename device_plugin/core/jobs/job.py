@@ -68,6 +68,10 @@ class JobSpec:
         return self.least < self.most and not self.parts and (self.goal is None or self.goal.bounded)
 
 
+UNKNOWN = "unknown"
+"""What a replica that does not plan a job says in place of its phase."""
+
+
 class JobPhase(Enum):
     """The phases of a job between its creation and its end."""
 

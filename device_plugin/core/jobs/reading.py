@@ -29,7 +29,7 @@ ANNOTATIONS = (
     annotations.SAMPLES, annotations.EPOCHS, annotations.DURATION, annotations.DURATION_AT_MOST, annotations.MODEL,
     annotations.APP_TYPE, annotations.CARD_MODEL, annotations.EXPECTED_DURATION, annotations.CHECKPOINT_SECONDS,
 )  # fmt: skip
-OURS = (annotations.RESIZE,)
+OURS = (annotations.RESIZE, annotations.POOL)
 KUBERNETES_CONTROLLER = "kubernetes.io/job-controller"
 # Kinds that make Jobs, but do not decide their width afterwards; without an owner the Job is its user's own.
 _MAKERS = ("", "CronJob")

@@ -1,6 +1,6 @@
 """What readers of the ledger use: the log of changes, the reading methods, and the snapshot."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -190,6 +190,13 @@ class Snapshot(LedgerView):
     def records(self) -> Mapping[str, NodeState]:
         """All records of nodes."""
         return self._nodes
+
+    def of(self, nodes: Collection[str]) -> "Snapshot":
+        """A snapshot of these nodes alone, with the records of this one."""
+        records = {name: node for name in nodes if (node := self._nodes.get(name)) is not None}
+        return Snapshot(
+            records, {holder: held for holder, held in self._unbound.items() if held.node in records}
+        )
 
 
 _UNKNOWN = NodeState("")

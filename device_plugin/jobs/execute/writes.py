@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import Resize
@@ -34,6 +34,8 @@ class Action(Enum):
     """Sets the number of sub-tasks that run at a time."""
     DROP = "drop"
     """Ends a record that is void or would help nobody; it stays without a promise, for its `gen`."""
+    POOL = "pool"
+    """Gives a Job that waits to a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,14 @@ class Write:
     """One patch about a Job. `record` is the record that it leaves on the Job; None where it leaves the old one.
 
     `width` is the parallelism that it sets, None where it leaves the width as it is. The record of a request for a
-    checkpoint is `asked` when that is.
+    checkpoint is `asked` when that is. `pool` is the one that it gives the Job to, empty where it leaves that as it is.
     """
 
     action: Action
     managed: Managed
     record: Resize | None = None
     width: int | None = None
+    pool: str = ""
 
     @property
     def key(self) -> JobKey:
@@ -81,6 +84,8 @@ class Write:
             asks = self.action is Action.ASK
             key, text = (CHECKPOINT, self._request(self.record)) if asks else (RESIZE, self.record.encode())
             metadata["annotations"] = {key: text}
+        elif self.pool:
+            metadata["annotations"] = {POOL: self.pool}
         spec = self._spec()
         return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
@@ -88,6 +93,9 @@ class Write:
         spec: dict[str, object] = {}
         if self.action in (Action.START, Action.STOP):
             spec["suspend"] = self.action is Action.STOP
+        if self.action is Action.START and self.managed.pin:
+            # As long as a Job is suspended, where its pods may go can be changed.
+            spec["template"] = {"spec": {"nodeSelector": {POOL: self.managed.pin}}}
         if self.width is not None:
             spec["parallelism"] = self.width
             if not self.managed.spec.parts:

@@ -13,8 +13,7 @@ from device_plugin.core.jobs.history import ENOUGH_S
 from device_plugin.core.jobs.rates import LearntRates, Rates
 from device_plugin.core.ledger import Snapshot
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.jobs.watch.managed import Managed, ManagedJobs
 
 # Seconds between two looks at what the Jobs have told.
 LOOK_SECONDS = 60.0
@@ -23,7 +22,7 @@ LOOK_SECONDS = 60.0
 class Learning:
     """The operator's `table` of rates, and what was learnt beside it. One thread calls it."""
 
-    def __init__(self, known: KnownJobs, holdings: Holdings, table: Rates) -> None:
+    def __init__(self, known: ManagedJobs, holdings: Holdings, table: Rates) -> None:
         self._known = known
         self._holdings = holdings
         self._table = table

@@ -24,8 +24,7 @@ from device_plugin.jobs.plan.learning import Learning
 from device_plugin.jobs.plan.states import scene
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.creations import FailedCreations
-from device_plugin.jobs.watch.known import KnownJobs
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.jobs.watch.managed import Managed, ManagedJobs
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class Rounds:
     """One thread calls `step`. `clock` is for ages, `wall` for what stands in records."""
 
     def __init__(
-        self, known: KnownJobs, holdings: Holdings, sender: Sender, creations: FailedCreations,
+        self, known: ManagedJobs, holdings: Holdings, sender: Sender, creations: FailedCreations,
         leads: Callable[[], bool], clock: Callable[[], float], wall: Callable[[], float], rules: Rules,
         rates: Rates | None = None,
     ) -> None:  # fmt: skip

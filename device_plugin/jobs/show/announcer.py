@@ -3,6 +3,7 @@
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
 
 from device_plugin.core.batch import Job
 from device_plugin.core.events import Event
@@ -44,7 +45,7 @@ class Announcer:
         # The UIDs of Jobs that wait and were told so; by Job: its UID, and why it is refused.
         self._told: set[str] = set()
         self._refused: dict[JobKey, tuple[str, str]] = {}
-        self._seen: Round | None = None
+        self._seen: Sequence[Round] = ()
         # The events of each Job since the hour began, by UID.
         self._began, self._counts = clock(), Counter[str]()
 
@@ -53,40 +54,56 @@ class Announcer:
         for event, text in said(write):
             self._waiting.append((write.managed.job, event, text))
 
-    def planned(self, rounds: Rounds) -> None:
-        """Prepare events for Jobs that the last round refused, or saw waiting, for the first time."""
-        last = rounds.last
-        if last is self._seen:
+    def planned(self, rounds: Sequence[Rounds], *, dispatches: bool) -> None:
+        """Prepare events for Jobs that the last rounds of its planners refused, or saw waiting, for the first time.
+
+        What no planner can read is said by the replica that `dispatches`.
+        """
+        lasts = [each.last for each in rounds]
+        if len(lasts) == len(self._seen) and all(map(is_, lasts, self._seen)):
             return
-        self._seen = last
-        texts, problems = refusals(last), self._known.problems()
-        refused = {key: (last.states[key].spec.uid, text) for key, text in texts.items()}
+        self._seen = lasts
+        problems = self._known.problems() if dispatches else {}
+        refused = {
+            key: (last.states[key].spec.uid, text) for last in lasts for key, text in refusals(last).items()
+        }
         refused |= {key: (job.uid, text) for key, (job, text) in problems.items()}
         news = [key for key, each in refused.items() if self._refused.get(key) != each]
         self._refused = refused
-        waits = self._new_waits(last, texts)
-        if not news and not waits:
+        waits = self._new_waits(lasts)
+        if not news and not any(waits):
             return
         jobs = {key: managed.job for key, managed in self._known.managed().items()}
         jobs |= {key: job for key, (job, _) in problems.items()}
         self._waiting.extend((jobs[key], Event.JOB_REFUSED, refused[key][1]) for key in news if key in jobs)
+        for each, new in zip(rounds, waits, strict=True):
+            self._tell(each, new, jobs)
+
+    def _tell(self, rounds: Rounds, waits: Sequence[JobState], jobs: Mapping[JobKey, Job]) -> None:
+        """Say that these Jobs wait."""
+        last = rounds.last
         found = places(last.states.values(), last.at, rounds.rules) if waits else {}
         for state in waits:
             if state.spec.key in jobs and len(self._waiting) < MOST_WAITS:
                 text = _wait(state, found.get(state.spec.key, 0), rounds.rules)
                 self._waiting.append((jobs[state.spec.key], Event.JOB_WAITS, text))
 
-    def _new_waits(self, last: Round, refused: Mapping[JobKey, str]) -> Sequence[JobState]:
-        """The jobs that wait, and that the last round saw for the first time."""
-        settled = {step.job for step in last.plan.steps} | refused.keys()
-        waiting = [
-            state for state in last.states.values()
-            if state.phase is JobPhase.WAITING and state.spec.key not in settled
-        ]  # fmt: skip
-        before, self._told = self._told, {state.spec.uid for state in waiting}
+    def _new_waits(self, lasts: Sequence[Round]) -> Sequence[Sequence[JobState]]:
+        """The jobs that wait, and that the last rounds saw for the first time, by round."""
+        waiting = list[Sequence[JobState]]()
+        for last in lasts:
+            settled = {step.job for step in last.plan.steps} | refusals(last).keys()
+            waiting.append([
+                state for state in last.states.values()
+                if state.phase is JobPhase.WAITING and state.spec.key not in settled
+            ])  # fmt: skip
+        before, self._told = self._told, {state.spec.uid for states in waiting for state in states}
         return [
-            state for state in waiting
-            if state.spec.uid not in before and last.at < state.spec.created + NEW_SECONDS
+            [
+                state for state in states
+                if state.spec.uid not in before and last.at < state.spec.created + NEW_SECONDS
+            ]
+            for last, states in zip(lasts, waiting, strict=True)
         ]  # fmt: skip
 
     def step(self) -> None:

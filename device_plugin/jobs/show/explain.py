@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
-from device_plugin.core.http_values import JSON, HttpAnswer, HttpRequest
-from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.http_values import JSON, PLANNER, HttpAnswer, HttpRequest
+from device_plugin.core.jobs.job import UNKNOWN, JobKey
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.sizing import span
-from device_plugin.jobs.plan.round import Round, Rounds
+from device_plugin.jobs.plan.planners import Planners
+from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.views import JobView, views
 from device_plugin.jobs.watch.known import KnownJobs
 
@@ -17,9 +18,9 @@ from device_plugin.jobs.watch.known import KnownJobs
 class JobExplainer:
     """Answers /explain from what the last round saw."""
 
-    def __init__(self, known: KnownJobs, rounds: Rounds) -> None:
+    def __init__(self, known: KnownJobs, planners: Planners) -> None:
         self._known = known
-        self._rounds = rounds
+        self._planners = planners
 
     def __call__(self, request: HttpRequest) -> HttpAnswer:
         """Answer GET /explain and /explain?job=NAMESPACE/NAME."""
@@ -34,17 +35,34 @@ class JobExplainer:
                 "write /explain or /explain?job=NAMESPACE/NAME\n", status=HTTPStatus.BAD_REQUEST
             )
         shown = [
-            view for view in views(self._known, self._rounds) if name in ("", f"{view.namespace}/{view.name}")
+            view
+            for view in views(self._known, self._planners)
+            if name in ("", f"{view.namespace}/{view.name}")
         ]
         if name and not shown:
             return HttpAnswer(
                 f"job {name} is in no queue: give it the label vgpu.io/queue\n", status=HTTPStatus.NOT_FOUND
             )
+        namespace, _, job = name.partition("/")
+        other = self._planners.elsewhere((namespace, job)) if name else ""
+        headers = {PLANNER: other} if other else {}
         if JSON in request.headers.get("accept", ""):
             jobs = [view.as_object() for view in shown]
-            return HttpAnswer(json.dumps({"problem": self._rounds.why_not(), "jobs": jobs}), JSON)
+            planners = self._planners
+            answer = {"problem": planners.why_not(), "planners": planners.holders(), "jobs": jobs}
+            return HttpAnswer(json.dumps(answer), JSON, headers=headers)
         text = _paragraph if name else _line
-        return HttpAnswer("".join(f"{text(view)}\n" for view in shown) or "no job is in a queue\n")
+        said = "".join(f"{text(view)}\n" for view in shown) or "no job is in a queue\n"
+        return HttpAnswer(said if name else said + self._pools(), headers=headers)
+
+    def _pools(self) -> str:
+        """A line for each pool, where there are several, and one for what is wrong with their labels."""
+        holders, problem = self._planners.holders(), self._planners.pools().problem
+        lines = [
+            f"pool {pool} is planned by {holder}" if holder else f"pool {pool} has no planner yet"
+            for pool, holder in holders.items()
+        ]
+        return "".join(f"{line}\n" for line in (*lines, problem) if line)
 
 
 def _line(view: JobView) -> str:
@@ -56,6 +74,8 @@ def _line(view: JobView) -> str:
 def _paragraph(view: JobView) -> str:
     """All that is known of one Job, in sentences."""
     parts = [_line(view)]
+    if view.pool:
+        parts.append(f"it is in pool {view.pool}")
     if view.place:
         parts.append(f"it is number {view.place} of those that wait in its queue")
     if view.progress is not None:
@@ -64,7 +84,7 @@ def _paragraph(view: JobView) -> str:
         parts.append(f"it is stuck: no progress for {span(view.stuck)}")
     elif view.left is not None:
         parts.append(f"it ends in about {span(view.left)}")
-    if view.since and view.phase != "unknown":
+    if view.since and view.phase != UNKNOWN:
         parts.append(f"{view.phase} since {api_time(view.since)}")
     if view.next_change is not None:
         parts.append(f"next, it {view.next_change.as_text()}")

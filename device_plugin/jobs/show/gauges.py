@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
 from device_plugin.jobs.execute.writes import Write
-from device_plugin.jobs.plan.round import Round, Rounds
+from device_plugin.jobs.plan.planners import Planners
+from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.explain import by_phase, widths
 from device_plugin.jobs.show.views import stuck_for
 from device_plugin.jobs.watch.known import KnownJobs
@@ -14,8 +15,8 @@ from device_plugin.jobs.watch.known import KnownJobs
 JOBS = Metric(
     "vgpu_jobs",
     Exporter.ENGINE,
-    "Jobs of the queue in this phase, as the last round saw them.",
-    ("queue", "phase"),
+    "Jobs of the queue in this phase, as the last round saw them; `pool` is empty where there is only one.",
+    ("pool", "queue", "phase"),
 )
 WIDTH = Metric(
     "vgpu_job_replicas", Exporter.ENGINE,
@@ -26,22 +27,31 @@ STUCK = Metric(
     "For how long a Job that runs has made no progress, if that is ten times its usual interval and at least 10 min.",
     ("namespace", "job"),
 )  # fmt: skip
-ROUND_SECONDS = Metric("vgpu_job_round_seconds", Exporter.ENGINE, "How long the last plan took to make.")
+ROUND_SECONDS = Metric(
+    "vgpu_job_round_seconds", Exporter.ENGINE, "How long the last plan of the pool took to make.", ("pool",)
+)
 WRITES = Metric(
     "vgpu_job_writes_total", Exporter.ENGINE_REPLICA, "Writes of Jobs and of their pods, by what they did.",
     ("action",), MetricType.COUNTER,
 )  # fmt: skip
 LEADS = Metric(
-    "vgpu_job_engine_leader", Exporter.ENGINE_REPLICA, "1 on the replica that plans, 0 on the others."
+    "vgpu_job_engine_leader", Exporter.ENGINE_REPLICA,
+    "1 on the replica that plans, or gives jobs to pools where there are several; 0 on the others.",
+)  # fmt: skip
+PLANNER = Metric(
+    "vgpu_job_pool_planner",
+    Exporter.ENGINE,
+    "1 on the replica that plans the pool, where there are several.",
+    ("pool",),
 )
 
 
 class JobGauges:
-    """Reads the samples of a scrape; `leads` is true on the replica that plans."""
+    """Reads the samples of a scrape; `leads` is true on the dispatcher."""
 
-    def __init__(self, known: KnownJobs, rounds: Rounds, leads: Callable[[], bool]) -> None:
+    def __init__(self, known: KnownJobs, planners: Planners, leads: Callable[[], bool]) -> None:
         self._known = known
-        self._rounds = rounds
+        self._planners = planners
         self._leads = leads
         self._writes: Counter[str] = Counter()
 
@@ -50,19 +60,22 @@ class JobGauges:
         self._writes[write.action.value] += 1
 
     def __call__(self) -> Iterator[Reading]:
-        """All metrics; those of the cluster only from the leading replica."""
-        leads = self._leads()
-        yield Reading(LEADS, [((), float(leads))])
+        """All metrics; those of a pool only from the replica that plans it."""
+        yield Reading(LEADS, [((), float(self._leads()))])
         yield Reading(WRITES, [((action,), float(count)) for action, count in sorted(self._writes.items())])
-        if leads:
-            last = self._rounds.last
-            yield Reading(JOBS, [(key, float(count)) for key, count in sorted(by_phase(last).items())])
-            yield Reading(WIDTH, [(key, float(width)) for key, width in sorted(widths(last).items())])
-            yield Reading(STUCK, sorted(self._stuck(last)))
-            yield Reading(ROUND_SECONDS, [((), last.seconds)])
+        planning = [(planner.pool, planner.rounds.last) for planner in self._planners.planning()]
+        if planning:
+            phases = [((pool, *key), n) for pool, last in planning for key, n in by_phase(last).items()]
+            yield Reading(JOBS, [(labels, float(count)) for labels, count in sorted(phases)])
+            wide = sorted((key, width) for _, last in planning for key, width in widths(last).items())
+            yield Reading(WIDTH, [(key, float(width)) for key, width in wide])
+            yield Reading(STUCK, sorted(each for _, last in planning for each in self._stuck(last)))
+            yield Reading(ROUND_SECONDS, [((pool,), last.seconds) for pool, last in planning])
+            yield Reading(PLANNER, [((pool,), 1.0) for pool, _ in planning if pool])
 
     def _stuck(self, last: Round) -> Iterator[tuple[JobKey, float]]:
-        for key, managed in self._known.managed().items():
-            seconds = stuck_for(managed, last.states.get(key))
+        managed = self._known.managed()
+        for key in last.states.keys() & managed.keys():
+            seconds = stuck_for(managed[key], last.states[key])
             if seconds is not None:
                 yield key, seconds

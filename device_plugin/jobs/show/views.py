@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobState, pods
+from device_plugin.core.jobs.job import UNKNOWN, JobKey, JobPhase, JobState, pods
 from device_plugin.core.jobs.plan import Refuse
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.jobs.execute.stages import by_beneficiary, stages
-from device_plugin.jobs.plan.round import Round, Rounds
+from device_plugin.jobs.plan.planners import Planner, Planners
+from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.next_change import NextChange, next_change
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.jobs.watch.managed import Managed
@@ -28,7 +29,7 @@ class JobView:
     `place` is that among the jobs which wait in its queue, 0 if it has none, and `waits_for` is empty if it waits for
     nothing. `progress` is that of the sub-tasks of a split, else what the program of index 0 tells. While the job runs,
     `left` is the forecast of how many seconds it still takes, and `stuck` for how many it has not advanced if that is
-    unusual for it. `since` is 0 where it is not known.
+    unusual for it. `since` is 0 where it is not known. `pool` is empty where there is only one.
     """
 
     namespace: str
@@ -45,6 +46,7 @@ class JobView:
     waits_for: str = ""
     since: float = 0.0
     next_change: NextChange | None = None
+    pool: str = ""
     why: str
 
     def as_object(self) -> Mapping[str, object]:
@@ -54,30 +56,36 @@ class JobView:
             "namespace": self.namespace, "name": self.name, "queue": self.queue, "place": self.place or None,
             "phase": self.phase, "width": self.width, "min": self.least, "max": self.most, "progress": progress,
             "secondsLeft": _whole(self.left), "secondsStuck": _whole(self.stuck), "waitsFor": self.waits_for,
-            "since": int(self.since),
+            "since": int(self.since), "pool": self.pool or None,
             "nextChange": self.next_change and self.next_change.as_object(), "why": self.why,
         }  # fmt: skip
 
 
-def views(known: KnownJobs, rounds: Rounds) -> Iterator[JobView]:
-    """All Jobs of queues that have not ended, by namespace and name."""
+def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
+    """All Jobs of queues that have not ended, by namespace and name; of those of others only what all know."""
     problems = known.problems()
     managed = known.managed()
-    last = _LastRound(rounds, managed)
+    last = {planner.pool: _LastRound(planner, managed) for planner in planners.all()}
     for key in sorted({key for key, each in managed.items() if each.lives} | problems.keys()):
         if key in problems:
             yield JobView(
                 namespace=key[0], name=key[1], phase=JobPhase.REFUSED.value, waits_for=CORRECTION,
                 why=problems[key][1],
             )  # fmt: skip
-        else:
-            yield last.view(managed[key])
+            continue
+        planner, why = planners.of(key)
+        if planner is None:
+            yield _of_others(managed[key], why)
+        elif planner.pool in last:
+            yield last[planner.pool].view(managed[key])
 
 
 class _LastRound:
     """Makes views of Jobs from the last round."""
 
-    def __init__(self, rounds: Rounds, jobs: Mapping[JobKey, Managed]) -> None:
+    def __init__(self, planner: Planner, jobs: Mapping[JobKey, Managed]) -> None:
+        rounds = planner.rounds
+        self._pool = planner.pool
         self._why_not, self._rules, self._last = rounds.why_not(), rounds.rules, rounds.last
         self._limits = rounds.limits
         last = self._last
@@ -92,13 +100,10 @@ class _LastRound:
     def view(self, managed: Managed) -> JobView:
         """The view of one Job."""
         spec, key, last = managed.spec, managed.key, self._last
-        view = JobView(
-            namespace=key[0], name=key[1], queue=spec.queue, phase="new", least=spec.least, most=spec.most,
-            progress=_progress(managed), since=spec.created, why="",
-        )  # fmt: skip
+        view = replace(_of_others(managed, ""), phase="new", pool=self._pool)
         if self._why_not:
             # What this replica saw when it last planned may be long ago.
-            return replace(view, phase="unknown", why=self._why_not)
+            return replace(view, phase=UNKNOWN, why=self._why_not)
         state, step = last.states.get(key), self._steps.get(key)
         if state is not None:
             view = replace(view, width=state.width, since=state.since)
@@ -134,6 +139,15 @@ class _LastRound:
                 managed, state, step, self._rules, now=last.at, contended=bool(self._places), giving=giving,
             ),
         )  # fmt: skip
+
+
+def _of_others(managed: Managed, why: str) -> JobView:
+    """A Job of which another replica knows more."""
+    spec, (namespace, name) = managed.spec, managed.key
+    return JobView(
+        namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,
+        progress=_progress(managed), since=spec.created, why=why,
+    )  # fmt: skip
 
 
 def stuck_for(managed: Managed, state: JobState | None) -> float | None:

@@ -1,9 +1,10 @@
 """A Job that the engine queues, with all that is known of it at one time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
+from typing import Protocol
 
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
@@ -30,7 +31,8 @@ class Managed:
     `checkpoint` is the last request for one to the program of index 0, and `saved` how many that program had saved by
     what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then, and `history`
     what it has told until then, None if nothing. `rigid` says why the API server does not let its width be changed, if
-    so, and `refusal` why it refuses pods that the Job lacks, if it does.
+    so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the value of the nodes' label
+    `vgpu.io/pool` that its pods are bound to when it starts, empty for any.
     """
 
     job: Job
@@ -44,6 +46,7 @@ class Managed:
     history: History | None = None
     rigid: str = ""
     refusal: str = ""
+    pin: str = ""
 
     @property
     def key(self) -> JobKey:
@@ -178,6 +181,20 @@ class Managed:
             return ()
         began = [(now - seconds(pod.created, now), pod.uid, pod) for pod in self.pods if not pod.deleting]
         return [pod for age, _, pod in sorted(began) if age < YOUNG_SECONDS]
+
+
+class ManagedJobs(Protocol):
+    """The Jobs that are planned together: all that are known, or those of a pool."""
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change."""
+
+    def why_not_synced(self) -> str:
+        """The kinds of objects that were not listed yet, as text; empty if all were."""
+
+    def managed(self) -> Mapping[JobKey, Managed]:
+        """The Jobs that can be read, by namespace and name."""
 
 
 def seconds(time: str, otherwise: float) -> float:

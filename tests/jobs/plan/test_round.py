@@ -25,7 +25,7 @@ def world() -> World:
 
 
 def told(world: World, name: str) -> str:
-    shown = views(world.engine.known, world.engine.rounds)
+    shown = views(world.engine.known, world.engine.planners)
     return next(view.why for view in shown if view.name == name)
 
 

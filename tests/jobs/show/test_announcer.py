@@ -46,7 +46,7 @@ class Posted:
         self.world.turn(seconds)
         for write in sent[before:]:
             self.announcer.wrote(write)
-        self.announcer.planned(self.world.engine.rounds)
+        self.announcer.planned([self.world.engine.rounds], dispatches=True)
         self.announcer.step()
 
     def settle(self, turns: int = 12) -> list[tuple[str, str, str]]:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from device_plugin.core.http_values import HttpRequest
+from device_plugin.core.http_values import HttpAnswer, HttpRequest
 from device_plugin.core.jobs.progress import Progress, Told
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from tests.builders.batch_jobs import resize
+from tests.jobs.pools_world import PoolsWorld
 from tests.jobs.world import World
 
 
@@ -28,7 +30,7 @@ def world() -> World:
 def ask(world: World, target: str, accept: str = "*/*", method: str = "GET") -> tuple[int, str]:
     path, _, query = target.partition("?")
     request = HttpRequest(method, path, query, {"accept": accept}, b"")
-    answer = JobExplainer(world.engine.known, world.engine.rounds)(request)
+    answer = JobExplainer(world.engine.known, world.engine.planners)(request)
     body = answer.body if isinstance(answer.body, str) else bytes(answer.body).decode()  # type: ignore[arg-type]
     return answer.status, body
 
@@ -193,7 +195,7 @@ def test_what_a_program_has_done_and_when_it_ends(world: World) -> None:
 
 
 def test_a_job_that_no_longer_advances_is_said_to_be_stuck(world: World) -> None:
-    gauges = JobGauges(world.engine.known, world.engine.rounds, lambda: True)
+    gauges = JobGauges(world.engine.known, world.engine.planners, lambda: True)
 
     def stuck() -> list[tuple[tuple[str, ...], float]]:
         (found,) = (reading for reading in gauges() if reading.metric.name == "vgpu_job_stuck_seconds")
@@ -244,9 +246,39 @@ def test_without_jobs_it_says_so() -> None:
     assert ask(World(), "/explain") == (200, "no job is in a queue\n")
 
 
+def test_each_replica_tells_of_the_jobs_of_its_pools_and_who_plans_the_others() -> None:
+    world = PoolsWorld({"n1": "x", "n2": "y"})
+    for name in "xy":
+        places = NodeConstraints((Requirement("vgpu.io/pool", Operator.IN, (name,)),))
+        world.queue(name, 2, nodes=places)
+    for _ in range(12):
+        world.turn()
+    holders = world.planners()
+    mine = {name[-1]: world.replicas[holder] for name, holder in holders.items()}
+    assert mine["x"] is not mine["y"]
+    explain = JobExplainer(mine["x"].known, mine["x"].planners)
+
+    def asked(query: str = "") -> HttpAnswer:
+        return explain(HttpRequest("GET", "/explain", query, {}))
+
+    text = str(asked().body)
+    assert "default/x queue default running width 2 (2 to 2): runs with 2 pods" in text
+    other = f"hygon.com/dcu/y is planned by {mine['y'].name}"
+    assert f"default/y queue default unknown width 0 (2 to 2): pool {other}" in text
+    assert f"pool {other}\n" in text
+    assert "; it is in pool hygon.com/dcu/x" in str(asked("job=default/x").body)
+    assert asked("job=default/x").headers == {}
+    assert asked("job=default/y").headers == {"Vgpu-Planner": mine["y"].name}
+    gauges = JobGauges(mine["x"].known, mine["x"].planners, lambda: False)
+    found = {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in gauges()}
+    assert found["vgpu_jobs"] == [(("hygon.com/dcu/x", "default", "running"), 1.0)]
+    assert found["vgpu_job_pool_planner"] == [(("hygon.com/dcu/x",), 1.0)]
+    assert found["vgpu_job_engine_leader"] == [((), 0.0)]
+
+
 def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
     leads = True
-    gauges = JobGauges(world.engine.known, world.engine.rounds, lambda: leads)
+    gauges = JobGauges(world.engine.known, world.engine.planners, lambda: leads)
     for write in world.engine.sent:
         gauges.count(write)
 
@@ -254,9 +286,9 @@ def test_metrics_of_jobs_come_from_the_leader_alone(world: World) -> None:
         return {r.metric.name: [(tuple(labels), value) for labels, value in r.samples] for r in gauges()}
 
     found = samples()
-    assert found["vgpu_jobs"] == [(("default", "running"), 1.0), (("default", "waiting"), 1.0)]
+    assert found["vgpu_jobs"] == [(("", "default", "running"), 1.0), (("", "default", "waiting"), 1.0)]
     assert found["vgpu_job_replicas"] == [(("default", "a"), 2.0)]
     assert found["vgpu_job_writes_total"] == [(("start",), 1.0)]
     assert found["vgpu_job_engine_leader"] == [((), 1.0)]
-    leads = False
+    leads = world.leads = False
     assert samples().keys() == {"vgpu_job_engine_leader", "vgpu_job_writes_total"}

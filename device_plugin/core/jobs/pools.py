@@ -1,0 +1,167 @@
+"""Pools: the jobs and cards that can have to do with each other, so that each pool can be planned by itself.
+
+A pod runs on one node. So cards of two families have to do with each other only where a node has both, and those of
+other nodes never. The nodes of a family are further divided by their label `vgpu.io/pool`, once all of them have it: as
+long as one lacks it, jobs that name no pool may run anywhere, and the family is one pool.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from device_plugin.core.annotations import POOL
+from device_plugin.core.cards import Inventory
+from device_plugin.core.jobs.job import JobSpec
+from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, Operator
+from device_plugin.core.requests import PodRequest
+
+# Pools of a cluster: each has a Lease, whose name the engine's role must list.
+MOST_POOLS = 16
+Unit = tuple[str, str, str]
+"""What is planned by one planner as a whole: a group, a split, or a single Job, by kind, namespace and name."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pool:
+    """The cards of a family, and of the families that share nodes with it, on nodes with the label's value `label`.
+
+    `family` is the first of these families by name; `label` is empty where the label does not divide them.
+    """
+
+    family: str
+    label: str = ""
+
+    def __str__(self) -> str:
+        """For instance `hygon.com/dcu`, or `hygon.com/dcu/a` where nodes are labelled."""
+        return f"{self.family}/{self.label}" if self.label else self.family
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The pools of a cluster in order, with the names of their nodes and the kinds of their cards (family and model).
+
+    `problem` says why nodes are not divided by their labels, if some have one.
+    """
+
+    nodes: Mapping[Pool, frozenset[str]] = field(default_factory=dict)
+    kinds: Mapping[Pool, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    problem: str = ""
+
+    def of_node(self, name: str) -> Pool | None:
+        """The pool that a node belongs to; None without cards."""
+        return next((pool for pool, names in self.nodes.items() if name in names), None)
+
+
+def pools_of(inventories: Mapping[str, Inventory], labels: Mapping[str, str]) -> Pools:
+    """The pools of nodes with these inventories; `labels` are the values of their label `vgpu.io/pool`, by node."""
+    first = _first_families(inventories.values())
+    of = {
+        name: first[inventory.cards[0].family] for name, inventory in inventories.items() if inventory.cards
+    }
+    lacking = {of[name]: name for name in sorted(of, reverse=True) if not labels.get(name)}
+    divided = {family for family in of.values() if family not in lacking}
+    problem = "; ".join(
+        f"{family} is one pool, because node {name} has no label {POOL}: write it there, or on no node"
+        for family, name in sorted(lacking.items())
+        if any(labels.get(other) for other, found in of.items() if found == family)
+    )
+    while divided and len(_pools(of, labels, divided)) > MOST_POOLS:
+        counts = Counter(pool.family for pool in _pools(of, labels, divided))
+        family, _ = max(counts.items(), key=lambda each: (each[1], each[0]))
+        divided.discard(family)
+        problem = (
+            f"{family} is one pool, because at most {MOST_POOLS} pools can be: write fewer values of {POOL}"
+        )
+    if len(_pools(of, labels, divided)) > MOST_POOLS:
+        of = dict.fromkeys(of, min(of.values()))
+    nodes: dict[Pool, set[str]] = {}
+    kinds: dict[Pool, set[tuple[str, str]]] = {}
+    for name, family in of.items():
+        pool = Pool(family, labels[name] if family in divided else "")
+        nodes.setdefault(pool, set()).add(name)
+        kinds.setdefault(pool, set()).update((card.family, card.model) for card in inventories[name].cards)
+    return Pools(
+        {pool: frozenset(nodes[pool]) for pool in sorted(nodes)},
+        {pool: frozenset(kinds[pool]) for pool in sorted(kinds)},
+        problem,
+    )
+
+
+def _pools(of: Mapping[str, str], labels: Mapping[str, str], divided: set[str]) -> set[Pool]:
+    return {Pool(family, labels[name] if family in divided else "") for name, family in of.items()}
+
+
+def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
+    """By family: the first by name of all families that share nodes with it, directly or by others."""
+    first: dict[str, str] = {}
+    for inventory in inventories:
+        families = {card.family for card in inventory.cards}
+        joined = {first.get(family, family) for family in families}
+        least = min(joined, default="")
+        for family in families:
+            first.setdefault(family, least)
+        for family, of in first.items():
+            if of in joined:
+                first[family] = least
+    return first
+
+
+def unit_of(job: JobSpec) -> Unit:
+    """What the job is planned with: its group, its split, or itself."""
+    namespace, name = job.key
+    if job.joint:
+        return "group", namespace, job.group
+    if job.split_of:
+        return "split", namespace, job.split_of
+    return "job", namespace, name
+
+
+def pinned(constraints: NodeConstraints) -> bool:
+    """True if the pods of a job go only to nodes of one value of the label `vgpu.io/pool`."""
+    return any(
+        each.key == POOL and each.operator is Operator.IN and len(each.values) == 1
+        for each in constraints.required
+    )
+
+
+class Fitting:
+    """Which pools have cards that jobs may use, for nodes as they are at one time; it remembers what it was asked."""
+
+    def __init__(self, pools: Pools, index: NodeIndex) -> None:
+        self.pools = pools
+        self._index = index
+        self._bits = {
+            pool: sum(1 << index.position[name] for name in names if name in index.position)
+            for pool, names in pools.nodes.items()
+        }
+        self._by_kind: dict[object, tuple[Pool, ...]] = {}
+
+    def of(self, jobs: Iterable[JobSpec]) -> tuple[Pool, ...]:
+        """The pools each of which has cards for all of the jobs, in order; all pools for jobs without cards."""
+        found = tuple(self.pools.nodes)
+        for job in jobs:
+            if job.cards:
+                fitting = self._one(job)
+                found = tuple(pool for pool in found if pool in fitting)
+        return found
+
+    def _one(self, job: JobSpec) -> Sequence[Pool]:
+        allowed = self._index.allowed(job.nodes)
+        kinds = self._with_kinds(job.request)
+        return kinds if allowed is None else [pool for pool in kinds if self._bits[pool] & allowed.bits]
+
+    def _with_kinds(self, request: PodRequest) -> tuple[Pool, ...]:
+        families = frozenset(asked.family for _, asked in request.containers)
+        key = families, request.models
+        if key not in self._by_kind:
+            if len(self._by_kind) >= 4096:
+                self._by_kind.clear()
+            self._by_kind[key] = tuple(
+                pool
+                for pool, kinds in self.pools.kinds.items()
+                if all(
+                    any(of == family and request.models.accepts(model) for of, model in kinds)
+                    for family in families
+                )
+            )
+        return self._by_kind[key]

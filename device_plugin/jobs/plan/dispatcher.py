@@ -1,0 +1,169 @@
+"""The dispatcher: which pools need a planner, and which pool gets the jobs that fit several.
+
+A job is given to the pool that would start it first: one where it fits now, among those and otherwise the one with the
+least waiting work for its cards. What is chosen stands on the Job. It may change as long as the Job has never run.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import inf
+
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.pools import Pool, Unit
+from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.jobs.execute.sender import Sender
+from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.plan.fork import Fork
+from device_plugin.jobs.plan.partition import Choice, Partition, PoolHoldings
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.managed import Managed
+
+# Seconds without jobs after which a pool needs no planner any more.
+QUIET_SECONDS = 600.0
+# Seconds for which a job waits in its pool before another one is looked for.
+SETTLED_SECONDS = 5.0
+# Seconds between two looks at jobs that have a pool already.
+LOOK_SECONDS = 5.0
+# Choices that one step makes: each takes about a millisecond, and a write.
+MOST_CHOICES = 100
+
+
+class Demand:
+    """Which pools need a planner: those with jobs, until they have had none for QUIET_SECONDS."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last: dict[Pool, float] = {}
+
+    def needing(self, found: Partition, planned: Collection[str]) -> Collection[str]:
+        """The names of the pools; those `planned` before this dispatcher began count as having had jobs until then."""
+        now = self._clock()
+        for pool in found.pools.nodes:
+            if any(job.lives for job in found.jobs.get(pool, {}).values()):
+                self._last[pool] = now
+            elif str(pool) in planned:
+                self._last.setdefault(pool, now)
+        self._last = {pool: at for pool, at in self._last.items() if pool in found.pools.nodes}
+        return [str(pool) for pool, at in self._last.items() if now - at < QUIET_SECONDS]
+
+
+class Dispatcher:
+    """Gives jobs to pools. One thread calls `step`; `clock` is for ages, `wall` for what stands on pods."""
+
+    def __init__(
+        self, holdings: Holdings, sender: Sender, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._holdings = holdings
+        self._sender = sender
+        self._clock = clock
+        self._wall = wall
+        # Since when Jobs wait in the pool that they have.
+        self._since: dict[Unit, tuple[Pool, float]] = {}
+        self._forks: dict[Pool, Fork] = {}
+        self._found = Partition()
+        self._next = -inf
+
+    def step(self, found: Partition) -> None:
+        """Write the choices that are due now."""
+        now = self._clock()
+        new = any(choice.pool not in choice.fitting for choice in found.choices)
+        if not found.choices or not (new or now >= self._next) or not self._sender.certain():
+            return
+        self._found, self._next = found, now + LOOK_SECONDS
+        before, self._since = self._since, {}
+        for choice in found.choices:
+            if choice.pool is not None:
+                known = before.get(choice.unit)
+                self._since[choice.unit] = (
+                    known if known is not None and known[0] == choice.pool else (choice.pool, now)
+                )
+        writes = [
+            Write(Action.POOL, choice.jobs[0], pool=str(pool))
+            for choice, pool in self._chosen(found)
+            if pool != choice.pool
+        ]
+        self._sender.send([write for write in writes if self._sender.may(write)], now)
+
+    def _chosen(self, found: Partition) -> Iterator[tuple[Choice, Pool]]:
+        due = [choice for choice in found.choices if self._due(choice)]
+        if not due:
+            return
+        records = (job.record for jobs in found.jobs.values() for job in jobs.values())
+        helped = {record.beneficiary for record in records if record is not None}
+        rooms: dict[Pool, _PoolRoom] = {}
+        for choice in sorted(due, key=_order)[:MOST_CHOICES]:
+            for pool in choice.fitting:
+                if pool not in rooms:
+                    rooms[pool] = _PoolRoom(self._fork(pool), found.jobs[pool].values(), self._wall())
+            # Others give way to it where it is.
+            if not any(job.key in helped for job in choice.jobs):
+                yield choice, _best(choice, rooms)
+
+    def _fork(self, pool: Pool) -> Fork:
+        """The fork of a pool's ledger, which is kept because only what has changed is copied into it."""
+        if pool not in self._forks:
+            self._forks[pool] = Fork(
+                PoolHoldings(self._holdings, lambda: self._found.pools.nodes.get(pool, frozenset()))
+            )
+        return self._forks[pool]
+
+    def _due(self, choice: Choice) -> bool:
+        if choice.pool not in choice.fitting:
+            return True
+        _, since = self._since[choice.unit]
+        return self._clock() - since >= SETTLED_SECONDS
+
+
+def _order(choice: Choice) -> tuple[object, ...]:
+    specs = [job.spec for job in choice.jobs]
+    return -min(spec.priority for spec in specs), min(spec.created for spec in specs), choice.unit
+
+
+def _best(choice: Choice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
+    """The pool that would start the jobs first; what they take there is not offered to the next ones."""
+
+    def rank(pool: Pool) -> tuple[object, ...]:
+        room = rooms[pool]
+        fits = room.fits(choice.jobs)
+        # One that waits stays, unless it fits elsewhere at once.
+        stays = pool == choice.pool and not fits
+        return not room.may_hold(choice.jobs), not fits, not stays, room.load(choice.jobs), pool
+
+    best = min(choice.fitting, key=rank)
+    rooms[best].add(choice)
+    return best
+
+
+class _PoolRoom:
+    """What is free in a pool, and how much work waits there."""
+
+    def __init__(self, fork: Fork, jobs: Collection[Managed], now: float) -> None:
+        self._fork = fork
+        fork.renew(jobs, now)
+        self._room: LedgerRoom = fork.room()
+        self._cards = max(1.0, self._room.cards())
+        self._waiting: dict[JobKey, float] = {job.key: _need([job]) for job in jobs if job.waits}
+        self._needed = sum(self._waiting.values())
+
+    def may_hold(self, jobs: Sequence[Managed]) -> bool:
+        """False if the jobs would not fit though the pool were empty."""
+        return all(self._room.capacity(job.spec) >= job.spec.least for job in jobs)
+
+    def fits(self, jobs: Sequence[Managed]) -> bool:
+        """True if each of the jobs would fit now."""
+        return all(self._room.free(job.spec) >= job.spec.least for job in jobs)
+
+    def load(self, jobs: Sequence[Managed]) -> float:
+        """The cards that waiting jobs would need beyond those that are idle, for each card of the pool."""
+        own = sum(self._waiting.get(job.key, 0.0) for job in jobs)
+        return (self._needed - own + _need(jobs) - self._room.idle()) / self._cards
+
+    def add(self, choice: Choice) -> None:
+        """The jobs wait here, or take what is free."""
+        for job in choice.jobs:
+            left = 0.0 if self._fork.take(job, job.spec.least) else _need([job])
+            self._needed += left - self._waiting.get(job.key, 0.0)
+            self._waiting[job.key] = left
+
+
+def _need(jobs: Sequence[Managed]) -> float:
+    return sum(job.spec.least * job.spec.cards for job in jobs)

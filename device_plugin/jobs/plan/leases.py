@@ -1,0 +1,204 @@
+"""Which replica plans which pool, by Leases.
+
+The holder of the engine's own Lease is the dispatcher. Where there is one pool it plans, and there is no other Lease.
+Where there are several, it gives each pool that has jobs a number, in a note on its Lease, and whoever holds the Lease
+of that number plans the pool. All replicas read the note with the Lease, and a planner acts only by a note that it has
+read a moment ago: so all agree on what the pools are.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from math import ceil
+
+from device_plugin.core.annotations import write_object
+from device_plugin.core.jobs.pools import MOST_POOLS
+from device_plugin.kube.api import Api, Ref
+from device_plugin.kube.errors import ApiError
+from device_plugin.kube.leases import Candidate, Election
+
+log = logging.getLogger(__name__)
+
+# Seconds for which a note that was read counts, and after which nobody acts by a note that was replaced: as long as
+# that, and a write that was sent in the last moment.
+NOTED_SECONDS, REPLACED_SECONDS = 10.0, 15.0
+# Seconds for which a Lease that nobody holds is left to a replica that holds fewer.
+LEFT_SECONDS = 6.0
+Numbers = Mapping[int, str]
+"""Pools by the numbers of their Leases."""
+
+
+class PoolLeases:
+    """The Leases of one replica. One thread calls `renew`; the others may be called from any.
+
+    `replicas` are the names of the live replicas, this one among them if they are known.
+    """
+
+    def __init__(
+        self, api: Api, lease: Ref, identity: str, clock: Callable[[], float], time: Callable[[], str],
+        replicas: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:  # fmt: skip
+        self._api = api
+        self._lease = lease
+        self._identity = identity
+        self._clock = clock
+        self._time = time
+        self._replicas = replicas
+        self._dispatcher = Candidate(api, lease, Election(identity), clock, time, self._note)
+        self._candidates: dict[int, Candidate] = {}
+        # Since when nobody holds a Lease, and among which replicas they were shared out last.
+        self._free_since: dict[int, float] = {}
+        self._shared_among: frozenset[str] = frozenset()
+        # Since when the note says that there are several pools of which none has a planner.
+        self._empty_since: float | None = None
+        self._wanted: Collection[str] | None = None
+        self._decided = False
+
+    def want(self, pools: Collection[str] | None) -> None:
+        """Say, as the dispatcher, which pools need a planner each; None: one planner is enough for all."""
+        self._wanted, self._decided = pools, True
+
+    # What this replica may do
+
+    def dispatches(self) -> bool:
+        """True while no other replica can be the dispatcher."""
+        return self._dispatcher.leads()
+
+    def plans_all(self) -> bool:
+        """True while this replica is the only planner there can be."""
+        found = self._dispatcher.found
+        alone = self._decided and self._wanted is None
+        return alone and self.dispatches() and found is not None and not found.note
+
+    def plans(self, pool: str) -> bool:
+        """True while no other replica can plan this pool."""
+        return any(name == pool and self._leads(number) for number, name in self.numbers().items())
+
+    def planned(self) -> Collection[str]:
+        """The pools that this replica plans."""
+        return {name for number, name in self.numbers().items() if self._leads(number)}
+
+    def planners(self) -> Mapping[str, str]:
+        """By pool that has jobs: the replica that plans it, empty if none does yet."""
+        leases = ((name, self._candidates.get(number)) for number, name in self.numbers().items())
+        return {
+            name: found.found.holder if found is not None and found.found is not None else ""
+            for name, found in leases
+        }
+
+    def numbers(self) -> Numbers:
+        """The pools that have jobs, by the numbers of their Leases; none once the note is too old."""
+        lease = self._dispatcher
+        if lease.found is None or self._clock() - lease.read_at >= NOTED_SECONDS:
+            return {}
+        return _decoded(lease.found.note)
+
+    def _leads(self, number: int) -> bool:
+        candidate = self._candidates.get(number)
+        return candidate is not None and candidate.leads()
+
+    # Leases
+
+    def renew(self) -> None:
+        """Renew the Leases of this replica, and take those that are its share. Raises ApiError."""
+        self._dispatcher.attempt()
+        if not self.dispatches():
+            self._empty_since = None
+        numbers = self.numbers()
+        for number in [number for number in self._candidates if number not in numbers]:
+            self._give_up(number)
+        self._share_out(numbers)
+        for number in numbers:
+            self._attempt(number, len(numbers))
+
+    def release(self) -> None:
+        """Give all Leases up. Raises ApiError."""
+        for number in list(self._candidates):
+            self._give_up(number)
+        self._dispatcher.release()
+
+    def _attempt(self, number: int, count: int) -> None:
+        candidate = self._candidates.get(number)
+        if candidate is None:
+            of = Ref(f"{self._lease.name}-{number}", self._lease.namespace)
+            candidate = Candidate(self._api, of, Election(self._identity), self._clock, self._time)
+            self._candidates[number] = candidate
+        try:
+            candidate.attempt(takes_free=self._may_take(number, count))
+        except ApiError as error:
+            log.info("the Lease of pool %d is not renewed: %s", number, error)
+            return
+        free = candidate.found is None or not candidate.found.holder
+        if free:
+            self._free_since.setdefault(number, self._clock())
+        else:
+            self._free_since.pop(number, None)
+
+    def _may_take(self, number: int, count: int) -> bool:
+        """True for a Lease that is ours, or that is this replica's share, or that no other replica has taken."""
+        held = sum(self._leads(each) for each in self._candidates)
+        free_for = self._clock() - self._free_since.get(number, self._clock())
+        return self._leads(number) or held < self._share(count) or free_for >= LEFT_SECONDS
+
+    def _share(self, count: int) -> int:
+        return ceil(count / max(1, len(self._replicas())))
+
+    def _share_out(self, numbers: Numbers) -> None:
+        """Once for each change of the replicas: give up what is beyond the share of this one."""
+        replicas = self._replicas()
+        if replicas == self._shared_among:
+            return
+        self._shared_among = replicas
+        held = sorted(number for number in numbers if self._leads(number))
+        for number in held[self._share(len(numbers)) :]:
+            self._give_up(number)
+
+    def _give_up(self, number: int) -> None:
+        candidate = self._candidates.pop(number)
+        self._free_since.pop(number, None)
+        try:
+            candidate.release()
+        except ApiError as error:
+            log.info("the Lease of pool %d is not given up: %s", number, error)
+
+    # The note
+
+    def _note(self, before: str) -> str:
+        """The note to write on the dispatcher's Lease in place of this one."""
+        now, wanted = self._clock(), self._wanted
+        if wanted is not None:
+            self._empty_since = None
+            return _encoded(_numbered(_decoded(before), wanted))
+        if not before or not self._decided:
+            return before
+        # Planners may act by the note of before for a while. Only then one planner may plan for all.
+        if _decoded(before) or self._empty_since is None:
+            self._empty_since = now
+        return _encoded({}) if now - self._empty_since < REPLACED_SECONDS else ""
+
+
+def _numbered(before: Numbers, wanted: Collection[str]) -> Numbers:
+    """The wanted pools with their numbers, those of before where they had one."""
+    kept = {number: name for number, name in before.items() if name in wanted}
+    free = (number for number in range(1, MOST_POOLS + 1) if number not in kept)
+    new = sorted(set(wanted) - set(kept.values()))
+    return dict(sorted({**kept, **dict(zip(free, new, strict=False))}.items()))
+
+
+def _encoded(numbers: Numbers) -> str:
+    return write_object({"pools": {str(number): name for number, name in numbers.items()}})
+
+
+def _decoded(note: str) -> Numbers:
+    """The pools in a note; none in one that cannot be read, which the dispatcher replaces."""
+    return dict(_pools(note)) if note else {}
+
+
+def _pools(note: str) -> Iterator[tuple[int, str]]:
+    try:
+        pools = json.loads(note)["pools"].items()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return
+    for number, name in pools:
+        if number.isdecimal() and 1 <= int(number) <= MOST_POOLS and isinstance(name, str):
+            yield int(number), name

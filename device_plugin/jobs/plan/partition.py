@@ -1,0 +1,187 @@
+"""The Jobs of each pool, and those for which a pool is still to be chosen."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from device_plugin.core.annotations import POOL
+from device_plugin.core.cards import Inventory
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.pools import Fitting, Pool, Pools, Unit, pinned, pools_of, unit_of
+from device_plugin.core.ledger import Snapshot
+from device_plugin.core.node_constraints import NodeIndex
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import Managed
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Jobs that are planned together, none of which has run yet, and the pools that they fit.
+
+    `pool` is the one that they are given to, None until one is chosen.
+    """
+
+    unit: Unit
+    jobs: tuple[Managed, ...]
+    fitting: tuple[Pool, ...]
+    pool: Pool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The pools at one time with the Jobs of each, and the choices between pools that can be made or changed."""
+
+    pools: Pools = field(default_factory=Pools)
+    jobs: Mapping[Pool, Mapping[JobKey, Managed]] = field(default_factory=dict)
+    choices: Sequence[Choice] = ()
+
+    def pool_of(self, job: JobKey) -> Pool | None:
+        """The pool of the Job; None until one is chosen."""
+        return next((pool for pool, jobs in self.jobs.items() if job in jobs), None)
+
+
+def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
+    """The Jobs by pool: all Jobs of a group, and of a split, have one."""
+    units: dict[Unit, list[Managed]] = {}
+    for key in sorted(jobs):
+        units.setdefault(unit_of(jobs[key].spec), []).append(jobs[key])
+    found: dict[Pool, dict[JobKey, Managed]] = {pool: {} for pool in fitting.pools.nodes}
+    by_name, choices = {str(pool): pool for pool in found}, list[Choice]()
+    for unit, members in units.items():
+        fits = fitting.of(job.spec for job in members if job.lives)
+        pool = _settled(members, by_name, fitting.pools)
+        open_ = len(fits) > 1 and any(job.spec.cards for job in members)
+        if pool is None and not open_:
+            pool = fits[0] if fits else _any_of(members, fitting.pools)
+        if fits and (open_ or pool not in fits) and all(map(_fresh, members)):
+            choices.append(Choice(unit, tuple(members), fits, pool))
+        if pool is not None:
+            found[pool].update((job.key, _pinned(job, pool)) for job in members)
+    return Partition(fitting.pools, found, choices)
+
+
+def _settled(members: Iterable[Managed], by_name: Mapping[str, Pool], pools: Pools) -> Pool | None:
+    """The pool that is written on one of the Jobs, or where pods of theirs are, or were."""
+    for name in (job.job.annotations.get(POOL, "") for job in members):
+        if name in by_name:
+            return by_name[name]
+    nodes = (node for job in members for node in _nodes(job))
+    return next((pool for node in nodes if (pool := pools.of_node(node)) is not None), None)
+
+
+def _nodes(job: Managed) -> Iterator[str]:
+    yield from (pod.node for pod in job.pods if pod.node)
+    if job.record is not None:
+        yield from (grant.node for grant in job.record.grants)
+
+
+def _any_of(members: Iterable[Managed], pools: Pools) -> Pool | None:
+    """A pool for Jobs that fit none: its planner says so. One with cards of their families, if there is any."""
+    families = {asked.family for job in members for _, asked in job.spec.request.containers}
+    alike = (pool for pool, kinds in pools.kinds.items() if any(family in families for family, _ in kinds))
+    return next(alike, next(iter(pools.nodes), None))
+
+
+def _fresh(job: Managed) -> bool:
+    """True for a Job that waits, and has never run: only of such a one the pods may still go to any nodes."""
+    return job.waits and job.record is None and not job.pods
+
+
+def _pinned(job: Managed, pool: Pool) -> Managed:
+    """The Job as the planner of its pool starts it: its pods must not go to the nodes of another."""
+    if not pool.label or not job.spec.cards or not _fresh(job) or pinned(job.spec.nodes):
+        return job
+    return replace(job, pin=pool.label)
+
+
+class Partitions:
+    """The newest partition of all Jobs and cards; made anew when one of them has changed."""
+
+    def __init__(self, known: KnownJobs, holdings: Holdings) -> None:
+        self._known = known
+        self._holdings = holdings
+        self._index: NodeIndex | None = None
+        self._snapshot: Snapshot | None = None
+        self._inventories: Mapping[str, Inventory] = {}
+        self._fitting = Fitting(Pools(), NodeIndex())
+        self._changes = -1
+        self._last = Partition()
+
+    def pools(self) -> Pools:
+        """The pools of all nodes with cards."""
+        return self._renewed().pools
+
+    def last(self) -> Partition:
+        """The partition of what is known now."""
+        fitting, changes = self._renewed(), self._known.changes
+        if changes != self._changes or fitting.pools is not self._last.pools:
+            self._last, self._changes = partition(self._known.managed(), fitting), changes
+        return self._last
+
+    def _renewed(self) -> Fitting:
+        index, snapshot = self._holdings.nodes(), self._holdings.snapshot()
+        if index is self._index and snapshot is self._snapshot:
+            return self._fitting
+        inventories = snapshot.inventories()
+        if index is not self._index or not _same(inventories, self._inventories):
+            self._fitting = Fitting(pools_of(inventories, index.values_of(POOL)), index)
+        self._index, self._snapshot, self._inventories = index, snapshot, inventories
+        return self._fitting
+
+
+def _same(ones: Mapping[str, Inventory], others: Mapping[str, Inventory]) -> bool:
+    """True if the nodes have the very inventories: most changes of a ledger are of what is held."""
+    return ones.keys() == others.keys() and all(others[name] is ones[name] for name in ones)
+
+
+class PoolJobs:
+    """The Jobs of one pool, as rounds see them."""
+
+    def __init__(self, known: KnownJobs, partitions: Partitions, pool: Pool) -> None:
+        self._known = known
+        self._partitions = partitions
+        self._pool = pool
+        self._seen: Mapping[JobKey, Managed] = {}
+        self._changes = 0
+
+    def why_not_synced(self) -> str:
+        """The kinds of objects that were not listed yet, as text; empty if all were."""
+        return self._known.why_not_synced()
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change of these Jobs."""
+        jobs = self.managed()
+        if jobs is not self._seen and jobs != self._seen:
+            self._changes += 1
+        self._seen = jobs
+        return self._changes
+
+    def managed(self) -> Mapping[JobKey, Managed]:
+        """The Jobs that can be read, by namespace and name."""
+        return self._partitions.last().jobs.get(self._pool, {})
+
+
+class PoolHoldings:
+    """The ledger of the nodes of one pool."""
+
+    def __init__(self, holdings: Holdings, nodes: Callable[[], Collection[str]]) -> None:
+        self._holdings = holdings
+        self._nodes = nodes
+        self.why_not_synced = holdings.why_not_synced
+        self.nodes = holdings.nodes
+        self.release_promised = holdings.release_promised
+        self._whole: Snapshot | None = None
+        self._names: Collection[str] = ()
+        self._part = Snapshot({}, {})
+
+    def snapshot(self) -> Snapshot:
+        """The ledger of these nodes; the same object as long as nothing has changed there."""
+        whole, names = self._holdings.snapshot(), self._nodes()
+        if whole is not self._whole or names is not self._names:
+            self._whole, self._names = whole, names
+            part = whole.of(names)
+            before, now = self._part.records(), part.records()
+            if before.keys() != now.keys() or any(now[name] is not before[name] for name in now):
+                self._part = part
+        return self._part

@@ -1,0 +1,127 @@
+"""The planners of one replica: one for all Jobs, or one for each pool of which it holds the Lease."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from device_plugin.core.jobs.job import JobKey
+from device_plugin.core.jobs.pools import Pool, Pools
+from device_plugin.jobs.plan.dispatcher import Demand, Dispatcher
+from device_plugin.jobs.plan.leases import PoolLeases
+from device_plugin.jobs.plan.partition import Partition, Partitions, PoolHoldings, PoolJobs
+from device_plugin.jobs.plan.round import Rounds
+from device_plugin.jobs.ports import Holdings
+from device_plugin.jobs.watch.known import KnownJobs
+from device_plugin.jobs.watch.managed import ManagedJobs
+
+
+class MakeRounds(Protocol):
+    """Makes the rounds of one planner, which acts while `leads` is true."""
+
+    def __call__(self, jobs: ManagedJobs, holdings: Holdings, leads: Callable[[], bool]) -> Rounds: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """The rounds of a pool; `pool` is empty where they are those of all Jobs."""
+
+    pool: str
+    rounds: Rounds
+
+
+class Planners:
+    """One thread calls `step`; the other methods may be called from any."""
+
+    def __init__(
+        self, known: KnownJobs, holdings: Holdings, leases: PoolLeases, dispatcher: Dispatcher, make: MakeRounds,
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._known = known
+        self._holdings = holdings
+        self._leases = leases
+        self._dispatcher = dispatcher
+        self._make = make
+        self._partitions = Partitions(known, holdings)
+        self._demand = Demand(clock)
+        self._whole = Planner("", make(known, holdings, leases.plans_all))
+        self._of_pools: Mapping[Pool, Planner] = {}
+        self._partition: Partition | None = None
+        self._pools = Pools()
+
+    def step(self) -> None:
+        """Do what is due now: as the dispatcher, then as the planner of each pool that is this replica's."""
+        if self._known.why_not_synced() or self._holdings.why_not_synced():
+            return
+        self._pools = self._partitions.pools()
+        several = len(self._pools.nodes) > 1
+        found = self._partition = self._partitions.last() if several else None
+        if self._leases.dispatches():
+            if found is None:
+                self._leases.want(None)
+            else:
+                self._leases.want(self._demand.needing(found, self._leases.numbers().values()))
+                self._dispatcher.step(found)
+        self._renew(found)
+        for planner in (self._whole, *self._of_pools.values()):
+            planner.rounds.step()
+
+    def _renew(self, found: Partition | None) -> None:
+        """Make and drop planners, so that there is one for each pool whose Lease is this replica's."""
+        planned = self._leases.planned() if found is not None else ()
+        pools = {pool: str(pool) for pool in found.pools.nodes if str(pool) in planned} if found else {}
+        if pools.keys() != self._of_pools.keys():
+            self._of_pools = {
+                pool: self._of_pools.get(pool) or self._planner(pool, name) for pool, name in pools.items()
+            }
+
+    def _planner(self, pool: Pool, name: str) -> Planner:
+        def nodes() -> Collection[str]:
+            return self._partitions.pools().nodes.get(pool, frozenset())
+
+        def leads() -> bool:
+            return self._leases.plans(name)
+
+        jobs = PoolJobs(self._known, self._partitions, pool)
+        return Planner(name, self._make(jobs, PoolHoldings(self._holdings, nodes), leads))
+
+    # What is shown
+
+    def all(self) -> Collection[Planner]:
+        """The planners of this replica, or the one that plans nothing where it has none."""
+        return tuple(self._of_pools.values()) or (self._whole,)
+
+    def planning(self) -> Collection[Planner]:
+        """The planners of this replica that may act now."""
+        found = [planner for pool, planner in self._of_pools.items() if self._leases.plans(str(pool))]
+        return [self._whole, *found] if self._leases.plans_all() else found
+
+    def why_not(self) -> str:
+        """What keeps this replica from saying what is planned, as text; empty if nothing does."""
+        if self._partition is None:
+            return self._whole.rounds.why_not()
+        return "" if self._leases.dispatches() or self._of_pools else "another replica holds the Lease"
+
+    def pools(self) -> Pools:
+        """The pools of all nodes with cards."""
+        return self._pools
+
+    def holders(self) -> Mapping[str, str]:
+        """By pool that has jobs, where there are several: the replica that plans it, empty if none does yet."""
+        return self._leases.planners() if self._partition is not None else {}
+
+    def elsewhere(self, job: JobKey) -> str:
+        """The other replica that plans the Job, if there is one."""
+        pool = self._partition.pool_of(job) if self._partition is not None else None
+        return "" if pool is None or pool in self._of_pools else self._leases.planners().get(str(pool), "")
+
+    def of(self, job: JobKey) -> tuple[Planner | None, str]:
+        """The planner of a Job, None where it is not this replica's, and then why nothing is known of the Job."""
+        found = self._partition
+        if found is None:
+            return self._whole, ""
+        pool = found.pool_of(job)
+        if pool is None:
+            return None, "waits until a pool is chosen for it"
+        planner = self._of_pools.get(pool)
+        holder = self._leases.planners().get(str(pool), "")
+        return planner, f"pool {pool} is planned by {holder}" if holder else f"pool {pool} has no planner yet"

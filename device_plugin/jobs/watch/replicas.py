@@ -1,0 +1,43 @@
+"""The live replicas of the job engine: the pods of the controller that this replica's own pod belongs to."""
+
+from collections.abc import Iterable
+
+from device_plugin.core.pods import Pod
+
+
+class LiveReplicas:
+    """`name` and `namespace` are those of this replica's pod. One thread changes it; any thread may ask."""
+
+    def __init__(self, name: str, namespace: str) -> None:
+        self._name = name
+        self._namespace = namespace
+        # By controller's UID: its pods that live. Of others than ours few are in this namespace.
+        self._pods: dict[str, frozenset[str]] = {}
+        self._owners: dict[str, str] = {}
+
+    def names(self) -> frozenset[str]:
+        """The names of their pods; none where this replica runs outside of the cluster."""
+        return self._pods.get(self._owners.get(self._name, ""), frozenset())
+
+    def see(self, pod: Pod) -> None:
+        """Take news of a pod."""
+        if pod.namespace != self._namespace or not pod.owner_uid:
+            return
+        if pod.ended or pod.deleting or pod.phase != "Running":
+            self.forget(pod)
+            return
+        self._owners[pod.name] = pod.owner_uid
+        self._pods[pod.owner_uid] = self._pods.get(pod.owner_uid, frozenset()) | {pod.name}
+
+    def forget(self, pod: Pod) -> None:
+        """The pod is gone, or is about to go."""
+        owner = self._owners.pop(pod.name, "") if pod.namespace == self._namespace else ""
+        left = self._pods.pop(owner, frozenset()) - {pod.name}
+        if left:
+            self._pods[owner] = left
+
+    def sync(self, pods: Iterable[Pod]) -> None:
+        """Take a list of all pods."""
+        self._pods, self._owners = {}, {}
+        for pod in pods:
+            self.see(pod)
