@@ -203,7 +203,7 @@ class Rearrangement:
             return False
         if claim.due:
             return True
-        if claim.stopped and draft.now < ending.turn_end:
+        if claim.ran and draft.now < ending.turn_end:
             return False
         most = claim.level if ending.jobs[0].spec.queue == claim.queue else claim.attained
         return ending.level_seen_by(claim.queue) > most
@@ -218,7 +218,7 @@ class Rearrangement:
         return _Claim(
             priority(unit), first.queue, _group(first),
             due=any(due(job, draft.now, rules) for job in unit),
-            stopped=all(job.phase is JobPhase.STOPPED for job in unit),
+            ran=all(job.phase is JobPhase.STOPPED or job.extendable for job in unit),
             level=max(level(expected_work(job), rules) for job in unit),
             attained=max(level(attained_work(job), rules) for job in unit),
             share=share(draft, first.queue, rules) + need(unit) / rules.weight(first.queue),
@@ -230,14 +230,15 @@ class _Claim:
     """What decides which running jobs may give way to a unit; it is found once, and compared with thousands of jobs.
 
     `level` and `attained` are as those of `_Ending`, and `share` the cards that the unit's queue has with it, for each
-    unit of its weight. Of a unit that is `stopped` all jobs have run before.
+    unit of its weight. All jobs of a unit that `ran` have run before, as
+    a split that could run more sub-tasks has.
     """
 
     priority: int
     queue: str
     group: "_Group | None"
     due: bool
-    stopped: bool
+    ran: bool
     level: int
     attained: int
     share: float

@@ -9,6 +9,7 @@ import pytest
 
 from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Admit, Scale
+from device_plugin.core.jobs.rank import turn_end
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.jobs.split import split_problem
 from tests.builders.cards import FAMILY
@@ -82,6 +83,14 @@ def test_q2_nobody_is_suspended_for_a_sub_task_of_a_split_that_had_as_much_servi
     ):
         jobs = [replace(begun(16, 4), attained=attained), rigid]
         assert widths(jobs, planned(8, *jobs)) == expected
+
+
+def test_q2_a_turn_does_not_end_for_a_sub_task_of_a_split_that_ran_before() -> None:
+    rigid = running("rigid", 4, attained=4 * 10 * RULES.unit_s, since=NOW - 2 * RULES.quantum_s)
+    assert turn_end(rigid, RULES) > NOW
+    assert widths([begun(16, 4), rigid], planned(8, begun(16, 4), rigid)) == {"frames": 4, "rigid": 4}
+    new = replace(waiting("new"), since=NOW - 60)
+    assert widths([begun(4, 4), rigid, new], planned(8, begun(4, 4), rigid, new))["new"] == 1
 
 
 def test_q2_a_new_job_goes_before_the_next_sub_task_of_a_split_that_ran_for_long() -> None:
