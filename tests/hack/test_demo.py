@@ -115,9 +115,15 @@ def test_logs_of_a_pod_that_is_not_there_name_those_that_are(
 
 @pytest.mark.parametrize(
     ("words", "asked"),
-    [([], "/explain"), (["a"], "/explain?pod=default%2Fa"), (["b/a"], "/explain?pod=b%2Fa")],
+    [
+        (["explain"], "/explain"),
+        (["explain", "a"], "/explain?pod=default%2Fa"),
+        (["explain", "b/a"], "/explain?pod=b%2Fa"),
+        (["why", "a"], "/explain?job=default%2Fa\n"),
+        (["why", "b/a"], "/explain?job=b%2Fa\n"),
+    ],
 )
-def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
+def test_the_services_are_asked_of_everything_or_of_one_pod_or_job(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], asked: str
 ) -> None:
     class Echo(BaseHTTPRequestHandler):
@@ -138,7 +144,7 @@ def test_explain_asks_the_cluster_service_of_everything_or_of_one_pod(
         )
         answering = threading.Thread(target=service.handle_request)
         answering.start()
-        assert main(["demo", "explain", *words]) == 0
+        assert main(["demo", *words]) == 0
         answering.join()
     assert capsys.readouterr().out == asked
 
