@@ -32,9 +32,10 @@ def documents() -> Iterator[tuple[Path, Any]]:
             yield page, document
 
 
-def shown(kind: str, page: str) -> Any:
-    """The only object of this kind that docs/`page` shows."""
+def shown(kind: str, page: str, name: str = "") -> Any:
+    """The only object of this kind, and of this name where one is given, that docs/`page` shows."""
     (found,) = [
-        document for path, document in documents() if path.name == page and document.get("kind") == kind
-    ]
+        document for path, document in documents()
+        if path.name == page and document.get("kind") == kind and name in ("", document["metadata"]["name"])
+    ]  # fmt: skip
     return found

@@ -45,8 +45,10 @@ class Lane:
 LEADERS = ("tests/e2e/test_leaders.py",)
 WAITING = ("tests/e2e/test_burst.py", "tests/e2e/test_writes.py", "tests/e2e/test_power.py")
 # With the job engine. Jobs train with PyTorch, whose image is the size of all others together.
+# The last of them removes the engine.
 JOBS = tuple(
-    f"tests/e2e/test_{name}.py" for name in ("elastic", "job_engine", "job_kinds", "job_faults", "run")
+    f"tests/e2e/test_{name}.py"
+    for name in ("elastic", "job_engine", "job_kinds", "job_faults", "run", "queue_commands")
 )
 # Jobs grow back at once, and the speed of a model is known.
 QUICK = json.dumps([

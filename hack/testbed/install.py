@@ -39,7 +39,7 @@ def overlay(
     patches: Sequence[Mapping[str, object]] = (),
 ) -> Path:
     """A folder for kubectl apply -k, beside the cluster's own: an overlay of ours with more of our components."""
-    folder = where.root.parent / f"{where.root.name}-overlay"
+    folder = overlay_folder(where)
     folder.mkdir(parents=True, exist_ok=True)
     manifests = os.path.relpath(PROJECT / "manifests", folder.resolve())
     content = {
@@ -50,6 +50,11 @@ def overlay(
     }
     (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def overlay_folder(where: Layout) -> Path:
+    """Where `overlay` puts the overlay of this cluster."""
+    return where.root.parent / f"{where.root.name}-overlay"
 
 
 def admission(cluster: Cluster, overlay: Path = OVERLAY) -> None:
