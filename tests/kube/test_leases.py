@@ -2,7 +2,9 @@
 
 import pytest
 
-from device_plugin.kube.leases import Election, Lease
+from device_plugin.kube.api import Object, Ref
+from device_plugin.kube.errors import GoneError
+from device_plugin.kube.leases import LEASES, Candidate, Election, Lease
 
 
 def held(holder: str, renewed: str, transitions: int = 0, seconds: int = 15) -> Lease:
@@ -62,3 +64,53 @@ def test_only_ours_is_given_up() -> None:
     assert given is not None
     assert (shown(given), given.seconds) == (("", "long ago", 2), 1)
     assert not election.leads(0.0)
+
+
+class Server:
+    """An API server that has one Lease."""
+
+    def __init__(self, lease: Lease | None = None) -> None:
+        self.lease = lease
+
+    def get(self, *_: object) -> Lease:
+        if self.lease is None:
+            raise GoneError("gone")
+        return self.lease
+
+    def create(self, _: object, body: Object, namespace: str) -> None:
+        assert namespace
+        self.replace(None, None, body)
+
+    def replace(self, _: object, __: object, body: Object) -> None:
+        assert LEASES.parse is not None
+        self.lease = LEASES.parse(body)
+
+
+def candidate(server: Server, note: str = "") -> Candidate:
+    of = Ref("lease", "system")
+    return Candidate(server, of, Election("me"), lambda: 0.0, lambda: "now", lambda before: before + note)  # type: ignore[arg-type]
+
+
+def test_the_holder_writes_a_note_that_every_candidate_reads() -> None:
+    server = Server()
+    me = candidate(server, "x")
+    assert me.attempt()
+    assert me.attempt()
+    assert server.lease is not None
+    assert (server.lease.holder, server.lease.note) == ("me", "xx")
+    assert me.found is not None
+    assert me.found.note == "xx"
+    me.release()
+    assert (server.lease.holder, server.lease.note) == ("", "xx"), "the next holder goes on with it"
+
+
+def test_a_modest_candidate_takes_no_lease_that_is_free() -> None:
+    server = Server()
+    me = candidate(server)
+    assert not me.attempt(takes_free=False)
+    server.lease = Lease("", "long ago", version="7")
+    assert not me.attempt(takes_free=False)
+    assert not me.leads()
+    assert me.attempt()
+    assert me.leads()
+    assert me.attempt(takes_free=False), "it is ours"

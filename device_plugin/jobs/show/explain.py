@@ -51,9 +51,13 @@ class JobExplainer:
             planners = self._planners
             answer = {"problem": planners.why_not(), "planners": planners.holders(), "jobs": jobs}
             return HttpAnswer(json.dumps(answer), JSON, headers=headers)
-        text = _paragraph if name else _line
-        said = "".join(f"{text(view)}\n" for view in shown) or "no job is in a queue\n"
-        return HttpAnswer(said if name else said + self._pools(), headers=headers)
+        if name:
+            holders = self._planners.holders()
+            said = "".join(f"{_paragraph(view, holders.get(view.pool, ''))}\n" for view in shown)
+        else:
+            said = "".join(f"{_line(view)}\n" for view in shown) or "no job is in a queue\n"
+            said += self._pools()
+        return HttpAnswer(said, headers=headers)
 
     def _pools(self) -> str:
         """A line for each pool, where there are several, and one for what is wrong with their labels."""
@@ -71,11 +75,11 @@ def _line(view: JobView) -> str:
     return f"{view.namespace}/{view.name}{queue} {view.phase} {width}: {view.why}"
 
 
-def _paragraph(view: JobView) -> str:
-    """All that is known of one Job, in sentences."""
+def _paragraph(view: JobView, planner: str) -> str:
+    """All that is known of one Job, in sentences; `planner` is the replica that plans its pool."""
     parts = [_line(view)]
     if view.pool:
-        parts.append(f"it is in pool {view.pool}")
+        parts.append(f"it is in pool {view.pool}, which {planner} plans")
     if view.place:
         parts.append(f"it is number {view.place} of those that wait in its queue")
     if view.progress is not None:

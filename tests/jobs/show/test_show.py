@@ -266,7 +266,9 @@ def test_each_replica_tells_of_the_jobs_of_its_pools_and_who_plans_the_others() 
     other = f"hygon.com/dcu/y is planned by {mine['y'].name}"
     assert f"default/y queue default unknown width 0 (2 to 2): pool {other}" in text
     assert f"pool {other}\n" in text
-    assert "; it is in pool hygon.com/dcu/x" in str(asked("job=default/x").body)
+    assert f"; it is in pool hygon.com/dcu/x, which {mine['x'].name} plans" in str(
+        asked("job=default/x").body
+    )
     assert asked("job=default/x").headers == {}
     assert asked("job=default/y").headers == {"Vgpu-Planner": mine["y"].name}
     gauges = JobGauges(mine["x"].known, mine["x"].planners, lambda: False)
