@@ -64,6 +64,16 @@ def places(jobs: Collection[JobState], now: float, rules: Rules) -> Mapping[JobK
     return found
 
 
+def next_units(jobs: Collection[JobState], now: float, rules: Rules) -> Iterator[Unit]:
+    """Of each queue the waiting jobs that are admitted next."""
+    seen = set[str]()
+    for unit in ordered([job for job in jobs if not job.extendable], now, rules):
+        queue = unit[0].spec.queue
+        if queue not in seen:
+            seen.add(queue)
+            yield unit
+
+
 def ordered(jobs: Collection[JobState], now: float, rules: Rules) -> Sequence[Unit]:
     """The waiting jobs, and the splits that could run more sub-tasks, in the order in which each queue has them."""
     served = _service(jobs)

@@ -11,6 +11,7 @@ from functools import cache
 from math import inf
 
 from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.forecast import starts
 from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
 from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.rates import Rates
@@ -40,7 +41,8 @@ class Round:
     """The last round: when it was, the Jobs as it saw them, and what it planned.
 
     `short` is what jobs can have that wait for the width which they need, `refused` why others cannot be sized, and
-    `uncreated` why the API server refuses pods of others.
+    `uncreated` why the API server refuses pods of others. `starts` is when jobs are expected to have room that are next
+    in their queues.
     """
 
     at: float = -inf
@@ -50,6 +52,7 @@ class Round:
     short: Mapping[JobKey, Short] = field(default_factory=dict)
     refused: Mapping[JobKey, str] = field(default_factory=dict)
     uncreated: Mapping[JobKey, str] = field(default_factory=dict)
+    starts: Mapping[JobKey, float] = field(default_factory=dict)
 
 
 class Rounds:
@@ -117,10 +120,11 @@ class Rounds:
         sizing = with_widths(
             seen.states, seen.room, cache(self._learning.rates), self._card_models(seen.states)
         )
+        expected = starts(now, sizing.jobs, seen.room, self._rules)
         plan = plan_round(now, sizing.jobs, seen.room, self._rules)
         states = {state.spec.key: state for state in sizing.jobs}
         took = self._clock() - began
-        self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated)
+        self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated, expected)
         return plan
 
     def _card_models(self, states: Sequence[JobState]) -> Collection[str]:

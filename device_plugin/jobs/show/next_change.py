@@ -38,11 +38,12 @@ def next_change(
     now: float,
     contended: bool,
     giving: Sequence[Managed] = (),
+    start: float | None = None,
 ) -> NextChange | None:
     """The next change of the job, None if none is known; `step` is what the last round planned for it.
 
     `contended` is true while any job waits: only then one that runs gives way, and only otherwise one grows. The job
-    waits until pods of the Jobs `giving` have left.
+    waits until pods of the Jobs `giving` have left, and is expected to have room at `start`.
     """
     if giving:
         until = max(other.record.until for other in giving if other.record is not None)
@@ -52,6 +53,8 @@ def next_change(
     record = managed.record
     match state.phase:
         case JobPhase.WAITING | JobPhase.STOPPED:
+            if start is not None:
+                return NextChange(f"is expected to start with {pods(state.spec.least)}", start)
             return waiting_change(state, rules)
         case JobPhase.RESIZING | JobPhase.STOPPING if record is not None:
             return NextChange(f"has {pods(record.after)}", record.until, bounded=True)

@@ -124,7 +124,7 @@ class _LastRound:
         # While it waits for pods of others to leave, its width is that with which it will start.
         giving = self._giving.get(key, ()) if state.phase is JobPhase.STARTING and managed.job.suspend else ()
         why = _given(giving) if giving else _why(managed, state, last.at)
-        short = last.short.get(key)
+        short, start = last.short.get(key), last.starts.get(key)
         if limits := self._limits(spec) if spec.cards and not state.running else "":
             why = f"{why}; {limits}"
         if uncreated := last.uncreated.get(key):
@@ -132,11 +132,12 @@ class _LastRound:
         return replace(
             view, phase=state.phase.value, place=self._places.get(key, 0),
             waits_for=_GIVEN if giving else _waits_for(state),
-            why=f"{why}; it can have {offers(short)}" if short else why,
+            why=f"{why}; it can have {offers(short, start and start - last.at)}" if short else why,
             left=managed.history.seconds_left(state.width) if managed.history and state.running else None,
             stuck=stuck_for(managed, state),
             next_change=next_change(
                 managed, state, step, self._rules, now=last.at, contended=bool(self._places), giving=giving,
+                start=start,
             ),
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from device_plugin.core.annotations import CHECKPOINT, RESIZE
-from device_plugin.core.jobs.progress import Told
+from device_plugin.core.jobs.progress import Progress, Told
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
@@ -603,6 +603,15 @@ def test_a_job_with_a_goal_waits_for_its_width_and_says_what_it_can_have() -> No
     assert world.job("a").parallelism == 2
 
 
+def test_what_a_job_with_a_goal_can_have_later_is_said_with_the_time_where_that_is_known() -> None:
+    world = World(rules=EAGER, rates="m Z100 1:1 2:2 4:4")
+    world.queue("other", 3, annotations={"vgpu.io/expected-duration": "50m"})
+    world.settle(2)
+    sized(world, "a")
+    world.settle(2)
+    assert "1 h 24 min with 2 cards in about 50 min" in told(world, "a")
+
+
 def test_a_model_of_which_no_rate_is_known_is_said_to_be_unknown(world: World) -> None:
     sized(world, "a")
     world.settle(2)
@@ -811,3 +820,17 @@ def test_an_elastic_job_goes_on_beside_pods_on_a_dead_node(pair: World) -> None:
     pair.lose_node("n2")
     pair.settle(40)
     assert (pair.job("a").suspend, pair.job("a").parallelism) == (False, 2)
+
+
+def test_a_job_is_told_when_it_is_expected_to_start(world: World) -> None:
+    world.queue("a", 4)
+    world.settle(2)
+    world.queue("b", 4)
+    for step in range(200):
+        world.tell("a", Told(progress=Progress(step, 1000)))
+        world.turn()
+    shown = views(world.engine.known, world.engine.planners)
+    change = next(view.next_change for view in shown if view.name == "b")
+    assert change is not None
+    assert change.what == "is expected to start with 4 pods"
+    assert change.at == pytest.approx(world.now + 800 * 6, rel=0.05)
