@@ -22,6 +22,7 @@ PCI = st.from_regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]", fullmatch
 IDS = st.integers(1, 2**64 - 1).map(lambda number: f"GPU-{number:016x}")
 
 
+@pytest.mark.no_cover
 @given(st.lists(st.tuples(NODES, PCI), min_size=2, max_size=2, unique=True))
 def test_cards_without_a_unique_id_differ_by_node_and_address(places: list[tuple[str, str]]) -> None:
     first, second = (unique(f"GPU-{pci}", node) for node, pci in places)

@@ -81,6 +81,7 @@ def test_whatever_happens_a_gang_holds_all_or_nothing_until_it_is_bound(
         storm.check()
 
 
+@pytest.mark.no_cover
 def test_gangs_that_each_fit_alone_all_get_their_turn_whoever_leads(
     world: World, one: Replica, rng: random.Random
 ) -> None:

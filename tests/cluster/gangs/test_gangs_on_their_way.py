@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from pytest_mock import MockerFixture
 
 from device_plugin.cluster.gangs import gangs
@@ -77,6 +78,7 @@ def test_a_refused_gang_is_not_tried_again_before_something_became_free(
     assert "" not in placed(one, pods)
 
 
+@pytest.mark.no_cover
 def test_a_gang_that_nothing_helps_takes_a_tenth_of_the_time_at_most(
     world: World, one: Replica, mocker: MockerFixture
 ) -> None:
