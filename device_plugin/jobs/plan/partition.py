@@ -16,9 +16,9 @@ from device_plugin.jobs.watch.managed import Managed
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Jobs that are planned together, none of which has run yet, and the pools that they fit.
+    """Jobs that are planned together and wait, and the pools that they fit.
 
-    `pool` is the one that they are given to, None until one is chosen.
+    `pool` is the one that they are given to, None until one is chosen. It may change as long as none of them has run.
     """
 
     unit: Unit
@@ -48,13 +48,17 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
     found: dict[Pool, dict[JobKey, Managed]] = {pool: {} for pool in fitting.pools.nodes}
     by_name, choices = {str(pool): pool for pool in found}, list[Choice]()
     for unit, members in units.items():
-        fits = fitting.of(job.spec for job in members if job.lives)
+        live = tuple(job for job in members if job.lives)
+        fits = fitting.of(job.spec for job in live)
         pool = _settled(members, by_name, fitting.pools)
-        open_ = len(fits) > 1 and any(job.spec.cards for job in members)
-        if pool is None and not open_:
+        # Kueue starts its Jobs wherever there is room.
+        several = len(fits) > 1 and any(job.spec.cards and not job.spec.kueue for job in members)
+        if pool is None and not several:
             pool = fits[0] if fits else _any_of(members, fitting.pools)
-        if fits and (open_ or pool not in fits) and all(map(_fresh, members)):
-            choices.append(Choice(unit, tuple(members), fits, pool))
+        waits = bool(live) and all(job.waits for job in live)
+        movable = all(map(_fresh, members)) and (several or (fits and pool not in fits))
+        if waits and (pool is None or movable):
+            choices.append(Choice(unit, live, fits, pool))
         if pool is not None:
             found[pool].update((job.key, _pinned(job, pool)) for job in members)
     return Partition(fitting.pools, found, choices)

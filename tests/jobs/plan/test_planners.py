@@ -147,6 +147,30 @@ def test_labels_come_and_go_under_way() -> None:
     assert world.unbound() == 0
 
 
+def test_a_job_that_was_stopped_before_there_were_pools_is_given_to_one() -> None:
+    world = PoolsWorld({"n1": "", "n2": ""})
+    world.queue("a", 3)
+    settle(world)
+    world.label("n1", "w")
+    world.api.put(replace(world.job("a"), suspend=True))
+    world.label("n2", "x")
+    settle(world, 20)
+    assert len(nodes(world, "a")) == 1
+    assert POOL in world.job("a").annotations
+
+
+def test_kueues_jobs_are_planned_where_kueue_started_them() -> None:
+    world = PoolsWorld(TWO)
+    job = world.queue("a", 2)
+    world.api.put(replace(job, labels={**job.labels, "kueue.x-k8s.io/queue-name": "theirs"}))
+    settle(world)
+    assert not world.api.patches
+    world.api.put(replace(world.job("a"), suspend=False))
+    settle(world)
+    assert len(nodes(world, "a")) == 1
+    assert not world.api.patches
+
+
 @pytest.mark.parametrize("killed", ["a", "b"])
 def test_the_pools_of_a_killed_replica_are_planned_again_within_one_lease(killed: str) -> None:
     world = PoolsWorld(FOUR)
