@@ -93,11 +93,17 @@ def _admit_some(
     draft: Draft, units: Sequence[Unit], rearrangement: Rearrangement, rules: Rules
 ) -> Sequence[Unit] | None:
     """Admit those of the units that fit, or fit where others give way: the others, None once all cards are kept."""
-    left, hopeless = list[Unit](), set[object]()
+    left, hopeless, given = list[Unit](), set[object](), False
     splits = SplitTurns(draft.jobs.values(), _startable(draft))
     for unit in splits.in_order(in_turn(draft, units, rules)):
         if any(job.spec.key in draft.refused for job in unit) or rearrangement.stopped(unit):
             continue
+        if given and left and priority(left[0]) > priority(unit):
+            # What was given beyond the need is not for lower priorities before higher ones were tried again.
+            again = _admit_some(draft, left, rearrangement, rules)
+            if again is None:
+                return None
+            left, given = list(again), False
         if not splits.may_start(unit) or _too_scarce(draft, unit, rules):
             left.append(unit)
             continue
@@ -105,12 +111,7 @@ def _admit_some(
         if kind not in hopeless and fits(draft, unit):
             continue
         if kind not in hopeless and rearrangement.admit(unit):
-            # What was given beyond the need is not for lower priorities before higher ones were tried again.
-            if left and priority(left[0]) > priority(unit):
-                again = _admit_some(draft, left, rearrangement, rules)
-                if again is None:
-                    return None
-                left = list(again)
+            given = True
             continue
         if _overdue(unit, draft, rules) and _could_start(draft, unit):
             if not draft.room.keep([job.spec for job in unit]):

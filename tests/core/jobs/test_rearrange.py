@@ -161,6 +161,13 @@ def test_lower_priorities_give_first() -> None:
     assert chosen == {"low": 3, "other": 8, "new": 1}
 
 
+def test_what_was_given_beyond_the_need_goes_to_equal_priorities_before_lower_ones() -> None:
+    long = running("long", 4, attained=400 * HOUR, since=NOW - 20 * HOUR)
+    polite = new("a-polite", least=2, most=2, preempts=False)
+    jobs = [long, polite, new("other", least=2, most=2), new("low", least=2, most=2, priority=-1)]
+    assert widths(jobs, planned(4, *jobs)) == {"long": 0, "a-polite": 2, "other": 2, "low": 0}
+
+
 def test_a_job_that_does_not_preempt_neither_shrinks_nor_suspends_others() -> None:
     jobs = [running("wide", 4, least=1, most=4), running("low", 4, priority=-1)]
     assert planned(8, *jobs, new("new", preempts=False, priority=9)).steps == ()
