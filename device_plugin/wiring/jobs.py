@@ -1,4 +1,4 @@
-"""The job engine, put together: four watches, the rounds, and two HTTP servers around what is known of the Jobs.
+"""The job engine, put together: its watches, its planners, and two HTTP servers around what is known of the Jobs.
 
 It has an allocator's view of the cluster of its own, and reads the ledger there: one owner for how pods, nodes and
 promises become a ledger.

@@ -173,7 +173,7 @@ class ClusterSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel"
 
 
 class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Settings of `vgpu jobs`. Of its replicas one plans: the one that holds the Lease."""
+    """Settings of `vgpu jobs`. Of its replicas one plans, or each some of the pools: those whose Leases it holds."""
 
     pod_name: Annotated[str, Meta(description="name of this pod, by which it holds the Lease")] = ""
     prefixes: Annotated[
