@@ -9,7 +9,7 @@ from vgpu_runtime.sim import hip
 
 # What runs in this process there are the stand-ins and tools of hack/, whose lines are not counted; the product's
 # services are processes of their own. Counting would more than double the time.
-NOT_COUNTED = ("contract", "hack", "system", "node/test_road.py")
+NOT_COUNTED = ("contract", "hack", "system")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
