@@ -21,6 +21,8 @@ LOOK_SECONDS = 1.0
 RARER = 10
 # Between questions that cost more than a look: a program in the container, a forwarded port.
 ASK_SECONDS = 10.0
+# After a change of the width an event says why.
+NEWS_SECONDS = 3.0
 # Between lines of progress where there is no terminal.
 LINE_SECONDS = 60.0
 # The last output may come later than the Job's end.
@@ -60,7 +62,8 @@ class Following:
         self._logs = Logs(kubectl, console, indexed=every)
         self._said = ""
         self._engine = ""
-        self._ask_at = self._progress_at = self._listing = 0.0
+        self._width = 0
+        self._ask_at = self._progress_at = self._news_at = self._listing = 0.0
         self._speed = Speed()
 
     def until_end(self) -> JobEnd:
@@ -94,6 +97,7 @@ class Following:
             self._print_rest()
             return self._end(job)
         self._say(self._state(job, pods))
+        self._say_news(job)
         self._show_progress(job, pods)
         failed = [pod for pod in pods if pod.not_started]
         if len(failed) >= MOST_STARTS and not any(pod.has_run for pod in pods):
@@ -119,14 +123,24 @@ class Following:
         if job.suspend:
             if time.monotonic() >= self._ask_at:
                 self._engine = self._asked() or self._event()
-                if self._engine:  # the engine has seen the Job
-                    self._ask_at = time.monotonic() + ASK_SECONDS
+                # An engine that says nothing has not seen the Job yet.
+                self._ask_at = time.monotonic() + (ASK_SECONDS if self._engine else NEWS_SECONDS)
             return f"waits in its queue{': ' if self._engine else ''}{self._engine}"
         if job.ready:
             return f"runs with {job.ready} of {job.parallelism} replicas" if not self._parts else "runs"
         waiting = [pod.waits_for for pod in pods if pod.waits_for]
         why = waiting[0] if waiting else "" if pods else self._event()
         return f"starts: {why}" if why else "starts"
+
+    def _say_news(self, job: Job) -> None:
+        """Say why the number of replicas has changed."""
+        if job.parallelism != self._width:
+            self._news_at = time.monotonic() + NEWS_SECONDS if self._width else 0.0
+            self._width = job.parallelism
+        if self._news_at and time.monotonic() >= self._news_at:
+            self._news_at = 0.0
+            if (news := self._event()) and not self._parts:
+                self._console.say(f"{self._job.name}: {news}")
 
     def _event(self) -> str:
         """The newest event about the Job, as far as the caller may read events."""

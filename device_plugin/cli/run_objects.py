@@ -57,6 +57,11 @@ _NOT_STARTED = {
 }
 
 
+# What a policy writes into pods from Kubernetes 1.36 on.
+_SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
+_NO_CHROOT = {"capabilities": {"drop": ["SYS_CHROOT"]}}
+
+
 class RunError(VgpuError):
     """What is asked of `vgpu run` cannot be done; the text says what to write instead."""
 
@@ -66,8 +71,9 @@ class NewJob:
     """What a Job is made from: `replicas` pods of `image`, each with `limits`, and with `cards` whole cards.
 
     `least` and `most` bound the replicas; None is the number of replicas. `annotations` are the Job's, with empty ones
-    for what was not asked. With `scripts` each is a part, a pod of its own. `claims` are volume claims by the path at
-    which they are mounted. `retries` is how many failed pods the Job survives; None is the usual number.
+    for what was not asked. With a `scheduler` the pods are as Kubernetes before 1.36 needs them. With `scripts` each
+    is a part, a pod of its own. `claims` are volume claims by the path at which they are mounted. `retries` is how many
+    failed pods the Job survives; None is the usual number.
     """
 
     name: str
@@ -86,6 +92,7 @@ class NewJob:
     env: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, str] = field(default_factory=dict)
     priority: str = ""
+    scheduler: str = ""
     grace: int = 60
     retries: int | None = None
 
@@ -239,6 +246,7 @@ def _template(new: NewJob) -> dict[str, Any]:
             # As the first process of its own, torchrun would not get a SIGTERM that comes while it starts.
             **({"shareProcessNamespace": True} if new.torchrun else {}),
             **({"priorityClassName": new.priority} if new.priority else {}),
+            **({"schedulerName": new.scheduler, "securityContext": _SECCOMP} if new.scheduler else {}),
             "containers": [_container(new)],
             **({"volumes": volumes} if (volumes := list(_volumes(new))) else {}),
         },
@@ -257,6 +265,7 @@ def _container(new: NewJob) -> dict[str, Any]:
         **_command(new),
         **({"env": env} if env else {}),
         "resources": {"limits": dict(new.limits)},
+        **({"securityContext": _NO_CHROOT} if new.scheduler else {}),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 

@@ -49,6 +49,7 @@ def _add_cards(group: Any) -> None:
         help="memory units (of 1 GiB unless configured otherwise) of one card, for each replica",
     )
     add("--cores", type=_count, metavar="N", help="core groups of one card, for each replica")
+    add("--scheduler", default="", metavar="NAME", help="before Kubernetes 1.36: vgpu-scheduler")
     add("--prefix", default=DEFAULT_PREFIXES[0], help=f"the cards' resource (default: {DEFAULT_PREFIXES[0]})")
     add("--card-model", default="", metavar="MODELS", help="only these models of cards, Z100,Z100L")
     add(
@@ -125,7 +126,7 @@ def new_job(args: argparse.Namespace) -> NewJob:
         annotations={key: getattr(args, _option(key)) for key, _ in _ANNOTATIONS}, card_model=args.card_model,
         scripts=scripts, env=dict(_pairs(args.env, "--env", "NAME=VALUE", lambda name, _: _ENV.fullmatch(name))),
         claims=_claims(args.volume),
-        priority=args.priority, grace=args.grace, retries=args.retries,
+        priority=args.priority, scheduler=args.scheduler, grace=args.grace, retries=args.retries,
     )  # fmt: skip
 
 

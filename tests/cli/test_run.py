@@ -379,6 +379,27 @@ def test_while_the_api_server_is_away_it_goes_on_looking(
     assert run.end() == 0
 
 
+def test_why_the_replicas_are_fewer_is_said(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_follow, "NEWS_SECONDS", 0.01)
+    run = Run(fleet, "train", "--cards=3", "--min=1", "--", "x")
+    job = run.job("train")
+    start(fleet, job)
+    about = {"kind": "Job", "namespace": "default", "name": "train", "uid": job["metadata"]["uid"]}
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": about,
+        "reason": "JobShrunk",
+        "message": "for default/b",
+    }
+    fleet.post("/api/v1/namespaces/default/events", event)
+    fleet.patch(f"{JOBS}/train", {"spec": {"parallelism": 2, "completions": 2}})
+    Printed(capfd).until("train: for default/b")
+    over(fleet, "train")
+    assert run.end() == 0
+
+
 def test_the_time_left_is_measured_anew_at_another_width() -> None:
     speed = Speed()
     assert speed.left(0.0, Progress(10, 100), 4) is None

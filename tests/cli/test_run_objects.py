@@ -150,6 +150,14 @@ def test_other_options_are_written_where_they_belong(printed: Printed) -> None:
     assert environment(job) == {"A": "b=c"}
 
 
+def test_before_kubernetes_1_36_the_scheduler_and_what_confines_are_written(printed: Printed) -> None:
+    (job,) = printed("--mem=4", "--scheduler=vgpu-scheduler", "--", "x")
+    pods = job["spec"]["template"]["spec"]
+    assert pods["schedulerName"] == "vgpu-scheduler"
+    assert pods["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert container(job)["securityContext"] == {"capabilities": {"drop": ["SYS_CHROOT"]}}
+
+
 @pytest.mark.parametrize(
     ("typed", "written"),
     [("$(date)", "$$(date)"), ("$$", "$$$"), ("$x", "$x"), ("a$", "a$"), ("$$(a)", "$$$$(a)")],

@@ -15,16 +15,16 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import IMAGE
-from tests.release import since
+from tests.release import OLDER
 
 CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap", dict)
+SERVICES = Kind("", "v1", "services", "Service", dict)
 SECONDS = 120
-# On older ones people write more than `vgpu run` does.
-pytestmark = since("1.36", "MutatingAdmissionPolicy")
+OPTIONS = ("--scheduler=vgpu-scheduler",) if OLDER else ()
 
 
 def run(kubectl: Kubectl, name: str, *words: str) -> int:
-    return main(["run", name, f"--image={IMAGE}", "-n", kubectl.namespace, "--rm", *words])
+    return main(["run", name, f"--image={IMAGE}", "-n", kubectl.namespace, *OPTIONS, *words])
 
 
 def test_scripts_are_run_and_one_that_fails_does_not_end_the_other(
@@ -33,13 +33,20 @@ def test_scripts_are_run_and_one_that_fails_does_not_end_the_other(
     (tmp_path / "a.sh").write_text("echo first\nexit 7\n")
     (tmp_path / "b.sh").write_text("#!/bin/sh\necho second\n")
     files = f"--split={tmp_path}/a.sh,{tmp_path}/b.sh"
-    assert run(kubectl, "parts", "--mem=1", files) == 7
+    assert run(kubectl, "parts", "--mem=1", "--rm", files) == 7
     told = capfd.readouterr()
     assert sorted(told.out.splitlines()) == ["[0] first", "[1] second"], told.err
     assert "parts failed: FailedIndexes" in told.err
     assert eventually(lambda: not kubectl.items(JOBS), 30)
     names = [each["metadata"]["name"] for each in kubectl.items(CONFIGMAPS)]
     assert eventually(lambda: "parts" not in names, 30)
+
+
+def test_the_service_of_torchrun_goes_with_its_job(kubectl: Kubectl) -> None:
+    assert run(kubectl, "agents", "--mem=1", "--replicas=2", "--detach", "--", "torchrun", "train.py") == 0
+    assert kubectl.get(SERVICES, "agents")["spec"]["ports"][0]["port"] == 29400
+    kubectl("delete", "job", "agents", "--wait=false")
+    assert eventually(lambda: not kubectl.has(SERVICES, "agents"), 30)
 
 
 @pytest.fixture
