@@ -100,7 +100,7 @@ def _create_others(client: KubeClient, made: Objects, job: Ref) -> None:
             if not isinstance(error, ConflictError):
                 raise
             raise RunError(
-                f"{kind.plural} {job.namespace}/{job.name} is there already: take another name"
+                f"{kind.plural} {job.namespace}/{body['metadata']['name']} is there already: take another name"
             ) from error
 
 

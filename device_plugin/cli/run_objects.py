@@ -19,6 +19,8 @@ from device_plugin.kube.api import JOBS, Ref
 
 CONTAINER, SCRIPTS, PORT = "main", "/parts", 29400
 JOB_NAME, INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
+# The end of the name of the Service that gives pods names.
+NAMES = "-pods"
 # Kubernetes' bound for the content of a ConfigMap, and for the name of a pod's host, NAME-INDEX.
 MOST_SCRIPT_BYTES, MOST_HOST_NAME = 1 << 20, 63
 # A rank that fails makes torchrun start all ranks again, and each replica that is killed makes others fail.
@@ -134,14 +136,21 @@ def objects(new: NewJob, prefix: str) -> Objects:
     if new.scripts:
         content = {str(index): text for index, text in enumerate(new.scripts)}
         others.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(new), "data": content})
-    if new.torchrun:
-        meeting = {
-            "selector": {JOB_NAME: new.name, INDEX: "0"},
-            "publishNotReadyAddresses": True,
-            "ports": [{"port": PORT}],
-        }
-        others.append({"apiVersion": "v1", "kind": "Service", "metadata": _metadata(new), "spec": meeting})
+    others += _services(new)
     return Objects(job, tuple(others))
+
+
+def _services(new: NewJob) -> Iterable[dict[str, Any]]:
+    """Where the agents of torchrun meet, and what gives their pods names."""
+    if not new.torchrun:
+        return
+    common = {"publishNotReadyAddresses": True, "ports": [{"port": PORT}]}
+    for suffix, spec in (
+        ("", {"selector": {JOB_NAME: new.name, INDEX: "0"}}),
+        (NAMES, {"clusterIP": "None", "selector": {JOB_NAME: new.name}}),
+    ):
+        metadata = {**_metadata(new), "name": new.name + suffix}
+        yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {**spec, **common}}
 
 
 def owned_by(job: Ref) -> dict[str, Any]:
@@ -156,7 +165,7 @@ def owned_by(job: Ref) -> dict[str, Any]:
 def _check(new: NewJob) -> None:
     """Raise RunError for what Kubernetes would not take, or would take and never run."""
     highest = (len(new.scripts) or max(new.replicas, new.widths[1])) - 1
-    longest = MOST_HOST_NAME - len(f"-{highest}")
+    longest = MOST_HOST_NAME - max(len(f"-{highest}"), len(NAMES) if new.torchrun else 0)
     if len(new.name) > longest or not _NAME.fullmatch(new.name):
         raise RunError(
             f"name {new.name[:MOST_HOST_NAME]!r}: write at most {longest} small letters, digits and -, with a letter"
@@ -244,7 +253,7 @@ def _template(new: NewJob) -> dict[str, Any]:
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": new.grace,
             # As the first process of its own, torchrun would not get a SIGTERM that comes while it starts.
-            **({"shareProcessNamespace": True} if new.torchrun else {}),
+            **({"shareProcessNamespace": True, "subdomain": new.name + NAMES} if new.torchrun else {}),
             **({"priorityClassName": new.priority} if new.priority else {}),
             **({"schedulerName": new.scheduler, "securityContext": _SECCOMP} if new.scheduler else {}),
             "containers": [_container(new)],
@@ -297,7 +306,9 @@ def _torchrun_settings(new: NewJob) -> dict[str, Any]:
         "PET_RDZV_ID": new.name,
         "PET_RDZV_CONF": "last_call_timeout=3",
         "PET_MAX_RESTARTS": str(RESTARTS),
-        # By which ranks find rank 0, from PyTorch 2.0 on; before, by its host's name.
+        # PyTorch 2.4 and 2.5 take the agents' store for that of the ranks, and look for it at a wrong address.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        # By which ranks find rank 0; where PyTorch does not know this setting (1.x, 2.4), by its host's name.
         "PET_LOCAL_ADDR": {
             "name": "PET_LOCAL_ADDR",
             "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},

@@ -54,13 +54,16 @@ def test_a_program_on_a_slice_is_one_pod_that_is_not_tried_again(printed: Printe
 
 
 def test_torchrun_gets_its_replicas_and_a_service_on_index_0(printed: Printed) -> None:
-    service, job = printed("--cards=4", "--min=2", "--max=8", *TORCHRUN)
+    service, names, job = printed("--cards=4", "--min=2", "--max=8", *TORCHRUN)
     found = spec_of(job)
     assert (found.asked, found.least, found.most, found.group_size) == (4, 2, 8, 2)
     assert service["spec"]["selector"] == {
         "batch.kubernetes.io/job-name": "train", "batch.kubernetes.io/job-completion-index": "0",
     }  # fmt: skip
     assert service["spec"]["publishNotReadyAddresses"] is True
+    assert (names["metadata"]["name"], names["spec"]["clusterIP"]) == ("train-pods", "None")
+    assert names["spec"]["selector"] == {"batch.kubernetes.io/job-name": "train"}
+    assert job["spec"]["template"]["spec"]["subdomain"] == "train-pods"
     told = environment(job)
     assert told["PET_NNODES"] == "2:8"
     assert (told["PET_RDZV_BACKEND"], told["PET_RDZV_CONF"]) == ("c10d", "last_call_timeout=3")
@@ -85,11 +88,11 @@ def test_torchrun_gets_its_replicas_and_a_service_on_index_0(printed: Printed) -
 def test_agents_meet_only_where_there_may_be_several(
     printed: Printed, words: tuple[str, ...], service: bool
 ) -> None:
-    assert [each["kind"] for each in printed(*words)] == ["Service", "Job"] if service else ["Job"]
+    assert [each["kind"] for each in printed(*words)] == ["Service"] * 2 * service + ["Job"]
 
 
 def test_several_cards_of_a_replica_have_a_rank_each(printed: Printed) -> None:
-    _, job = printed("--cards=8", "--replicas=2", *TORCHRUN)
+    *_, job = printed("--cards=8", "--replicas=2", *TORCHRUN)
     assert container(job)["resources"] == {"limits": {FAMILY: "4"}}
     assert environment(job)["PET_NPROC_PER_NODE"] == "4"
     assert spec_of(job).asked == 2
@@ -118,7 +121,7 @@ def test_a_job_that_is_to_be_sized_has_its_work_written_on_it(printed: Printed) 
         "--duration-at-most=16h",
         "--model=resnet50",
     )
-    _, job = printed(*words, "--card-model=Z100", *TORCHRUN)
+    *_, job = printed(*words, "--card-model=Z100", *TORCHRUN)
     goal = spec_of(job).goal
     assert goal
     assert (goal.samples, goal.epochs, goal.seconds, goal.most_seconds) == (1281167, 90, 8 * 3600, 16 * 3600)
@@ -185,6 +188,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
         ("train --image I -- x", "no card: write --cards"),
         ("Train --image I --cards 1 -- x", "name 'Train': write at most 61 small letters, digits and -"),
         (f"{'a' * 60} --image I --cards 1 --max 1024 -- x", "write at most 58 small letters"),
+        (f"{'a' * 59} --image I --cards 2 -- torchrun", "write at most 58 small letters"),
         ("1st --image I --cards 1 -- x", "with a letter first"),
         (
             "t --image I --cards 4 --min 5 --max 3 -- x",

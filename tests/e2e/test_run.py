@@ -42,11 +42,11 @@ def test_scripts_are_run_and_one_that_fails_does_not_end_the_other(
     assert eventually(lambda: "parts" not in names, 30)
 
 
-def test_the_service_of_torchrun_goes_with_its_job(kubectl: Kubectl) -> None:
+def test_the_services_of_torchrun_go_with_its_job(kubectl: Kubectl) -> None:
     assert run(kubectl, "agents", "--mem=1", "--replicas=2", "--detach", "--", "torchrun", "train.py") == 0
-    assert kubectl.get(SERVICES, "agents")["spec"]["ports"][0]["port"] == 29400
+    assert {each["metadata"]["name"] for each in kubectl.items(SERVICES)} == {"agents", "agents-pods"}
     kubectl("delete", "job", "agents", "--wait=false")
-    assert eventually(lambda: not kubectl.has(SERVICES, "agents"), 30)
+    assert eventually(lambda: not kubectl.items(SERVICES), 30)
 
 
 @pytest.fixture
