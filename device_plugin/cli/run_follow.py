@@ -106,12 +106,16 @@ class Following:
         return None
 
     def _print_rest(self) -> None:
-        """Print what the pods printed before they ended."""
+        """Print what the pods printed before they ended, in OUTPUT_SECONDS at most."""
         limit = time.monotonic() + OUTPUT_SECONDS
         while self._logs.busy and time.monotonic() < limit:
+            time.sleep(LOOK_SECONDS / 10)
             with suppress(UnknownError):
                 self._logs.look(self._client.list(JOB_PODS, self._where).items)
-            time.sleep(LOOK_SECONDS / 10)
+            time.sleep(RARER * self._listing)
+        if self._logs.busy:
+            where = f"kubectl -n {self._job.namespace} logs -l {JOB_NAME}={self._job.name} --tail=-1"
+            self._console.say(f"{self._job.name}: not all output is printed, see {where}")
 
     def _say(self, text: str) -> None:
         if text != self._said:

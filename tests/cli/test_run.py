@@ -31,7 +31,8 @@ CONTROLLER = {"token-of-controller": "system:serviceaccount:kube-system:job-cont
 KUBECTL = """#!/bin/sh
 echo "$*" >> {0}/asked
 case "$*" in
-*" logs "*) [ -e {0}/broken ] && {{ echo refused >&2; exit 1; }}
+*" logs "*) [ -e {0}/slow ] && exec sleep 1000
+  [ -e {0}/broken ] && {{ echo refused >&2; exit 1; }}
   printf '2026-01-01T00:00:00.000000001Z first\\n2026-01-01T00:00:00.000000002Z second\\n';;
 *" exec "*) printf '%-63s\\n' "5 10";;
 *) exit 0;;
@@ -318,6 +319,18 @@ def test_output_that_cannot_be_read_is_said_once(
     over(fleet, "train")
     assert run.end() == 0
     assert printed.read().count("cannot be read") == 1
+
+
+def test_output_that_does_not_come_is_not_waited_for_for_ever(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_follow, "OUTPUT_SECONDS", 0.1)
+    (tmp_path / "slow").touch()
+    run = Run(fleet, "train", "--mem=1", "--", "x")
+    told(fleet, start(fleet, run.job("train")), "Succeeded", terminated={"exitCode": 0})
+    over(fleet, "train")
+    assert run.end() == 0
+    assert "train: not all output is printed, see kubectl -n default logs -l" in capfd.readouterr().err
 
 
 def test_a_line_that_was_printed_is_not_printed_again(
