@@ -27,6 +27,8 @@ MOST_SCRIPT_BYTES, MOST_HOST_NAME = 1 << 20, 63
 RESTARTS = 1000
 # All agents of torchrun fail together when index 0 is lost. So often it may be.
 LOST_MEETINGS, LEAST_FAILURES = 10, 100
+# Kubernetes' own default.
+USUAL_FAILURES = 6
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 # What Kubernetes would replace in a container's command.
 _EXPANDED = re.compile(r"\$(?=[$(])")
@@ -237,9 +239,13 @@ def _failures(new: NewJob) -> dict[str, int]:
     """How many failed pods the Job survives. Of a split the parts fail each for itself."""
     if new.scripts:
         return {"backoffLimitPerIndex": new.retries or 0}
-    if new.retries is None and new.torchrun:
-        return {"backoffLimit": max(LOST_MEETINGS * new.widths[1], LEAST_FAILURES)}
-    return {"backoffLimit": new.retries or 0}
+    if new.retries is not None:
+        return {"backoffLimit": new.retries}
+    least, most = new.widths
+    if new.torchrun:
+        return {"backoffLimit": max(LOST_MEETINGS * most, LEAST_FAILURES)}
+    # A program whose width changes goes on where it was.
+    return {"backoffLimit": USUAL_FAILURES if least < most else 0}
 
 
 def _template(new: NewJob) -> dict[str, Any]:

@@ -76,6 +76,22 @@ def test_torchrun_gets_its_replicas_and_a_service_on_index_0(printed: Printed) -
 
 
 @pytest.mark.parametrize(
+    ("words", "failures"),
+    [
+        (("--cards=4", "--", "x"), 0),
+        (("--cards=4", "--min=2", "--", "x"), 6),
+        (("--cards=4", "--min=2", "--retries=0", "--", "x"), 0),
+        (("--cards=4", *TORCHRUN), 100),
+        (("--cards=4", "--max=64", *TORCHRUN), 640),
+        (("--cards=4", "--retries=3", *TORCHRUN), 3),
+    ],
+)
+def test_how_many_failed_pods_a_job_survives(printed: Printed, words: tuple[str, ...], failures: int) -> None:
+    *_, job = printed(*words)
+    assert job["spec"]["backoffLimit"] == failures
+
+
+@pytest.mark.parametrize(
     ("words", "service"),
     [
         (("--cards=2", "--", "python3", "-m", "torch.distributed.run", "a.py"), True),
