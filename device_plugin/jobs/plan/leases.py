@@ -19,6 +19,9 @@ from device_plugin.kube.leases import Candidate, Election
 
 log = logging.getLogger(__name__)
 
+# Seconds of a Lease, and for which its holder acts after a renewal: a write that was sent then ends before the Lease.
+# Another candidate sees the last renewal, and that it is too old, within 2 s each: it takes over within 15 s.
+LEASE_SECONDS, FENCE_SECONDS = 11.0, 7.0
 # Seconds for which a note that was read counts, and after which nobody acts by a note that was replaced: as long as
 # that, and a write that was sent in the last moment.
 NOTED_SECONDS, REPLACED_SECONDS = 10.0, 15.0
@@ -44,7 +47,7 @@ class PoolLeases:
         self._clock = clock
         self._time = time
         self._replicas = replicas
-        self._dispatcher = Candidate(api, lease, Election(identity), clock, time, self._note)
+        self._dispatcher = Candidate(api, lease, self._election(), clock, time, self._note)
         self._candidates: dict[int, Candidate] = {}
         # Since when nobody holds a Lease, and among which replicas they were shared out last.
         self._free_since: dict[int, float] = {}
@@ -117,11 +120,14 @@ class PoolLeases:
             self._give_up(number)
         self._dispatcher.release()
 
+    def _election(self) -> Election:
+        return Election(self._identity, LEASE_SECONDS, FENCE_SECONDS)
+
     def _attempt(self, number: int, count: int) -> None:
         candidate = self._candidates.get(number)
         if candidate is None:
             of = Ref(f"{self._lease.name}-{number}", self._lease.namespace)
-            candidate = Candidate(self._api, of, Election(self._identity), self._clock, self._time)
+            candidate = Candidate(self._api, of, self._election(), self._clock, self._time)
             self._candidates[number] = candidate
         try:
             candidate.attempt(takes_free=self._may_take(number, count))

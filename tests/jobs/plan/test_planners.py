@@ -172,7 +172,7 @@ def test_kueues_jobs_are_planned_where_kueue_started_them() -> None:
 
 
 @pytest.mark.parametrize("killed", ["a", "b"])
-def test_the_pools_of_a_killed_replica_are_planned_again_within_one_lease(killed: str) -> None:
+def test_the_pools_of_a_killed_replica_are_planned_again_within_15_s(killed: str) -> None:
     world = PoolsWorld(FOUR)
     for pool in "wxyz":
         world.queue(f"first-{pool}", 2, nodes=only(pool))
@@ -180,7 +180,7 @@ def test_the_pools_of_a_killed_replica_are_planned_again_within_one_lease(killed
     world.kill(killed)
     for pool in "wxyz":
         world.queue(f"second-{pool}", 2, nodes=only(pool))
-    settle(world, 18)
+    settle(world, 15)
     assert all(nodes(world, f"second-{pool}") for pool in "wxyz")
     assert world.unbound() == 0
 
