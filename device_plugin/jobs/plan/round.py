@@ -21,7 +21,7 @@ from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.stages import Stage, stages
 from device_plugin.jobs.plan.fork import Fork, Free
-from device_plugin.jobs.plan.learning import Learning
+from device_plugin.jobs.plan.rate_learning import RateLearning
 from device_plugin.jobs.plan.states import scene
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.creations import FailedCreations
@@ -71,7 +71,7 @@ class Rounds:
         self._clock = clock
         self._wall = wall
         self._rules = rules
-        self._learning = Learning(known, holdings, rates or Rates())
+        self._learning = RateLearning(known, holdings, rates or Rates())
         self._fork = Fork(holdings)
         self._seen: tuple[int, object] = (-1, None)
         self._next = -inf

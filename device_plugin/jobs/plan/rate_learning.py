@@ -19,7 +19,7 @@ from device_plugin.jobs.watch.managed import Managed, ManagedJobs
 LOOK_SECONDS = 60.0
 
 
-class Learning:
+class RateLearning:
     """The operator's `table` of rates, and what was learnt beside it. One thread calls it."""
 
     def __init__(self, known: ManagedJobs, holdings: Holdings, table: Rates) -> None:
