@@ -6,19 +6,18 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from device_plugin.core.annotations import MAX_REPLICAS, MIN_REPLICAS, QUEUE, RESIZE
-from device_plugin.kube.api import JOBS, PRIORITY_CLASSES
+from device_plugin.core.annotations import QUEUE, RESIZE
+from device_plugin.kube.api import JOBS
 from hack.testbed import install, layout
 from tests.e2e.conftest import in_own_namespace
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines
 from tests.e2e.nodes import first
-from tests.e2e.queued_jobs import queued, running
+from tests.e2e.queued_jobs import elastic, one_card, queued, running
 from tests.e2e.service import SYSTEM
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually
@@ -75,15 +74,6 @@ def person(kubectl: Kubectl, tmp_path: Path) -> Person:
     return Person(kubectl, tmp_path)
 
 
-def trains(name: str, width: int) -> dict[str, Any]:
-    """An elastic Job whose program tells its progress."""
-    made = queued(name, width)
-    made["metadata"]["annotations"] = {MIN_REPLICAS: "1", MAX_REPLICAS: str(width)}
-    (main,) = made["spec"]["template"]["spec"]["containers"]
-    main["command"] = ["sh", "-c", "/usr/local/vgpu/vgpu-progress 12 90; exec sleep 100000"]
-    return made
-
-
 def page(beginning: str) -> str:
     """The block of docs/jobs.md that begins so."""
     (found,) = [text for path, text in blocks("sh") if path.name == "jobs.md" and text.startswith(beginning)]
@@ -91,7 +81,8 @@ def page(beginning: str) -> str:
 
 
 def test_what_people_may_ask_and_do(kubectl: Kubectl, person: Person, cards: int) -> None:
-    kubectl.create(trains("train", cards))
+    tells = ["sh", "-c", "/usr/local/vgpu/vgpu-progress 12 90; exec sleep 100000"]
+    kubectl.create(elastic("train", 1, cards, one_card(command=tells)))
     assert eventually(partial(running, kubectl, "train", cards), SECONDS)
     kubectl.create(queued("late", cards))
     assert eventually(lambda: any("JobWaits: waits for room" in text for text in kubectl.events("late")), 30)
@@ -140,30 +131,14 @@ def installed_again(machines: Machines) -> Iterator[None]:
     SYSTEM("rollout", "status", "deployment/vgpu-jobs", f"--timeout={SECONDS}s")
 
 
-@pytest.fixture
-def urgent() -> Iterator[str]:
-    """A priority class above that of other Jobs."""
-    everywhere = Kubectl("")
-    everywhere.create(
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "urgent"},
-            "value": 9,
-        }
-    )
-    yield "urgent"
-    everywhere("delete", PRIORITY_CLASSES.plural, "urgent")
-
-
 @pytest.mark.usefixtures("installed_again")
-def test_removing_the_engine_leaves_no_job_suspended(urgent: str, cards: int) -> None:
+def test_removing_the_engine_leaves_no_job_suspended(important: str, cards: int) -> None:
     with in_own_namespace() as kubectl:
         kubectl.create(queued("stopped", cards))
         assert eventually(partial(running, kubectl, "stopped", cards), SECONDS)
-        first_one = queued("urgent", cards)
-        first_one["spec"]["template"]["spec"]["priorityClassName"] = urgent
-        kubectl.create(first_one)
+        higher = queued("urgent", cards)
+        higher["spec"]["template"]["spec"]["priorityClassName"] = important
+        kubectl.create(higher)
         assert eventually(partial(running, kubectl, "urgent", cards), SECONDS)
         assert kubectl.get(JOBS, "stopped")["spec"]["suspend"]
         subprocess.run(["sh", "-ec", page("cd manifests")], cwd=PROJECT, check=True, timeout=SECONDS)
