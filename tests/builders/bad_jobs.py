@@ -40,6 +40,7 @@ BAD: list[tuple[Mapping[str, str], Mapping[str, Any], str]] = [
     (ELASTIC, {"backoff_limit_per_index": 1}, "backoffLimitPerIndex counts the failures of an index"),
     (ELASTIC, {"replacement": "TerminatingOrFailed"}, "needs podReplacementPolicy: Failed, because"),
     ({}, {"managed_by": "kueue.x-k8s.io/multikueue"}, "managedBy is kueue.x-k8s.io/multikueue, a controller"),
+    (SPLIT, {"parallelism": 0}, "parallelism is 0: write at least 1"),
     (SPLIT, {"completions": 0}, "completions is 0: write the number of sub-tasks"),
     (SPLIT, {"completions": 100_001}, "completions is 100001: write the number of sub-tasks"),
     (SPLIT, {"indexed": False}, "completionMode is NonIndexed: a split needs completionMode: Indexed"),

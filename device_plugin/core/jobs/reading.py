@@ -139,9 +139,8 @@ def _width_owner(job: Job) -> str:
 
 def _widths(job: Job, goal: Goal | None, owner: str) -> tuple[int, int, int]:
     """The width that a Job has, and its bounds; of one that is to be sized only the bounds count."""
-    for name, written in (("parallelism", job.parallelism), ("completions", job.completions)):
-        if written is not None and written < 1:
-            raise RequestError(f"{name} is {written}: write at least 1")
+    _check_count("parallelism", job.parallelism)
+    _check_count("completions", job.completions)
     # Kubernetes runs no more pods than there are successes to wait for.
     asked = min(job.parallelism, job.completions or job.parallelism)
     if asked > MAX_GANG:
@@ -166,6 +165,12 @@ def _widths(job: Job, goal: Goal | None, owner: str) -> tuple[int, int, int]:
             f" and not more than {annotations.MAX_REPLICAS}"
         )
     return asked, least, most
+
+
+def _check_count(name: str, written: int | None) -> None:
+    """Raise RequestError for a number of pods below 1: what runs without pods is neither waiting nor done."""
+    if written is not None and written < 1:
+        raise RequestError(f"{name} is {written}: write at least 1")
 
 
 def _check_elastic(job: Job) -> None:
@@ -197,6 +202,7 @@ def _window(job: Job, goal: Goal | None) -> tuple[int, int, int]:
             " sub-tasks is sized"
         )
     _check_resizable(job, "a split")
+    _check_count("parallelism", job.parallelism)
     parts = job.completions or 0
     if not 1 <= parts <= MAX_PARTS:
         raise RequestError(

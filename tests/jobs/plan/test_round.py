@@ -834,3 +834,14 @@ def test_a_job_is_told_when_it_is_expected_to_start(world: World) -> None:
     assert change is not None
     assert change.what == "is expected to start with 4 pods"
     assert change.at == pytest.approx(world.now + 800 * 6, rel=0.05)
+
+
+def test_a_split_whose_author_lets_no_sub_task_run_holds_up_nobody() -> None:
+    world = World()
+    world.queue("frames", 1, completions=100, annotations={"vgpu.io/split": "any"})
+    world.settle(4)
+    world.api.put(replace(world.job("frames"), parallelism=0))
+    world.queue("small", 1)
+    world.settle(4)
+    assert (world.job("small").suspend, world.job("small").active) == (False, 1)
+    assert "parallelism is 0: write at least 1" in world.engine.known.problems()["default", "frames"][1]
