@@ -21,7 +21,7 @@ from tests.e2e.waiting import within
 # As patient as tests.e2e.waiting: other clusters share the machine.
 SECONDS = 180.0
 # Kinds of objects that tests create and that have no namespace.
-CLUSTER_WIDE = ("PriorityClass", "RuntimeClass", "StorageClass")
+CLUSTER_WIDE = ("PersistentVolume", "PriorityClass", "RuntimeClass", "StorageClass")
 
 
 class KubectlError(Exception):
