@@ -2,7 +2,7 @@
 
     vgpu run hello --image I --mem 4 -- echo hello                           # 4 units of one card
     vgpu run train --image I --cards 4 --min 2 --max 8 -- torchrun train.py  # 2 to 8 replicas, a card each
-    vgpu run frames --image I --mem 4 --split a.sh,b.sh                      # each script is a part
+    vgpu run frames --image I --mem 4 --split a.sh,b.sh                      # each script is a sub-task
     vgpu run sized --image I --samples 1281167 --epochs 90 --duration 8h --model resnet50 -- torchrun train.py
     vgpu run ... --dry-run -o yaml                                           # only print what would be created
 

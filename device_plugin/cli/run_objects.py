@@ -76,8 +76,8 @@ class NewJob:
 
     `least` and `most` bound the replicas; None is the number of replicas. `annotations` are the Job's, with empty ones
     for what was not asked. With a `scheduler` the pods are as Kubernetes before 1.36 needs them. With `scripts` each
-    is a part, a pod of its own. `claims` are volume claims by the path at which they are mounted. `retries` is how many
-    failed pods the Job survives; None is the usual number.
+    is a sub-task, a pod of its own. `claims` are volume claims by the path at which they are mounted. `retries` is how
+    many failed pods the Job survives; None is the usual number.
     """
 
     name: str
@@ -173,10 +173,12 @@ def _check(new: NewJob) -> None:
             f"name {new.name[:MOST_HOST_NAME]!r}: write at most {longest} small letters, digits and -, with a letter"
             " first and no - at the end"
         )
-    least, most = new.widths
-    if not new.scripts and not new.sized and least <= most and not least <= new.replicas <= most:
+    # The engine finds the replicas of a Job that is sized.
+    least, most = (1, MAX_GANG) if new.sized else (new.least or 1, new.most or MAX_GANG)
+    if not new.scripts and least <= most and not least <= new.replicas <= most:
         raise RunError(
-            f"{new.replicas} replicas, where --min and --max allow {least} to {most}: write a number between them"
+            f"{new.replicas} replicas, where {least} to {most} are allowed: change --replicas or --cards, or --min"
+            " and --max"
         )
     if sum(len(text.encode()) for text in new.scripts) > MOST_SCRIPT_BYTES:
         raise RunError(
@@ -236,7 +238,7 @@ def _job(new: NewJob) -> dict[str, Any]:
 
 
 def _failures(new: NewJob) -> dict[str, int]:
-    """How many failed pods the Job survives. Of a split the parts fail each for itself."""
+    """How many failed pods the Job survives. Of a split the sub-tasks fail each for itself."""
     if new.scripts:
         return {"backoffLimitPerIndex": new.retries or 0}
     if new.retries is not None:

@@ -41,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_cards(group: Any) -> None:
     add = group.add_argument
-    add("--cards", type=_count, metavar="N", help="whole cards of all replicas, or with --split of each part")
+    add(
+        "--cards",
+        type=_count,
+        metavar="N",
+        help="whole cards of all replicas, or with --split of each script",
+    )
     add(
         "--mem",
         type=_count,
@@ -67,7 +72,7 @@ def _add_work(group: Any) -> None:
     add(
         "--split",
         metavar="FILE,FILE",
-        help="scripts of this machine: each is a part, and PROGRAM gets its path",
+        help="scripts of this machine: each is a sub-task, and PROGRAM gets its path",
     )
     for key, text in _ANNOTATIONS:
         add(f"--{key.removeprefix(keys.PREFIX)}", default="", metavar="X", help=text)
@@ -118,6 +123,7 @@ def new_job(args: argparse.Namespace) -> NewJob:
     if not args.program and not args.split:
         raise RunError("no program: write it last, after --, as in -- python train.py")
     scripts = tuple(map(_script, args.split.split(","))) if args.split else ()
+    _check_together(args)
     replicas, cards = _replicas(args)
     limits = {args.prefix: cards, args.prefix + MEM: args.mem, args.prefix + CORES: args.cores}
     return NewJob(
@@ -133,6 +139,19 @@ def new_job(args: argparse.Namespace) -> NewJob:
 def fetched(args: argparse.Namespace) -> Mapping[str, str]:
     """What is to be copied to this machine: local paths by their paths in the container. Raises RunError."""
     return dict(_pairs(args.fetch, "--fetch", "PATH:LOCAL", _is_local))
+
+
+def _check_together(args: argparse.Namespace) -> None:
+    """Raise RunError for options that exclude each other."""
+    if args.mem or args.cores:
+        if args.cards:
+            raise RunError("whole cards and a slice: write either --cards, or --mem and --cores")
+        if args.samples:
+            raise RunError(
+                "--samples: write --cards in place of --mem and --cores, as rates are of whole cards"
+            )
+    if args.samples and args.split:
+        raise RunError("--samples: leave it out, because as many scripts run as there is room for")
 
 
 def _replicas(args: argparse.Namespace) -> tuple[int, int]:

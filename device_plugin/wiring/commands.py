@@ -97,7 +97,8 @@ def parse(words: Sequence[str], more: Sequence[Command] = ()) -> argparse.Namesp
     else:
         unknown += words[end:]
     if unknown:
-        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+        missing = ": write -- before the program" if "program" in args and end == len(words) else ""
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}{missing}")
     return args
 
 

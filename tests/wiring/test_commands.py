@@ -46,4 +46,7 @@ def test_what_stands_after_two_dashes_is_another_programs(capsys: pytest.Capture
     assert made["spec"]["template"]["spec"]["containers"][0]["command"] == ["sh", "--image", "--", "-x"]
     with pytest.raises(SystemExit, match=r"^2$"):
         main(["queue", "--", "x"])
-    assert "unrecognized arguments: -- x" in capsys.readouterr().err
+    assert "unrecognized arguments: -- x\n" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["run", "a", "--image=I", "--cards=1", "sh", "x"])
+    assert "unrecognized arguments: sh x: write -- before the program" in capsys.readouterr().err
