@@ -113,7 +113,7 @@ def _admit_some(
         if kind not in hopeless and rearrangement.admit(unit):
             given = True
             continue
-        if _overdue(unit, draft, rules) and _could_start(draft, unit):
+        if _overdue(unit, draft, rules) and rearrangement.could_admit(unit):
             if not draft.room.keep([job.spec for job in unit]):
                 return None
             continue
@@ -157,15 +157,6 @@ def _overdue(unit: Unit, draft: Draft, rules: Rules) -> bool:
     return any(not draft.width(job) for job in late)
 
 
-def _could_start(draft: Draft, unit: Unit) -> bool:
-    """True if the jobs would fit if all others had ended: what they need may be held by pods that are no jobs."""
-    with draft.trial():
-        for job in draft.jobs.values():
-            if draft.width(job):
-                draft.narrow(job, 0)
-        return fits(draft, unit)
-
-
 def _again(draft: Draft, rules: Rules) -> float:
     """The earliest time from which a plan may differ though nothing has happened."""
     waiting = any(waits(draft, job) and key not in draft.refused for key, job in draft.jobs.items())
@@ -187,4 +178,5 @@ def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
     elif job.running:
         yield job.since + rules.quantum_s
         yield turn_end(job, rules)
+        yield job.since + rules.turn_s
         yield next_level_at(job, draft.now, rules) if job.remaining is None else draft.now + COMPARED_S

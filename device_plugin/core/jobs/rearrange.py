@@ -5,7 +5,8 @@ priorities a job of another queue gives only while its queue has more than its s
 together, and so they are suspended together or not at all.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from math import ceil
@@ -19,6 +20,8 @@ from device_plugin.core.jobs.rules import Rules
 
 # Single jobs that are tried before several together, and jobs that are tried to be spared again: each try is a trial.
 TRIES = 16
+# Jobs of a round for which idle cards may be kept: for each the room is emptied of all others once.
+LOOKS = 8
 # Shares of cards are added up: less than this is nothing.
 EXACT = 1e-9
 
@@ -43,15 +46,15 @@ class Rearrangement:
         # By queue of the jobs that room is made for.
         self._ordered: dict[str, Sequence[_Ending]] = {}
         self._groups = {ending.group: ending for ending in self._ending if ending.group}
-        self._left = rules.searches
+        users = {job.spec.user for job in draft.jobs.values() if job.queued or job.extendable}
+        self._searches, self._looks = _Budget(rules.searches, users), _Budget(LOOKS, users)
         self.made = False
         """True once a job was admitted because others gave way."""
 
     def admit(self, unit: Unit) -> bool:
         """Admit the jobs at their least widths where others give way; false, and nothing changes, if that fails."""
-        if self._left <= 0 or not all(job.spec.preempts for job in unit):
+        if not all(job.spec.preempts for job in unit) or not self._searches.take(unit[0].spec.user):
             return False
-        self._left -= 1
         largest = _largest(unit)
         lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
         before: list[Giver] = []
@@ -61,6 +64,35 @@ class Rearrangement:
                 return True
             before += givers
         return False
+
+    def could_admit(self, unit: Unit) -> bool:
+        """True if the jobs would fit once others have ended or given way; what pods hold that are no jobs stays held.
+
+        Jobs that have run for long and cannot be stopped for the unit are taken to run on, and where their author is
+        the unit's after a quantum: idle cards must not be kept for what may never start.
+        """
+        if not self._looks.take(unit[0].spec.user):
+            return False
+        draft, left = self._draft, self._left_by_lasting(unit)
+        with draft.trial():
+            for key, job in draft.jobs.items():
+                if draft.width(job) > (least := left.get(key, 0)):
+                    draft.narrow(job, least)
+            return fits(draft, unit)
+
+    def _left_by_lasting(self, unit: Unit) -> Mapping[JobKey, int]:
+        """The widths of the jobs whose end is not in sight; a split keeps its least while it has sub-tasks."""
+        draft, rules, claim, user = self._draft, self._rules, self._claim(unit), unit[0].spec.user
+        left = {
+            job.spec.key: min(draft.width(job), job.spec.least) if job.spec.parts else draft.width(job)
+            for job in draft.jobs.values()
+            if job.width and draft.now >= job.since + (rules.quantum_s if job.spec.user == user else rules.turn_s)
+        }
+        for ending in self._ending if left else ():
+            if self._may_stop(ending, claim):
+                for job in ending.jobs:
+                    left.pop(job.spec.key, None)
+        return left
 
     def stopped(self, unit: Unit) -> bool:
         """True if running jobs of the unit's group are suspended in this plan: the group starts again whole.
@@ -224,6 +256,23 @@ class Rearrangement:
             attained=max(level(attained_work(job), rules) for job in unit),
             share=share(draft, first.queue, rules) + need(unit) / rules.weight(first.queue),
         )  # fmt: skip
+
+
+class _Budget:
+    """How often something may be tried in a round, shared out equally over the users whose jobs wait."""
+
+    def __init__(self, total: int, users: Collection[str]) -> None:
+        self._left = total
+        self._each = max(1, total // max(1, len(users)))
+        self._used = Counter[str]()
+
+    def take(self, user: str) -> bool:
+        """True if the user may try once more, which is counted."""
+        if self._left <= 0 or self._used[user] >= self._each:
+            return False
+        self._left -= 1
+        self._used[user] += 1
+        return True
 
 
 @dataclass(frozen=True, slots=True)

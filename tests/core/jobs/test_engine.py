@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from device_plugin.core.jobs.engine import plan_round
-from device_plugin.core.jobs.job import JobKey, JobPhase, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Admit, Plan, Refuse, Scale, Suspend, Window
+from device_plugin.core.jobs.rearrange import LOOKS
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
@@ -253,3 +254,41 @@ def test_a_thousand_kinds_of_hopeless_jobs_are_not_all_searched_for() -> None:
     busy = [running(f"b{n}", 1, since=NOW) for n in range(8)]
     assert planned(1010, *jobs[1:], rules=Rules(searches=4)).steps
     assert planned(8, *busy, replace(jobs[0], since=NOW)).steps == ()
+
+
+def test_a_user_with_many_kinds_of_hopeless_jobs_leaves_others_their_searches() -> None:
+    busy = running("busy", 100, least=1, most=100, since=NOW - 9 * HOUR, attained=900 * HOUR)
+    many = [waiting(f"m{n}", least=n + 3, most=n + 3, queue="poor", user="many") for n in range(50)]
+    one = waiting("one", queue="z", user="one", least=2, most=2)
+    jobs = [busy, *(replace(job, since=NOW) for job in (*many, one))]
+    assert Admit(("default", "one"), 2) in planned(100, *jobs, rules=Rules(weights={"poor": 0.01})).steps
+
+
+class CountingRoom(LedgerRoom):
+    """A room that counts how often a job gives."""
+
+    gives = 0
+
+    def give(self, job: JobSpec, count: int) -> None:
+        self.gives += 1
+        super().give(job, count)
+
+
+def test_a_thousand_overdue_jobs_that_may_go_to_some_nodes_empty_the_room_a_few_times_only() -> None:
+    ledger = Ledger()
+    for name in ("n0", "n1"):
+        ledger.set_node(name, inventory(name, 2))
+    index = NodeIndex(NodeTraits(name, {"zone": name}) for name in ("n0", "n1"))
+    room = CountingRoom(ledger, Placer(ledger), {}, index)
+    busy = [running(f"b{n}", 1, since=NOW - 1) for n in range(4)]
+    assert all(room.take(job.spec, job.width) for job in busy)
+    zone = Requirement("zone", Operator.IN, ("n0",))
+    overdue = [
+        replace(
+            waiting(f"w{n}", nodes=NodeConstraints((zone,), None, (Toleration(f"t{n}"),))),
+            since=NOW - 2 * HOUR,
+        )
+        for n in range(1000)
+    ]
+    assert plan_round(NOW, [*busy, *overdue], room, RULES).steps == ()
+    assert room.gives <= LOOKS * len(busy)

@@ -29,6 +29,10 @@ def told(state: JobState, step: Step | None = None, *, contended: bool = False) 
         (SHRINKING, NextChange("has 2 pods", 1100.0, bounded=True)),
         (replace(SHRINKING, phase=JobPhase.STOPPING), NextChange("has 2 pods", 1100.0, bounded=True)),
         (running("a", 4, most=8, since=1500.0), NextChange("may grow", 1800.0)),
+        (
+            JobState(spec=running("a", 4, most=8).spec, phase=JobPhase.RUNNING, width=4, since=1500.0),
+            NextChange("may grow", 1500.0),
+        ),
         (running("a", 4, since=1500.0), None),
         (replace(running("a", 4, most=8), held=True), None),
         (replace(running("a", 4), phase=JobPhase.STARTING), None),
