@@ -48,8 +48,13 @@ class Rearrangement:
         self._groups = {ending.group: ending for ending in self._ending if ending.group}
         users = {job.spec.user for job in draft.jobs.values() if job.queued or job.extendable}
         self._searches, self._looks = _Budget(rules.searches, users), _Budget(LOOKS, users)
-        self.made = False
+        # What others gave way to in this plan: it does not give in turn, as they would have given for nothing.
+        self._helped = set[JobKey]()
+
+    @property
+    def made(self) -> bool:
         """True once a job was admitted because others gave way."""
+        return bool(self._helped)
 
     def admit(self, unit: Unit) -> bool:
         """Admit the jobs at their least widths where others give way; false, and nothing changes, if that fails."""
@@ -60,7 +65,7 @@ class Rearrangement:
         before: list[Giver] = []
         for givers in self._givers(unit):
             if givers and self._make(unit, givers, before, lacking):
-                self.made = True
+                self._helped |= {job.spec.key for job in unit}
                 return True
             before += givers
         return False
@@ -86,7 +91,8 @@ class Rearrangement:
         left = {
             job.spec.key: min(draft.width(job), job.spec.least) if job.spec.parts else draft.width(job)
             for job in draft.jobs.values()
-            if job.width and draft.now >= job.since + (rules.quantum_s if job.spec.user == user else rules.turn_s)
+            if job.width
+            and draft.now >= job.since + (rules.quantum_s if job.spec.user == user else rules.turn_s)
         }
         for ending in self._ending if left else ():
             if self._may_stop(ending, claim):
@@ -210,7 +216,7 @@ class Rearrangement:
         return _widen(self._draft, unit)
 
     def _may_shrink(self, job: JobState, claim: "_Claim") -> bool:
-        if self._draft.width(job) <= job.floor:
+        if self._draft.width(job) <= job.floor or job.spec.key in self._helped:
             return False
         if job.spec.priority != claim.priority:
             return job.spec.priority < claim.priority
@@ -221,6 +227,8 @@ class Rearrangement:
         """True if the running jobs may be suspended for a unit: their turn is over, and their rank is worse."""
         draft = self._draft
         if not draft.width(ending.jobs[0]) or (ending.group and ending.group == claim.group):
+            return False
+        if any(job.spec.key in self._helped for job in ending.jobs):
             return False
         # Then only a part of the group would be suspended.
         if ending.waiting and any(draft.width(job) for job in ending.waiting):

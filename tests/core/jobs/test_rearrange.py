@@ -7,7 +7,7 @@ import pytest
 
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobPhase, JobState
-from device_plugin.core.jobs.plan import Admit, Scale, Suspend
+from device_plugin.core.jobs.plan import Admit, Scale, Suspend, Window
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.rules import HOUR, Rules
 from device_plugin.core.ledger import Ledger
@@ -317,3 +317,13 @@ def test_no_job_takes_the_cards_of_another_queue_by_what_it_tells() -> None:
     assert planned(6, began, same).steps == ()
     late = replace(began, attained=60 * HOUR, since=NOW - 20 * HOUR)
     assert widths([late, same], planned(6, late, same)) == {"began": 0, "short": 1}
+
+
+def test_nobody_gives_way_to_a_split_that_gives_way_in_turn() -> None:
+    rigid = running("rigid", 4, queue="b", since=LATELY)
+    split = replace(running("split", 3, least=1, most=17, parts=17, priority=1, since=LATELY), young=2)
+    late = stopped("late", least=3, most=3, cards=2.0, queue="b", priority=1, since=NOW - 20 * HOUR)
+    plan = planned(7, rigid, split, late)
+    admitted = {step.job for step in plan.steps if isinstance(step, (Admit, Window))}
+    assert admitted
+    assert admitted >= {step.beneficiary for step in plan.steps if isinstance(step, (Scale, Suspend))}
