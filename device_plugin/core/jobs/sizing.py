@@ -7,6 +7,7 @@ samples are only offered. Whether replicas fit is asked of a trial, which places
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
@@ -20,7 +21,7 @@ from device_plugin.core.jobs.spec import Goal
 Fits = Callable[[int], bool]
 """True if this number of replicas of the job fits now, together; a smaller number then fits too."""
 
-# Jobs that do not fit, for which room is sought in one round: each costs some ten trials.
+# Jobs for which room is sought in one round: each costs some ten trials of up to 1,024 replicas.
 MOST_TRIED = 16
 # Of a duration that is enough up to rounding.
 _ENOUGH = 1 - 1e-9
@@ -94,17 +95,19 @@ def with_widths(
     """Give the jobs with a goal, which have never run, their widths by the rates for their namespace.
 
     `cards` are the models of cards that there are.
-    A job waits for the width that it needs where no narrower one is in time. Room is sought for the oldest first.
+    A job waits for the width that it needs where no narrower one is in time. Room is sought for the oldest job of each
+    namespace first.
     """
-    made, short, refused = list[JobState](), dict[JobKey, Short](), dict[JobKey, str]()
-    for job in sorted(jobs, key=lambda job: (job.since, job.spec.key)):
+    made, short, refused, tried = list[JobState](), dict[JobKey, Short](), dict[JobKey, str](), 0
+    for job in _in_turn(jobs):
         goal = job.spec.goal
         if goal is None or job.phase not in (JobPhase.WAITING, JobPhase.REFUSED):
             made.append(job if goal is None or goal.bounded else replace(job, spec=_fixed(job.spec)))
             continue
         rates = rates_of(job.spec.key[0])
         curve = rates.slowest(goal.model, [card for card in cards if job.spec.request.models.accepts(card)])
-        found = size(job.spec, curve, _trial(room, job.spec, len(short) < MOST_TRIED)) if curve else None
+        found = size(job.spec, curve, _trial(room, job.spec, tried < MOST_TRIED)) if curve else None
+        tried += curve is not None
         if isinstance(found, Sized):
             made.append(replace(job, spec=with_width(job.spec, found.width, found.seconds)))
         elif found is not None and found.needed:
@@ -113,6 +116,15 @@ def with_widths(
         else:
             refused[job.spec.key] = offers(found) if found else rates.unknown(goal.model)
     return Sizing(made, short, refused)
+
+
+def _in_turn(jobs: Iterable[JobState]) -> Iterable[JobState]:
+    """The jobs by age, the first of each namespace that is to be sized before all second ones."""
+    turns, found = Counter[str](), list[tuple[int, JobState]]()
+    for job in sorted(jobs, key=lambda job: (job.since, job.spec.key)):
+        found.append((turns[job.spec.key[0]], job))
+        turns[job.spec.key[0]] += job.spec.goal is not None
+    return (job for _, job in sorted(found, key=lambda each: each[0]))
 
 
 def with_width(job: JobSpec, width: int, seconds: float) -> JobSpec:
@@ -167,8 +179,8 @@ def offers(short: Short, wait_seconds: float | None = None) -> str:
         found.append(f"{samples:,} samples in {span(goal.seconds)} now ({annotations.SAMPLES}: {samples})")
     if not found:
         return (
-            f"no number of cards that the Job may have is enough for {span(goal.seconds)}, and not one pod fits now:"
-            f" write a longer {annotations.DURATION}, or fewer {annotations.SAMPLES}"
+            f"no number of cards that the Job may have is enough for {span(goal.seconds)}: write a longer"
+            f" {annotations.DURATION}, or fewer {annotations.SAMPLES}"
         )
     text = found[0] if len(found) == 1 else f"{', '.join(found[:-1])}, or {found[-1]}"
     return f"{text}; a guess from another card's rate" if short.guess else text

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil, isclose
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_plugin.core.hosts import HostAmounts
-from device_plugin.core.jobs.job import JobPhase, JobSpec, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.rates import Curve, Rates
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.jobs.sizing import (
@@ -25,6 +26,7 @@ from device_plugin.core.jobs.sizing import (
 )
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer
+from hack.bench.jobs.slots import SlotRoom
 from tests.builders.bad_jobs import QUEUED, SIZED
 from tests.builders.cards import FAMILY, inventory
 from tests.builders.jobs import job_spec
@@ -139,7 +141,7 @@ def test_s3_why_offers_a_longer_duration_a_wait_or_fewer_samples() -> None:
     [
         ({}, 0, "17 min with 10 cards in about 5 min"),
         ({"max-replicas": "4"}, 1, "2 h 47 min with 1 card now (vgpu.io/duration-at-most: 2h47m), or 100 samples in"),
-        ({"max-replicas": "4"}, 0, "no number of cards that the Job may have is enough for 17 min, and not one"),
+        ({"max-replicas": "4"}, 0, "no number of cards that the Job may have is enough for 17 min: write"),
     ],
 )  # fmt: skip
 def test_s3_offers_only_what_can_be_had(bounds: dict[str, str], fits: int, words: str) -> None:
@@ -276,6 +278,28 @@ def test_room_is_sought_for_few_jobs_in_a_round_those_that_wait_longest() -> Non
     tried = [key[1] for key, short in found.short.items() if short.now]
     assert tried == [f"j{n:02}" for n in reversed(range(MOST_TRIED, 2 * MOST_TRIED))]
     assert all(made.spec.least == 10 for made in found.jobs)
+
+
+class CountingRoom(SlotRoom):
+    """A room that remembers the jobs of which replicas were tried."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        self.tried = set[JobKey]()
+
+    def take(self, job: JobSpec, count: int) -> bool:
+        self.tried.add(job.key)
+        return super().take(job, count)
+
+
+@pytest.mark.parametrize("written", [{"max-replicas": "4"}, {}, {"epochs": "1"}])
+def test_room_is_sought_for_few_jobs_whatever_comes_of_it(written: dict[str, str]) -> None:
+    waiting = [JobState(spec=job(written, name=f"j{n}"), since=1.0) for n in range(4 * MOST_TRIED)]
+    other = replace(job(written, name="other"), key=("other", "other"))
+    counting = CountingRoom(8)
+    with_widths([*waiting, JobState(spec=other, since=2.0)], counting, by_table, ["slow"])
+    assert len(counting.tried) == MOST_TRIED
+    assert other.key in counting.tried, "each namespace has its turn"
 
 
 def test_only_a_job_with_a_goal_is_sized() -> None:
