@@ -26,6 +26,8 @@ KUEUE_PREFIX = "kueue.x-k8s.io/"
 _LONG = {annotations.CARD_MODEL: MAX_LIST + 1, annotations.RESIZE: annotations.MAX_BYTES + 1}
 # Most characters of the indexes of a Job, and most of its conditions.
 _INDEXES, _CONDITIONS = 32 * 1024, 8
+# Seconds that pods may have to end, at most: Kubernetes takes any number, and a record has a time that follows from it.
+MAX_GRACE = 366 * 86_400
 _decoded = decoder(structs.Job)
 
 
@@ -59,7 +61,7 @@ def read_job(text: Text, resources: Resources = None) -> Job:
         success_policy=spec.success_policy is not None,
         managed_by=(spec.managed_by or "")[:MAX_OWNER],
         restart_policy=spec.template.spec.restart_policy,
-        grace_seconds=_number(spec.template.spec.termination_grace_period_seconds, 30),
+        grace_seconds=min(_number(spec.template.spec.termination_grace_period_seconds, 30), MAX_GRACE),
         priority_class=spec.template.spec.priority_class_name[:MAX_NAME],
         template=template,
         nodes=node_constraints(spec.template.spec, asked),

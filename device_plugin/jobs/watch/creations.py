@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from device_plugin.core.batch import FailedCreation
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import MAX_REFUSAL
 from device_plugin.jobs.watch.managed import Managed, seconds
@@ -88,16 +87,9 @@ class FailedCreations:
             return
         # A Job may lack a pod for another reason than an hour ago: one that has failed is replaced after a while.
         since = lacking.since - SKEW_SECONDS
-        new = [(at, event.message) for event in events if (at := _time(event)) >= since]
+        new = [(at, event.message) for event in events if (at := seconds(event.at, 0.0)) >= since]
         if new:
             lacking.why = refusal(max(new)[1])
-
-
-def _time(event: FailedCreation) -> float:
-    try:
-        return seconds(event.at, 0.0)
-    except ValueError:
-        return 0.0
 
 
 def refusal(message: str) -> str:

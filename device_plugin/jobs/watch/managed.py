@@ -198,8 +198,14 @@ class ManagedJobs(Protocol):
 
 
 def seconds(time: str, otherwise: float) -> float:
-    """A time as Kubernetes writes it, in seconds since 1970."""
-    return datetime.fromisoformat(time).timestamp() if time else otherwise
+    """A time as Kubernetes writes it, in seconds since 1970; `otherwise` where there is none that can be read.
+
+    A pod with a long enough grace period is deleted in a year of more than four digits.
+    """
+    try:
+        return datetime.fromisoformat(time).timestamp() if time else otherwise
+    except ValueError:
+        return otherwise
 
 
 def paused_until(record: Resize) -> float:

@@ -8,6 +8,7 @@ import pytest
 from device_plugin.adapters.kube import decode
 from device_plugin.adapters.kube.structs import DecodeError
 from device_plugin.core.batch import Job, JobCondition
+from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.node_constraints import NodeConstraints, Toleration
 from device_plugin.core.pods import Container, ContainerKind, Pod
 from device_plugin.kube.api import JOBS
@@ -23,6 +24,12 @@ MINIMAL = {"spec": {"template": {"spec": {"containers": [CONTAINER]}}}}
 def read(body: dict[str, Any], **metadata: Any) -> Job:
     metadata = {"name": "train", "namespace": "default", "uid": "u", **metadata}
     return decode.read(JOBS, json.dumps({"metadata": metadata, **body}).encode(), [MEM])
+
+
+def test_a_grace_period_without_end_is_cut_to_one_after_which_there_is_a_date() -> None:
+    pods = {"containers": [CONTAINER], "terminationGracePeriodSeconds": 2**62}
+    found = read({"spec": {"template": {"spec": pods}}})
+    assert api_time(1_800_000_000 + found.grace_seconds) == "2028-01-16T08:00:00Z"
 
 
 def test_what_a_job_leaves_out_has_kubernetes_defaults() -> None:

@@ -845,3 +845,15 @@ def test_a_split_whose_author_lets_no_sub_task_run_holds_up_nobody() -> None:
     world.settle(4)
     assert (world.job("small").suspend, world.job("small").active) == (False, 1)
     assert "parallelism is 0: write at least 1" in world.engine.known.problems()["default", "frames"][1]
+
+
+def test_a_pod_that_has_ten_thousand_years_to_end_holds_up_nobody() -> None:
+    world = World()
+    world.queue("patient", 1)
+    world.settle(3)
+    world.lingers = True
+    (pod,) = world.of(world.job("patient"))
+    world.api.put_pod(replace(pod, deleting=True, ends="11535-01-15T08:00:00Z"))
+    world.queue("small", 1)
+    world.settle(30)
+    assert not world.job("small").suspend
