@@ -93,10 +93,10 @@ class Service(Replica):
     def _leads(self) -> bool:
         return not self._leader.why_not()
 
-    def _asked(self) -> tuple[str, str, App]:
+    def _main_server(self) -> tuple[str, str, App]:
         return "extender", self._extender_listen, self._extender
 
-    def _scrapes(self) -> App:
+    def _metrics(self) -> App:
         return Exposition(self._gauges, leads=self._leads)
 
     def _why_not_ready(self) -> str:

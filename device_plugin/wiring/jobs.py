@@ -159,10 +159,10 @@ class JobEngine(Replica):
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
         self._classes = ListWatch(api, PRIORITY_CLASSES)
 
-    def _asked(self) -> tuple[str, str, App]:
+    def _main_server(self) -> tuple[str, str, App]:
         return "explain", self._settings.explain_listen, JobExplainer(self._known, self._planners)
 
-    def _scrapes(self) -> App:
+    def _metrics(self) -> App:
         return Exposition(self._gauges, leads=lambda: (self._leases.dispatches(), self._leases.planned()))
 
     def _sender(self, leads: Callable[[], bool]) -> Sender:

@@ -56,11 +56,11 @@ class Replica(ABC):
         self._threads = Threads(stop)
 
     @abstractmethod
-    def _asked(self) -> tuple[str, str, App]:
-        """What the service is asked: a name for the application, its address, and the application."""
+    def _main_server(self) -> tuple[str, str, App]:
+        """The server that others ask: the name to print with its address, its address, and its application."""
 
     @abstractmethod
-    def _scrapes(self) -> App:
+    def _metrics(self) -> App:
         """The application of /metrics."""
 
     @abstractmethod
@@ -100,10 +100,10 @@ class Replica(ABC):
 
     def _listen(self, stack: ExitStack) -> str:
         """Begin to serve; returns the addresses with their names."""
-        name, listen, asked = self._asked()
-        operations = probes(self._health.why_dead, self._why_not_ready, self._scrapes())
+        name, listen, app = self._main_server()
+        operations = probes(self._health.why_dead, self._why_not_ready, self._metrics())
         addresses = (
-            self._served(stack, asked, listen, http.SILENCE_SECONDS),
+            self._served(stack, app, listen, http.SILENCE_SECONDS),
             self._served(stack, operations, self._http_listen, http.STRANGERS_SECONDS),
         )
         return f"{name}={addresses[0]} http={addresses[1]}"

@@ -17,8 +17,8 @@ from device_plugin.core.requests import PodRequest
 
 # Pools of a cluster: each has a Lease, whose name the engine's role must list.
 MOST_POOLS = 16
-Unit = tuple[str, str, str]
-"""What is planned by one planner as a whole: a group, a split, or a single Job, by kind, namespace and name."""
+UnitKey = tuple[str, str, str]
+"""Kind (group, split or job), namespace and name of Jobs that are all planned by one planner."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,8 +106,8 @@ def _first_families(inventories: Iterable[Inventory]) -> Mapping[str, str]:
     return first
 
 
-def unit_of(job: JobSpec) -> Unit:
-    """What the job is planned with: its group, its split, or itself."""
+def unit_key(job: JobSpec) -> UnitKey:
+    """The key of the job's group, of its split, or of the job alone."""
     namespace, name = job.key
     if job.joint:
         return "group", namespace, job.group

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.pools import Pool, Unit
+from device_plugin.core.jobs.pools import Pool, UnitKey
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.plan.fork import Fork
-from device_plugin.jobs.plan.partition import Choice, Partition, PoolHoldings
+from device_plugin.jobs.plan.partition import Partition, PoolChoice, PoolHoldings
 from device_plugin.jobs.ports import Holdings
 from device_plugin.jobs.watch.managed import Managed
 
@@ -27,7 +27,7 @@ LOOK_SECONDS = 5.0
 MOST_CHOICES = 100
 
 
-class Demand:
+class PoolDemand:
     """Which pools need a planner: those with jobs, until they have had none for QUIET_SECONDS."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -57,7 +57,7 @@ class Dispatcher:
         self._clock = clock
         self._wall = wall
         # Since when Jobs wait in the pool that they have.
-        self._since: dict[Unit, tuple[Pool, float]] = {}
+        self._since: dict[UnitKey, tuple[Pool, float]] = {}
         self._forks: dict[Pool, Fork] = {}
         self._found = Partition()
         self._next = -inf
@@ -83,7 +83,7 @@ class Dispatcher:
         ]
         self._sender.send([write for write in writes if self._sender.may(write)], now)
 
-    def _chosen(self, found: Partition) -> Iterator[tuple[Choice, Pool]]:
+    def _chosen(self, found: Partition) -> Iterator[tuple[PoolChoice, Pool]]:
         due = [choice for choice in found.choices if self._due(choice)]
         if not due:
             return
@@ -106,19 +106,19 @@ class Dispatcher:
             )
         return self._forks[pool]
 
-    def _due(self, choice: Choice) -> bool:
+    def _due(self, choice: PoolChoice) -> bool:
         if choice.pool not in choice.fitting:
             return True
         _, since = self._since[choice.unit]
         return self._clock() - since >= SETTLED_SECONDS
 
 
-def _order(choice: Choice) -> tuple[object, ...]:
+def _order(choice: PoolChoice) -> tuple[object, ...]:
     specs = [job.spec for job in choice.jobs]
     return -min(spec.priority for spec in specs), min(spec.created for spec in specs), choice.unit
 
 
-def _best(choice: Choice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
+def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
     """The pool that would start the jobs first; what they take there is not offered to the next ones."""
 
     def rank(pool: Pool) -> tuple[object, ...]:
@@ -157,7 +157,7 @@ class _PoolRoom:
         own = sum(self._waiting.get(job.key, 0.0) for job in jobs)
         return (self._needed - own + _need(jobs) - self._room.idle()) / self._cards
 
-    def add(self, choice: Choice) -> None:
+    def add(self, choice: PoolChoice) -> None:
         """The jobs wait here, or take what is free."""
         for job in choice.jobs:
             left = 0.0 if self._fork.take(job, job.spec.least) else _need([job])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from device_plugin.core.annotations import POOL
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.job import JobKey
-from device_plugin.core.jobs.pools import Fitting, Pool, Pools, Unit, pinned, pools_of, unit_of
+from device_plugin.core.jobs.pools import Fitting, Pool, Pools, UnitKey, pinned, pools_of, unit_key
 from device_plugin.core.ledger import Snapshot
 from device_plugin.core.node_constraints import NodeIndex
 from device_plugin.jobs.ports import Holdings
@@ -15,13 +15,13 @@ from device_plugin.jobs.watch.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PoolChoice:
     """Jobs that are planned together and wait, and the pools that they fit.
 
     `pool` is the one that they are given to, None until one is chosen. It may change as long as none of them has run.
     """
 
-    unit: Unit
+    unit: UnitKey
     jobs: tuple[Managed, ...]
     fitting: tuple[Pool, ...]
     pool: Pool | None
@@ -33,7 +33,7 @@ class Partition:
 
     pools: Pools = field(default_factory=Pools)
     jobs: Mapping[Pool, Mapping[JobKey, Managed]] = field(default_factory=dict)
-    choices: Sequence[Choice] = ()
+    choices: Sequence[PoolChoice] = ()
 
     def pool_of(self, job: JobKey) -> Pool | None:
         """The pool of the Job; None until one is chosen."""
@@ -42,11 +42,11 @@ class Partition:
 
 def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
     """The Jobs by pool: all Jobs of a group, and of a split, have one."""
-    units: dict[Unit, list[Managed]] = {}
+    units: dict[UnitKey, list[Managed]] = {}
     for key in sorted(jobs):
-        units.setdefault(unit_of(jobs[key].spec), []).append(jobs[key])
+        units.setdefault(unit_key(jobs[key].spec), []).append(jobs[key])
     found: dict[Pool, dict[JobKey, Managed]] = {pool: {} for pool in fitting.pools.nodes}
-    by_name, choices = {str(pool): pool for pool in found}, list[Choice]()
+    by_name, choices = {str(pool): pool for pool in found}, list[PoolChoice]()
     for unit, members in units.items():
         live = tuple(job for job in members if job.lives)
         fits = fitting.of(job.spec for job in live)
@@ -58,7 +58,7 @@ def partition(jobs: Mapping[JobKey, Managed], fitting: Fitting) -> Partition:
         waits = bool(live) and all(job.waits for job in live)
         movable = all(map(_fresh, members)) and (several or (fits and pool not in fits))
         if waits and (pool is None or movable):
-            choices.append(Choice(unit, live, fits, pool))
+            choices.append(PoolChoice(unit, live, fits, pool))
         if pool is not None:
             found[pool].update((job.key, _pinned(job, pool)) for job in members)
     return Partition(fitting.pools, found, choices)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.pools import Pool, Pools
-from device_plugin.jobs.plan.dispatcher import Demand, Dispatcher
+from device_plugin.jobs.plan.dispatcher import Dispatcher, PoolDemand
 from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.jobs.plan.partition import Partition, Partitions, PoolHoldings, PoolJobs
 from device_plugin.jobs.plan.round import Rounds
@@ -22,15 +22,18 @@ class MakeRounds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
-    """The rounds of a pool; `pool` is empty where they are those of all Jobs."""
+class PoolPlanner:
+    """The rounds of the Jobs of one pool, or of all Jobs, with an empty `pool`."""
 
     pool: str
     rounds: Rounds
 
 
 class Planners:
-    """One thread calls `step`; the other methods may be called from any."""
+    """Makes a planner for each pool of which this replica holds the Lease, and runs their rounds.
+
+    One thread calls `step`; the other methods may be called from any.
+    """
 
     def __init__(
         self, known: KnownJobs, holdings: Holdings, leases: PoolLeases, dispatcher: Dispatcher, make: MakeRounds,
@@ -42,9 +45,9 @@ class Planners:
         self._dispatcher = dispatcher
         self._make = make
         self._partitions = Partitions(known, holdings)
-        self._demand = Demand(clock)
-        self._whole = Planner("", make(known, holdings, leases.plans_all))
-        self._of_pools: Mapping[Pool, Planner] = {}
+        self._demand = PoolDemand(clock)
+        self._whole = PoolPlanner("", make(known, holdings, leases.plans_all))
+        self._of_pools: Mapping[Pool, PoolPlanner] = {}
         self._partition: Partition | None = None
         self._pools = Pools()
 
@@ -74,7 +77,7 @@ class Planners:
                 pool: self._of_pools.get(pool) or self._planner(pool, name) for pool, name in pools.items()
             }
 
-    def _planner(self, pool: Pool, name: str) -> Planner:
+    def _planner(self, pool: Pool, name: str) -> PoolPlanner:
         def nodes() -> Collection[str]:
             return self._partitions.pools().nodes.get(pool, frozenset())
 
@@ -82,15 +85,15 @@ class Planners:
             return self._leases.plans(name)
 
         jobs = PoolJobs(self._known, self._partitions, pool)
-        return Planner(name, self._make(jobs, PoolHoldings(self._holdings, nodes), leads))
+        return PoolPlanner(name, self._make(jobs, PoolHoldings(self._holdings, nodes), leads))
 
     # What is shown
 
-    def all(self) -> Collection[Planner]:
+    def all(self) -> Collection[PoolPlanner]:
         """The planners of this replica, or the one that plans nothing where it has none."""
         return tuple(self._of_pools.values()) or (self._whole,)
 
-    def planning(self) -> Collection[Planner]:
+    def planning(self) -> Collection[PoolPlanner]:
         """The planners of this replica that may act now."""
         found = [planner for pool, planner in self._of_pools.items() if self._leases.plans(str(pool))]
         return [self._whole, *found] if self._leases.plans_all() else found
@@ -114,7 +117,7 @@ class Planners:
         pool = self._partition.pool_of(job) if self._partition is not None else None
         return "" if pool is None or pool in self._of_pools else self._leases.planners().get(str(pool), "")
 
-    def of(self, job: JobKey) -> tuple[Planner | None, str]:
+    def of(self, job: JobKey) -> tuple[PoolPlanner | None, str]:
         """The planner of a Job, None where it is not this replica's, and then why nothing is known of the Job."""
         found = self._partition
         if found is None:

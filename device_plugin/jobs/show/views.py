@@ -10,7 +10,7 @@ from device_plugin.core.jobs.queue import places
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.sizing import offers
 from device_plugin.jobs.execute.stages import by_beneficiary, stages
-from device_plugin.jobs.plan.planners import Planner, Planners
+from device_plugin.jobs.plan.planners import Planners, PoolPlanner
 from device_plugin.jobs.plan.round import Round
 from device_plugin.jobs.show.next_change import NextChange, next_change
 from device_plugin.jobs.watch.known import KnownJobs
@@ -62,7 +62,10 @@ class JobView:
 
 
 def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
-    """All Jobs of queues that have not ended, by namespace and name; of those of others only what all know."""
+    """The views of all Jobs of queues that have not ended, by namespace and name.
+
+    A Job that another replica plans has no phase here, and no width.
+    """
     problems = known.problems()
     managed = known.managed()
     last = {planner.pool: _LastRound(planner, managed) for planner in planners.all()}
@@ -75,7 +78,7 @@ def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
             continue
         planner, why = planners.of(key)
         if planner is None:
-            yield _of_others(managed[key], why)
+            yield _unplanned(managed[key], why)
         elif planner.pool in last:
             yield last[planner.pool].view(managed[key])
 
@@ -83,7 +86,7 @@ def views(known: KnownJobs, planners: Planners) -> Iterator[JobView]:
 class _LastRound:
     """Makes views of Jobs from the last round."""
 
-    def __init__(self, planner: Planner, jobs: Mapping[JobKey, Managed]) -> None:
+    def __init__(self, planner: PoolPlanner, jobs: Mapping[JobKey, Managed]) -> None:
         rounds = planner.rounds
         self._pool = planner.pool
         self._why_not, self._rules, self._last = rounds.why_not(), rounds.rules, rounds.last
@@ -100,7 +103,7 @@ class _LastRound:
     def view(self, managed: Managed) -> JobView:
         """The view of one Job."""
         spec, key, last = managed.spec, managed.key, self._last
-        view = replace(_of_others(managed, ""), phase="new", pool=self._pool)
+        view = replace(_unplanned(managed, ""), phase="new", pool=self._pool)
         if self._why_not:
             # What this replica saw when it last planned may be long ago.
             return replace(view, phase=UNKNOWN, why=self._why_not)
@@ -142,8 +145,8 @@ class _LastRound:
         )  # fmt: skip
 
 
-def _of_others(managed: Managed, why: str) -> JobView:
-    """A Job of which another replica knows more."""
+def _unplanned(managed: Managed, why: str) -> JobView:
+    """The view of a Job without what its planner decides: what the Job itself says, and its progress."""
     spec, (namespace, name) = managed.spec, managed.key
     return JobView(
         namespace=namespace, name=name, queue=spec.queue, phase=UNKNOWN, least=spec.least, most=spec.most,

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.annotations import POOL
 from device_plugin.core.cards import Inventory
 from device_plugin.core.jobs.job import JobSpec
-from device_plugin.core.jobs.pools import MOST_POOLS, Fitting, Pool, pinned, pools_of, unit_of
+from device_plugin.core.jobs.pools import MOST_POOLS, Fitting, Pool, pinned, pools_of, unit_key
 from device_plugin.core.node_constraints import NodeConstraints, NodeIndex, NodeTraits, Operator, Requirement
 from device_plugin.core.requests import PodRequest, Request, Selector
 from tests.builders.cards import card
@@ -124,9 +124,13 @@ def test_only_a_single_value_of_the_label_pins() -> None:
 
 def test_what_is_planned_as_a_whole() -> None:
     one = job(DCU)
-    assert unit_of(one) == ("job", "default", "a")
-    assert unit_of(JobSpec(key=("x", "a"), request=one.request, group="g")) == ("job", "x", "a"), (
+    assert unit_key(one) == ("job", "default", "a")
+    assert unit_key(JobSpec(key=("x", "a"), request=one.request, group="g")) == ("job", "x", "a"), (
         "its own gang"
     )
-    assert unit_of(JobSpec(key=("x", "a"), request=one.request, group="g", joint=True)) == ("group", "x", "g")
-    assert unit_of(JobSpec(key=("x", "a"), request=one.request, split_of="s")) == ("split", "x", "s")
+    assert unit_key(JobSpec(key=("x", "a"), request=one.request, group="g", joint=True)) == (
+        "group",
+        "x",
+        "g",
+    )
+    assert unit_key(JobSpec(key=("x", "a"), request=one.request, split_of="s")) == ("split", "x", "s")
