@@ -80,7 +80,9 @@ def page(beginning: str) -> str:
     return found
 
 
-def test_what_people_may_ask_and_do(kubectl: Kubectl, person: Person, cards: int) -> None:
+def test_queue_why_and_admit_work_with_the_roles_of_the_page(
+    kubectl: Kubectl, person: Person, cards: int
+) -> None:
     tells = ["sh", "-c", "/usr/local/vgpu/vgpu-progress 12 90; exec sleep 100000"]
     kubectl.create(elastic("train", 1, cards, one_card(command=tells)))
     assert eventually(partial(running, kubectl, "train", cards), SECONDS)

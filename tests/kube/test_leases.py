@@ -104,7 +104,7 @@ def test_the_holder_writes_a_note_that_every_candidate_reads() -> None:
     assert (server.lease.holder, server.lease.note) == ("", "xx"), "the next holder goes on with it"
 
 
-def test_a_modest_candidate_takes_no_lease_that_is_free() -> None:
+def test_without_takes_free_a_free_lease_is_left_and_its_own_renewed() -> None:
     server = Server()
     me = candidate(server)
     assert not me.attempt(takes_free=False)

@@ -49,7 +49,7 @@ def test_a_pod_that_names_nothing_may_go_anywhere() -> None:
     )
 
 
-def test_everything_that_is_read_of_constraints() -> None:
+def test_node_selector_affinity_name_and_tolerations_are_read() -> None:
     expressions = [
         {"key": "disk", "operator": "In", "values": ["ssd", "nvme"]},
         {"key": "spot", "operator": "DoesNotExist"},
@@ -109,7 +109,7 @@ def test_an_operator_that_is_not_known_counts_as_met() -> None:
         {"affinity": "text"},
     ],
 )
-def test_more_than_is_kept_is_not_evaluated(spec: dict[str, Any]) -> None:
+def test_constraints_beyond_the_bounds_are_unknown(spec: dict[str, Any]) -> None:
     assert constraints(**spec) is UNKNOWN
 
 

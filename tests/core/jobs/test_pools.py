@@ -122,7 +122,7 @@ def test_only_a_single_value_of_the_label_pins() -> None:
     assert not pinned(NodeConstraints((Requirement("zone", Operator.IN, ("a",)),)))
 
 
-def test_what_is_planned_as_a_whole() -> None:
+def test_the_key_of_what_one_planner_plans_together() -> None:
     one = job(DCU)
     assert unit_key(one) == ("job", "default", "a")
     assert unit_key(JobSpec(key=("x", "a"), request=one.request, group="g")) == ("job", "x", "a"), (

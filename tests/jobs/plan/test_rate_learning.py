@@ -54,7 +54,7 @@ def test_nothing_is_learnt_before_it_was_measured_for_long_enough() -> None:
     assert not learnt(world)
 
 
-def test_a_tenants_word_counts_for_his_namespace_only_and_never_before_the_operators_table() -> None:
+def test_a_learnt_rate_counts_in_its_namespace_only_and_after_the_operators_table() -> None:
     world = running()
     train(world, "a", 1.0)
     assert not learnt(world, "other")
@@ -64,7 +64,7 @@ def test_a_tenants_word_counts_for_his_namespace_only_and_never_before_the_opera
     assert world.engine.rounds.rates("default") == read_rates(KNOWN)[0]
 
 
-def test_an_impossible_tale_teaches_nothing() -> None:
+def test_no_rate_is_learnt_from_impossible_progress() -> None:
     world = running(**{"vgpu.io/samples": str(10**12), "vgpu.io/epochs": "100000"})
     train(world, "a", 1.0, total=1000)
     assert not learnt(world)
@@ -73,7 +73,7 @@ def test_an_impossible_tale_teaches_nothing() -> None:
     assert not learnt(world)
 
 
-def test_jobs_without_a_goal_teach_nothing() -> None:
+def test_no_rate_is_learnt_from_jobs_without_a_goal() -> None:
     world = World()
     world.queue("a", 2)
     world.settle(2)

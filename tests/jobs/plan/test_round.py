@@ -510,7 +510,7 @@ def test_a_job_that_gave_no_checkpoint_twice_is_not_made_narrower_for_an_hour() 
     assert (world.job("a").parallelism, world.job("d").suspend) == (1, False)
 
 
-def test_records_keep_the_width_that_was_asked_for(world: World) -> None:
+def test_a_record_keeps_the_width_that_was_asked_for(world: World) -> None:
     world.queue("a", 3, 1, 4)
     world.settle(20)
     assert world.job("a").parallelism == 4

@@ -16,7 +16,7 @@ def replicas() -> LiveReplicas:
     return LiveReplicas("a", "vgpu-system")
 
 
-def test_they_are_the_running_pods_of_ones_own_controller(replicas: LiveReplicas) -> None:
+def test_replicas_are_the_running_pods_of_the_same_controller(replicas: LiveReplicas) -> None:
     assert replicas.names() == frozenset()
     replicas.sync([A, B, replace(A, name="c", owner_uid="other"), replace(A, name="d", namespace="tenant")])
     assert replicas.names() == {"a", "b"}
@@ -25,7 +25,7 @@ def test_they_are_the_running_pods_of_ones_own_controller(replicas: LiveReplicas
 
 
 @pytest.mark.parametrize("end", [{"deleting": True}, {"phase": "Failed"}, {"phase": "Pending"}])
-def test_one_that_ends_is_none_any_more(replicas: LiveReplicas, end: dict[str, object]) -> None:
+def test_a_pod_that_ends_or_is_gone_is_no_replica(replicas: LiveReplicas, end: dict[str, object]) -> None:
     replicas.sync([A, B])
     replicas.see(replace(B, **end))  # type: ignore[arg-type]
     assert replicas.names() == {"a"}
