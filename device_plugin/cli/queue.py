@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "admit", help="start a waiting job by hand", argument_default=argparse.SUPPRESS,
         description="Start a waiting job by hand: its pods are made at once, and placed as there is room.",
     )  # fmt: skip
-    admit.add_argument("job", metavar="JOB", help="name of the Job")
+    admit.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
     caller.add_namespace(admit)
     caller.add_arguments(admit)
     parser.set_defaults(job="")

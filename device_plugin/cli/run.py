@@ -7,7 +7,7 @@
     vgpu run ... --dry-run -o yaml                                           # only print what would be created
 
 It waits until the Job has ended, prints the output of index 0, and ends as the program did. You need kubectl, and the
-rights to create Jobs, to read their pods and logs, and for progress to create pods/exec.
+rights that docs/jobs.md lists.
 """
 
 import argparse

@@ -97,7 +97,7 @@ def _add_work(group: Any) -> None:
         "--retries",
         type=_whole,
         metavar="N",
-        help="failed pods that it survives (default: 0; 6 if its width changes; 100 for torchrun)",
+        help="failed pods that it survives (default: 0; 6 if its width changes; at least 100 for torchrun)",
     )
 
 

@@ -18,7 +18,7 @@ from device_plugin.kube.api import Ref
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `vgpu why`."""
-    parser.add_argument("job", metavar="JOB", help="name of the Job")
+    parser.add_argument("job", metavar="JOB", help="name of the Job, or NAMESPACE/NAME")
     caller.add_namespace(parser)
     engine.add_arguments(parser)
 
