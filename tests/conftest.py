@@ -12,8 +12,10 @@ from vgpu_runtime.sim import hip
 NOT_COUNTED = ("contract", "hack", "system")
 
 
+# Before pytest chooses by marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests without coverage where it has next to nothing to count."""
+    """Mark tests that run without coverage, because it has next to nothing to count there."""
     folders = [Path(__file__).parent / name for name in NOT_COUNTED]
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in folders):
