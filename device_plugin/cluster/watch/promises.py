@@ -123,12 +123,11 @@ class Promises:
         """Put the records into force: all pods, nodes and Jobs were listed for the first time."""
         if not self._begun:
             self._begun = True
-            for giver in self._records.all():
-                self._apply(giver, believed=True)
+            self._apply(self._records.all(), believed=True)
 
     def _follow(self, changed: Iterable[Giver]) -> None:
-        for giver in changed if self._begun else ():
-            self._apply(giver)
+        if self._begun:
+            self._apply(changed)
 
     # What follows from changes of pods and nodes
 
@@ -231,8 +230,16 @@ class Promises:
 
     # Records
 
-    def _apply(self, giver: Giver, *, believed: bool = False) -> None:
-        """Put the record of a Job into force as it is now, or what is left of it."""
+    def _apply(self, givers: Iterable[Giver], *, believed: bool = False) -> None:
+        """Put the records of these Jobs into force as they are now, or what is left of them."""
+        touched: dict[tuple[str, str], None] = {}
+        for giver in givers:
+            touched |= self._named(giver, believed=believed)
+        for name, node in touched:
+            self._hold(name, node)
+
+    def _named(self, giver: Giver, *, believed: bool) -> Mapping[tuple[str, str], None]:
+        """Read again which pods leave for whom; returns the beneficiaries and nodes whose promises that changes."""
         beneficiary = self._in_force(giver)
         grants = self._records.grants(giver) if beneficiary else ()
         # In this order: what one promise gives up another may get.
@@ -260,13 +267,10 @@ class Promises:
             self._records.fault(
                 giver, f"resize: pod {strangers[0]} is not of this Job: what it holds is promised to nobody"
             )
-        for name, node in touched:
-            self._hold(name, node)
+        return touched
 
     def _reapply(self, uids: Iterable[str]) -> None:
-        for giver in map(self._records.get, uids):
-            if giver is not None:
-                self._apply(giver)
+        self._apply([giver for giver in map(self._records.get, uids) if giver is not None])
 
     def _in_force(self, giver: Giver) -> str:
         """The beneficiary of the record, until enough of its pods are bound; else empty."""
