@@ -10,6 +10,8 @@ from device_plugin.core.jobs.rules import Rules
 
 # Jobs to end that are looked at for each queue, and queues: each is a trial on the room.
 MOST_ENDS, MOST_QUEUES = 64, 8
+# Seconds from now up to which an end counts as known: what a program tells may put it beyond any calendar.
+MOST_SECONDS = 366 * 86_400.0
 
 
 def starts(now: float, jobs: Collection[JobState], room: Room, rules: Rules) -> Mapping[JobKey, float]:
@@ -33,7 +35,8 @@ def _ends(now: float, jobs: Collection[JobState]) -> Iterator[tuple[float, JobSt
     for job in jobs:
         if job.width and job.spec.cards and not job.spec.parts and job.remaining is not None:
             speed: float = job.width**job.exponent
-            yield now + job.remaining / speed, job
+            if job.remaining <= MOST_SECONDS * speed:
+                yield now + job.remaining / speed, job
 
 
 def _start(unit: Unit, ending: Sequence[tuple[float, JobState]], room: Room) -> float | None:

@@ -46,6 +46,7 @@ def test_nothing_is_said_where_ends_are_not_known_or_nothing_is_waited_for() -> 
     assert expected(8, ending("b", 2, 60), new("x", 4)) == {}
     assert expected(8, ending("b", 8, 60), new("x", 9)) == {}
     assert expected(8, ending("b", 8, 60)) == {}
+    assert expected(8, ending("b", 8, 1e15), new("x", 4)) == {}, "beyond any calendar"
 
 
 def test_only_the_next_job_of_each_queue_has_a_forecast_and_a_group_starts_together() -> None:
