@@ -1,0 +1,149 @@
+"""Whatever a tenant writes on Jobs and pods, and changes later: no round and no answer ends by an exception."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from device_plugin.adapters.kube.jobs import read_job
+from device_plugin.core.annotations import QUEUE, RESIZE
+from device_plugin.core.batch import Job
+from device_plugin.core.http_values import JSON, HttpRequest
+from device_plugin.core.jobs.progress import Told, progress_of
+from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.pods import Pod
+from device_plugin.jobs.show.explain import JobExplainer
+from tests.builders.cards import FAMILY, MEM
+from tests.jobs.world import ONE_CARD, World
+
+WORLDS, TURNS, NAMES = 6, 40, 12
+WORDS = ("", "0", "-1", "9" * 400, "8h", "ordered", "٣", "x" * 300, "\n", "{}", "master", "hygon.com/dcu/a")
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "min-replicas": ("1", "2"), "max-replicas": ("4", "16"), "split": ("ordered", "any"),
+    "samples": ("1", "1000000000000"), "duration": ("1s", "366d"), "model": ("resnet50", "m"),
+    "expected-duration": ("1s", "366d"), "checkpoint-seconds": ("1", "3600"), "barrier": ("true",),
+}  # fmt: skip
+LABELS: tuple[Mapping[str, str], ...] = (
+    {}, {}, {}, {"group": "g"}, {"group": "g", "role": "trainer"}, {"split-of": "s", "part": "1"},
+)  # fmt: skip
+SETS = (
+    (), ("min-replicas", "max-replicas"), ("split",), ("samples", "duration", "model"), ("expected-duration",),
+    ("min-replicas", "max-replicas", "checkpoint-seconds"), tuple(KEYS),
+)  # fmt: skip
+PLACES: tuple[Mapping[str, Any], ...] = (
+    {}, {}, {}, {"nodeSelector": {"kubernetes.io/hostname": "n1"}}, {"tolerations": [{"operator": "Exists"}] * 60},
+    {"affinity": {"nodeAffinity": 5}}, {"nodeSelector": {f"key{n}": "" for n in range(400)}},
+)  # fmt: skip
+
+
+class Tenant:
+    """Writes on the Jobs of a namespace whatever the API server takes, in an order that a seed decides."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.world = world
+        self.rng = rng
+        self.acts: tuple[Callable[[Job], object], ...] = (
+            self.create, self.create, self.toggle, self.resize, self.succeed, self.remove_record, self.leave_queue,
+            self.invent_pod, self.delete_pods,
+        )  # fmt: skip
+
+    def act(self) -> None:
+        name = f"j{self.rng.randrange(NAMES)}"
+        job = self.world.api.jobs.get(("default", name))
+        if job is None:
+            self.world.api.put(self.written(name, self.world.api.uid(name)))
+        else:
+            self.rng.choice(self.acts)(job)
+        told = progress_of(b"%d %d\n" % (self.rng.randrange(9), self.rng.choice((0, 8, 10**15))))
+        self.world.tell(name, Told(told, self.rng.choice((0, 1, 10**15))), self.rng.choice((0, 0, 1)))
+
+    def written(self, name: str, uid: str) -> Job:
+        """A Job as the decoder reads it from JSON."""
+        rng = self.rng
+        annotations = {f"vgpu.io/{key}": rng.choice(KEYS[key]) for key in rng.choice(SETS)}
+        labels = {f"vgpu.io/{key}": text for key, text in rng.choice(LABELS).items()}
+        if rng.random() < 0.1:
+            rng.choice((annotations, labels))[f"vgpu.io/{rng.choice((*KEYS, 'pool', 'colour'))}"] = (
+                rng.choice(WORDS)
+            )
+        width = rng.choice((0, 1, 1, 2, 4, 8))
+        limits = rng.choice(({FAMILY: 1}, {FAMILY: 1}, {MEM: "4"}, {}, {FAMILY: "-1"}))
+        pods = {
+            "containers": [{"name": "main", "resources": {"limits": limits}}], "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": rng.choice((0, 30, 2**62)), **rng.choice(PLACES),
+        }  # fmt: skip
+        spec = {
+            "suspend": rng.random() < 0.8, "parallelism": width, "completions": rng.choice((width, width, 40)),
+            "completionMode": "Indexed", "podReplacementPolicy": rng.choice(("Failed", "TerminatingOrFailed")),
+            "template": {"spec": pods},
+        }  # fmt: skip
+        metadata = {
+            "name": name, "namespace": "default", "uid": uid, "creationTimestamp": "2027-01-15T07:00:00Z",
+            "labels": {QUEUE: rng.choice("ab"), **labels}, "annotations": annotations,
+        }  # fmt: skip
+        return read_job(json.dumps({"metadata": metadata, "spec": spec}).encode())
+
+    def create(self, job: Job) -> None:
+        """Write all of the Job anew, but for its record, which admission protects."""
+        new = self.written(job.name, job.uid)
+        record = {RESIZE: job.annotations[RESIZE]} if RESIZE in job.annotations else {}
+        self.world.api.put(replace(new, annotations={**new.annotations, **record}))
+
+    def toggle(self, job: Job) -> None:
+        self.world.api.put(replace(job, suspend=not job.suspend))
+
+    def resize(self, job: Job) -> None:
+        width = self.rng.choice((0, 1, 2, 4))
+        self.world.api.put(
+            replace(job, parallelism=width, completions=self.rng.choice((width, job.completions)))
+        )
+
+    def succeed(self, job: Job) -> None:
+        self.world.api.put(replace(job, succeeded=self.rng.choice((0, 1, 2**31 - 1))))
+
+    def remove_record(self, job: Job) -> None:
+        kept = {key: text for key, text in job.annotations.items() if key != RESIZE}
+        self.world.api.put(replace(job, annotations=kept))
+
+    def leave_queue(self, job: Job) -> None:
+        self.world.api.put(replace(job, labels={}))
+
+    def invent_pod(self, job: Job) -> None:
+        uid, index = self.world.api.uid("invented"), self.rng.choice((0, 0, None, 99_999))
+        pod = Pod(
+            "default", uid, uid, owner="Job", owner_name=job.name, owner_uid=job.uid, index=index,
+            containers=ONE_CARD, created="2027-01-15T07:59:00Z",
+        )  # fmt: skip
+        self.world.api.put_pod(pod)
+
+    def delete_pods(self, job: Job) -> None:
+        ends = self.rng.choice(("2027-01-15T08:00:00Z", "11535-01-15T08:00:00Z"))
+        for pod in self.world.of(job):
+            self.world.api.put_pod(replace(pod, deleting=True, ends=ends))
+
+
+def test_no_round_and_no_answer_ends_by_an_exception() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(WORLDS):
+        rules = Rules(
+            quantum_s=rng.choice((60, 3600)), age_s=rng.choice((30, 3600)), use=rng.choice((0.8, 1.0))
+        )
+        world = World(rng.choice((1, 4)), rules=rules, rates="resnet50 Z100 390")
+        tenant = Tenant(world, rng)
+        for _ in range(TURNS):
+            for _ in range(rng.randrange(4)):
+                tenant.act()
+            world.lingers = rng.random() < 0.3
+            world.quota = rng.choice((None, None, 3))
+            world.now += rng.choice((0, 60, 400, 4000))
+            if rng.random() < 0.05:
+                world.restart()
+            world.turn()
+        explain = JobExplainer(world.engine.known, world.engine.planners)
+        for query in ("", *(f"job={'/'.join(key)}" for key in world.api.jobs)):
+            for accepted in (JSON, "text/plain"):
+                asked = HttpRequest("GET", "/explain", query, {"accept": accepted})
+                assert explain(asked).status in (200, 404)
