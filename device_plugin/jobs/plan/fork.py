@@ -40,7 +40,8 @@ class Fork:
         self.replicas = {
             job.key: [pod.uid for pod in job.pods if self.ledger.holding(pod.uid)] for job in jobs
         }
-        for job in jobs:
+        # A split may be written with 100,000 pods at a time: of those without cards nothing is to be held.
+        for job in (job for job in jobs if job.spec.cards):
             # Where they do not fit at once, each that fits takes its room: they wait for the rest already.
             for _ in range(expected(job, now)):
                 if not self.take(job, 1):

@@ -9,6 +9,7 @@ from device_plugin.core.annotations import GRANT, RESIZE
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.jobs.job import EXPONENT, JobPhase, JobState
 from device_plugin.core.jobs.progress import Progress, Told
+from device_plugin.core.pods import Pod
 from device_plugin.jobs.plan.states import scene
 from tests.builders.batch_jobs import replica, resize
 from tests.jobs.world import CARD_MIB, CORES, ONE_CARD, World
@@ -191,3 +192,14 @@ def test_sub_tasks_tell_only_of_themselves(world: World) -> None:
         world.engine.known.hear("n1", {("default", "a-0-x", "main"): Told(Progress(at, 1000))}, NOW + at)
     assert states(world)["a"].spec.parts == 8
     assert states(world)["a"].remaining is None
+
+
+def test_of_a_hundred_thousand_pods_without_cards_none_is_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = {"vgpu.io/split": "any"}
+    world.queue(
+        "frames", 100_000, suspend=False, annotations=split, template=Pod("default", "", ""), active=100_000
+    )
+    monkeypatch.setattr(world.engine.rounds._fork, "take", lambda *_: pytest.fail("of no use"))
+    assert states(world)["frames"].width == 100_000
