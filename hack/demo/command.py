@@ -29,7 +29,7 @@ from hack.demo import queue_story, session
 from hack.demo.demo_api import DemoApi, manifests
 from hack.demo.session import DemoError
 from hack.demo.show import Page
-from hack.demo.story import BrokenPromiseError, tell
+from hack.demo.story import CheckFailedError, tell
 from hack.embedded.person import NotInTimeError
 from vgpu_runtime.sim import hip
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_story(args: argparse.Namespace) -> None:
-    """Tell the story on a new cluster; exits with 1 if a promise was broken. Raises DemoError if one runs already."""
+    """Tell the story on a new cluster; exits with 1 if a check fails. Raises DemoError if one runs already."""
     session.forbid()
     page = Page(Console())
     page.runtime(_runtime())
@@ -78,7 +78,7 @@ def run_story(args: argparse.Namespace) -> None:
         api = DemoApi(current)
         tell(api, page)
         queue_story.tell(api, page)
-    except (BrokenPromiseError, NotInTimeError) as error:
+    except (CheckFailedError, NotInTimeError) as error:
         page.broken(str(error))
         sys.exit(1)
     finally:

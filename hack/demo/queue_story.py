@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def tell(api: DemoApi, page: Page) -> None:
-    """Show the chapter. Raises BrokenPromiseError or NotInTimeError at the first check that fails."""
+    """Show the chapter. Raises CheckFailedError or NotInTimeError at the first check that fails."""
     page.title("Jobs in a queue: train gives way to evaluate, and grows back")
     text = resources.files("hack.demo").joinpath("jobs.yaml").read_text(encoding="utf-8")
     train, evaluate = yaml.safe_load_all(text)

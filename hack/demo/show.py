@@ -129,7 +129,7 @@ class Page:
 
     def broken(self, text: str) -> None:
         """Print the check that failed."""
-        self._console.print(f"\n[bold red]not as promised:[/] {text}")
+        self._console.print(f"\n[bold red]not as it should be:[/] {text}")
 
     def end(self, seconds: float, *, keep: bool) -> None:
         """Print the last lines."""

@@ -1,4 +1,4 @@
-"""The chapters of `make demo`: six pods on two cards, and a check of every promise from outside."""
+"""The chapters of `make demo`: six pods on two cards, and a check of each from outside."""
 
 import json
 from functools import partial
@@ -18,12 +18,12 @@ USED = "vgpu_slice_memory_used_bytes{"
 FITTING = ("notebook-a", "notebook-b", "trainer", "inference", "greedy")
 
 
-class BrokenPromiseError(VgpuError):
+class CheckFailedError(VgpuError):
     """A check of the demo failed; the text has the observed result."""
 
 
 def tell(api: DemoApi, page: Page) -> None:
-    """Show all chapters of the demo. Raises BrokenPromiseError or NotInTimeError at the first check that fails."""
+    """Show all chapters of the demo. Raises CheckFailedError or NotInTimeError at the first check that fails."""
     page.title("Two cards, nobody on them")
     page.cards(api.until("an inventory of two cards", lambda: _two_cards(api)))
 
@@ -84,9 +84,9 @@ def _submit(api: DemoApi) -> list[Object]:
 
 
 def expect(held: bool, text: str) -> None:
-    """Raise BrokenPromiseError with this text, unless the promise held."""
+    """Raise CheckFailedError with this text, unless the check held."""
     if not held:
-        raise BrokenPromiseError(text)
+        raise CheckFailedError(text)
 
 
 def _two_cards(api: DemoApi) -> list[Object] | None:
@@ -104,7 +104,7 @@ def two_free_cards(api: DemoApi) -> list[Object] | None:
 def _running(api: DemoApi, name: str) -> Slice | None:
     pod = api.pod(name)
     if pod is None or phase(pod) == "Failed":
-        raise BrokenPromiseError(f"{name} failed: {(pod or {}).get('status')}")
+        raise CheckFailedError(f"{name} failed: {(pod or {}).get('status')}")
     return _granted(api, name) if phase(pod) == "Running" else None
 
 

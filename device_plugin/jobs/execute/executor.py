@@ -36,8 +36,8 @@ ASK_SECONDS = 30.0
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 
 
-_Unit = tuple[str, str, bool]
-"""What stops together: a Job, or all Jobs of a group, which is named by its namespace, its name, and true."""
+_StopKey = tuple[str, str, bool]
+"""Namespace and name of what stops together: of a group, with true, or of a single Job, with false."""
 
 
 class Trial(Protocol):
@@ -100,14 +100,14 @@ class Executor:
 
     def _taken_back(self) -> Iterator[Write]:
         """The writes that take Jobs back to the pods that they have, where further ones are refused."""
-        stopping: dict[_Unit, str] = {}
+        stopping: dict[_StopKey, str] = {}
         for managed in self._jobs.values():
             if not managed.refused or managed.spec.width_owner or managed.rigid:
                 continue
             if self._may_keep(managed):
                 yield self._back([managed], managed.created, managed.refused)[0]
             else:
-                stopping.setdefault(_unit(managed), managed.refused)
+                stopping.setdefault(_stop_key(managed), managed.refused)
         for unit, together in self._members(stopping).items():
             if all(each.waits or self._loses_nothing(each) for each in together):
                 # The refused one last: as long as it runs, its refusal is seen again.
@@ -116,11 +116,11 @@ class Executor:
                 )
                 yield from self._back(running, 0, stopping[unit])
 
-    def _members(self, units: Collection[_Unit]) -> Mapping[_Unit, Sequence[Managed]]:
+    def _members(self, units: Collection[_StopKey]) -> Mapping[_StopKey, Sequence[Managed]]:
         """The Jobs of each of these units."""
-        found: dict[_Unit, list[Managed]] = {}
+        found: dict[_StopKey, list[Managed]] = {}
         for managed in self._jobs.values() if units else ():
-            if (unit := _unit(managed)) in units:
+            if (unit := _stop_key(managed)) in units:
                 found.setdefault(unit, []).append(managed)
         return found
 
@@ -130,7 +130,7 @@ class Executor:
         An elastic one goes on with the pods that run. Others stop, and wait in the queue: what their other pods hold is
         of no use meanwhile.
         """
-        stopping: dict[_Unit, None] = {}
+        stopping: dict[_StopKey, None] = {}
         for managed in self._jobs.values():
             stranded, unreplaced = managed.stranded(self._now), managed.unreplaced(self._now)
             if not (stranded or unreplaced) or not self._movable(managed):
@@ -144,7 +144,7 @@ class Executor:
                 if not unreplaced:
                     yield self._ended(managed, bound)
             else:
-                stopping[_unit(managed)] = None
+                stopping[_stop_key(managed)] = None
         for together in self._members(stopping).values():
             if all(each.waits or self._movable(each) for each in together):
                 yield from (self._ended(each, 0) for each in together if not each.waits)
@@ -408,7 +408,7 @@ def _dropped(managed: Managed, record: Resize) -> Write:
     return Write(Action.DROP, managed, replace(record, until=0.0, grants=()))
 
 
-def _unit(managed: Managed) -> _Unit:
+def _stop_key(managed: Managed) -> _StopKey:
     spec = managed.spec
     return spec.key[0], spec.group if spec.joint else spec.key[1], spec.joint
 
