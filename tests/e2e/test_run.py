@@ -38,8 +38,7 @@ def test_scripts_are_run_and_one_that_fails_does_not_end_the_other(
     assert sorted(told.out.splitlines()) == ["[0] first", "[1] second"], told.err
     assert "parts failed: FailedIndexes" in told.err
     assert eventually(lambda: not kubectl.items(JOBS), 30)
-    names = [each["metadata"]["name"] for each in kubectl.items(CONFIGMAPS)]
-    assert eventually(lambda: "parts" not in names, 30)
+    assert eventually(lambda: not kubectl.has(CONFIGMAPS, "parts"), 30)
 
 
 def test_the_services_of_torchrun_go_with_its_job(kubectl: Kubectl) -> None:
@@ -92,6 +91,7 @@ def test_a_program_is_followed_and_its_result_fetched_when_its_cards_are_free(
     status: list[int] = []
     words = (
         "--mem=1",
+        "--rm",
         "--volume=data:/data",
         f"--fetch=/data/model:{tmp_path}/model",
         "--",
