@@ -1,3 +1,4 @@
+import os
 import random
 from pathlib import Path
 
@@ -6,6 +7,10 @@ import pytest
 from tests import compiled
 from tests.requirement import require
 from vgpu_runtime.sim import hip
+
+# gRPC would start its threads again in a forked child, and a process with threads can have no user namespace of its own
+# (tests/namespaces.py). It reads this when it is first used.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 # What runs in this process there are the stand-ins and tools of hack/, whose lines are not counted; the product's
 # services are processes of their own. Counting would more than double the time.
