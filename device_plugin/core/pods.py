@@ -1,7 +1,7 @@
 """Pods, nodes and agents, with only the fields that this project uses, independent of any client library."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from device_plugin.core import annotations
@@ -111,7 +111,8 @@ class Node:
 
     `room` is its allocatable CPU, memory and disk. `kubelet` and `runtime` are their versions (`v1.36.3`,
     `containerd://2.2.0`), `capacity` its extended resources. Of its taints those are kept that keep pods away; a cordon
-    is one of them.
+    is one of them. `version` is the number that grows with each change of the object, 0 if it is not known; it does not
+    make two nodes different.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Node:
     cordoned: str = ""
     labels: Mapping[str, str] | None = None
     taints: tuple[Taint, ...] = ()
+    version: int = field(default=0, compare=False)
 
     def shared(self) -> Inventory | None:
         """The node's cards, by their names in the cluster and with the operators' cordons.

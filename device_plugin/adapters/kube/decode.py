@@ -25,7 +25,7 @@ def node(text: Text) -> Node:
     """The Node in the JSON text of a v1 Node. Raises DecodeError."""
     raw = _read_node(text)
     info, capacity = raw.status.node_info, raw.status.capacity or {}
-    kept = raw.metadata.annotations or {}
+    kept, number = raw.metadata.annotations or {}, raw.metadata.resource_version
     return Node(
         name=raw.metadata.name,
         inventory=kept.get(annotations.CARDS, ""),
@@ -37,6 +37,7 @@ def node(text: Text) -> Node:
         cordoned=kept.get(annotations.CORDONED, ""),
         labels=raw.metadata.labels,
         taints=node_taints(raw.spec),
+        version=int(number) if number.isdecimal() else 0,
     )
 
 

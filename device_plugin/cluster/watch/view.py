@@ -67,6 +67,8 @@ class ClusterView:
         self.nodes_listed = False
         self.jobs_listed = False
         self._card_changes = CardChanges()
+        # Of all nodes, by name: the number of the last change that was seen.
+        self._node_versions: dict[str, int] = {}
         self._clock = clock
         self._resources = {name for prefix in prefixes for name in resource_names(prefix)}
         self.pods = KnownPods(tuple(prefixes))
@@ -185,8 +187,14 @@ class ClusterView:
     # Nodes
 
     def see_node(self, node: Node) -> None:
-        """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held."""
+        """Take a node's inventory; an unusable one counts as none, and the grants on the node stay held.
+
+        News that is older than what is known changes nothing: the watch may be ahead of a list.
+        """
         with self.lock:
+            if node.version < self._node_versions.get(node.name, 0):
+                return
+            self._node_versions[node.name] = node.version
             fault, inventory = "", None
             try:
                 inventory = node.shared()
@@ -205,6 +213,7 @@ class ClusterView:
     def forget_node(self, name: str) -> None:
         """The node object is gone; the grants of its pods stay held until the pods are gone."""
         with self.lock:
+            self._node_versions.pop(name, None)
             self.faults.clear("inventory", name)
             self._card_changes.forget(name)
             self._set_inventory(name, None)
@@ -214,7 +223,8 @@ class ClusterView:
         listed = {node.name: node for node in nodes}
         self.take([*listed.values()], self.see_node)
         with self.lock:
-            gone = (set(self.ledger.nodes()) | self.faults.keys("inventory")) - listed.keys()
+            known = set(self.ledger.nodes()) | self.faults.keys("inventory") | self._node_versions.keys()
+            gone = known - listed.keys()
         self.take([*gone], self.forget_node)
         with self.lock:
             self.nodes_listed = True

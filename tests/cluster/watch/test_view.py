@@ -405,3 +405,17 @@ def test_a_card_that_the_nodes_annotation_cordons_gets_no_new_slices(world: Worl
     assert kept is not None, "who holds slices of it keeps them"
     world.one.view.see_node(replace(cordoned, cordoned=""))
     assert world.one.ask(world.pod("third")) == "n1"
+
+
+def test_a_list_that_was_read_before_the_watch_showed_more_changes_nothing() -> None:
+    view = ClusterView(DEFAULT_PREFIXES, Clock())
+    after = replace(node(), version=7)
+    view.see_node(after)
+    view.sync_nodes([Node("n1", version=5)])
+    assert view.inventory("n1") is not None
+    view.forget_node("n1")
+    assert view.inventory("n1") is None
+    view.see_node(replace(after, version=9))
+    assert view.inventory("n1") is not None
+    view.see_node(Node("n1", version=10))
+    assert view.inventory("n1") is None
