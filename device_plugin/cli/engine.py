@@ -77,7 +77,7 @@ def ask(client: KubeClient, args: argparse.Namespace, accept: str, **query: str)
 
 
 def jobs(client: KubeClient, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
-    """What is known of all jobs, by the replicas that plan them. Raises EngineError, ApiError."""
+    """The answers about all jobs of the replicas that plan them. Raises EngineError, ApiError."""
     pod = _leader(client, args.engine_namespace or NAMESPACE)
     first = _listed(args, pod)
     found = {(job["namespace"], job["name"]): job for job in first["jobs"]}

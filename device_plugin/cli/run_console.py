@@ -64,5 +64,5 @@ def progress_bar(told: Progress) -> str:
 
 
 def progress_text(told: Progress, left: float | None) -> str:
-    """What is done, and how long the rest takes: `120000 of 1281167, about 2h10m left`."""
+    """The progress as text, with the time that is left: `120000 of 1281167, about 2h10m left`."""
     return f"{told.done} of {told.total}" + (f", about {age(left)} left" if left else "")

@@ -173,7 +173,7 @@ class Following:
             self._console.say(f"{self._job.name}: {text}")
 
     def _progress(self, job: Job, pods: Sequence[JobPod]) -> Progress | None:
-        """What is done: of a split its sub-tasks, else what the program of index 0 tells."""
+        """The progress that the program of index 0 tells, and of a split the number of sub-tasks that are done."""
         if self._parts:
             return Progress(job.succeeded, job.completions or 1)
         running = [pod.name for pod in pods if pod.index == "0" and pod.running]

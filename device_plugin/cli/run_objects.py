@@ -67,7 +67,7 @@ _NO_CHROOT = {"capabilities": {"drop": ["SYS_CHROOT"]}}
 
 
 class RunError(VgpuError):
-    """What is asked of `vgpu run` cannot be done; the text says what to write instead."""
+    """`vgpu run` cannot do what its options say; the text says what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ def new_job(args: argparse.Namespace) -> NewJob:
 
 
 def fetched(args: argparse.Namespace) -> Mapping[str, str]:
-    """What is to be copied to this machine: local paths by their paths in the container. Raises RunError."""
+    """The local path to which each path of the container is copied. Raises RunError."""
     return dict(_pairs(args.fetch, "--fetch", "PATH:LOCAL", _is_local))
 
 

@@ -55,7 +55,7 @@ class JobPod:
 
     @property
     def waits_for(self) -> str:
-        """What it waits for, as Kubernetes says it; empty if it runs or has ended."""
+        """The reason why the pod does not run yet, in the words of Kubernetes; empty if it runs or has ended."""
         if self.phase != "Pending":
             return ""
         waiting = self.state.get("waiting", {})

@@ -134,7 +134,7 @@ def _best(choice: PoolChoice, rooms: Mapping[Pool, "_PoolRoom"]) -> Pool:
 
 
 class _PoolRoom:
-    """What is free in a pool, and how much work waits there."""
+    """The room of a pool, and the cards that its waiting jobs need."""
 
     def __init__(self, fork: Fork, jobs: Collection[Managed], now: float) -> None:
         self._fork = fork
