@@ -68,6 +68,7 @@ class Slice:
             "LD_PRELOAD": ":".join(map(str, (*self.sanitizers, self.library, self.stub))),
             "ASAN_OPTIONS": "detect_leaks=0",  # of the programs
             "VGPU_TEST_FOLDER": str(self.folder),
+            "VGPU_QUIET": "1",
             "STUB_LOG": str(self.folder / "log"),
             "PYTHONPATH": str(REPOSITORY),
             **extra,

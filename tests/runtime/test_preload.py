@@ -14,6 +14,7 @@ from tests.runtime.test_memory import REFUSED, TRY
 from vgpu_runtime import paths
 from vgpu_runtime.rocm import UNITS_VARIABLE
 
+SAID = "vgpu: 1025 MiB refused: the slice has 1024 MiB, 0 in use\n"
 # Private /etc and /run; then the program, as an ordinary member of the container.
 ENTER = """
 set -e
@@ -64,7 +65,7 @@ def test_every_program_is_held_to_the_slice(production: Slice) -> None:
         production,
         f"print(attempt(1025 * MIB), attempt(1000 * MIB) >> 32 == {GPU}, kfd.available(GPU) // MIB)",
     )
-    assert (done.stdout, done.stderr) == (f"{REFUSED} True 24\n", "")
+    assert (done.stdout, done.stderr) == (f"{REFUSED} True 24\n", SAID)
 
 
 def test_environment_changes_nothing(production: Slice) -> None:
@@ -101,7 +102,7 @@ def test_a_program_with_a_cleared_environment_has_read_its_config_before(product
         f"import sys; os.execve(sys.executable, ['python', '-c', {program!r}],"
         " {'PYTHONPATH': os.environ['PYTHONPATH']})",
     )
-    assert (done.stdout, done.stderr) == (f"{REFUSED} True 0x7fff\n", "")
+    assert (done.stdout, done.stderr) == (f"{REFUSED} True 0x7fff\n", SAID)
 
 
 def test_without_any_config_the_library_does_nothing(production: Slice) -> None:

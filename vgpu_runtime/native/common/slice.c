@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "paths.h"
@@ -16,7 +15,6 @@ struct slice slice;
 static enum enforcement enforcement;
 static const char *closed_because; /* constant once CLOSED */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static int complained;
 
 void slice_lock(void)
 {
@@ -26,24 +24,6 @@ void slice_lock(void)
 void slice_unlock(void)
 {
 	pthread_mutex_unlock(&mutex);
-}
-
-void slice_complain(const char *text, const char *detail)
-{
-	static const char head[] = "vgpu: ", middle[] = ": ", end[] = "\n";
-	const struct iovec parts[] = {
-		{(void *)(uintptr_t)head, sizeof head - 1},     {(void *)(uintptr_t)text, strlen(text)},
-		{(void *)(uintptr_t)middle, sizeof middle - 1}, {(void *)(uintptr_t)detail, strlen(detail)},
-		{(void *)(uintptr_t)end, sizeof end - 1},
-	};
-	ssize_t ignored;
-	int saved = errno;
-
-	if (__atomic_exchange_n(&complained, 1, __ATOMIC_RELAXED))
-		return;
-	ignored = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts);
-	(void)ignored;
-	errno = saved;
 }
 
 /*

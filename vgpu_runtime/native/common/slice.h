@@ -37,7 +37,13 @@ int slice_card(uint32_t gpu_id);
 void slice_lock(void);
 void slice_unlock(void);
 
-/* One line on stderr, the first time in this process; later ones are dropped. Keeps errno. */
+/* One line on stderr, the first time in this process; later ones are dropped. Keeps errno (complain.c). */
 void slice_complain(const char *text, const char *detail);
+
+/*
+ * Says on stderr that `bytes` of a card were refused, of whose `limit` bytes the slice uses `used`: the first time in this
+ * process, unless VGPU_QUIET is set. Keeps errno.
+ */
+void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used);
 
 #endif

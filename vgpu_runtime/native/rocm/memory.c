@@ -20,7 +20,8 @@
 /* The charge is published before the driver is asked: a process killed in between only over-counts until reaped. */
 static bool charge(int card, uint64_t bytes)
 {
-	uint64_t allowed = slice.config.cards[card].mem_bytes + (bytes <= SMALL_BYTES ? RESERVE_BYTES : 0);
+	uint64_t limit = slice.config.cards[card].mem_bytes, used = 0;
+	uint64_t allowed = limit + (bytes <= SMALL_BYTES ? RESERVE_BYTES : 0);
 	enum admission admission = REGION_BROKEN;
 
 	slice_lock();
@@ -28,8 +29,12 @@ static bool charge(int card, uint64_t bytes)
 		admission = region_charge(&slice.usage, (unsigned)card, bytes, allowed);
 		if (admission != ADMITTED)
 			table_unreserve(&slice.buffers);
+		if (admission == OVER_LIMIT)
+			used = region_used(&slice.usage, (unsigned)card);
 	}
 	slice_unlock();
+	if (admission == OVER_LIMIT)
+		slice_complain_refused(bytes, limit, used);
 	if (admission == REGION_BROKEN)
 		slice_complain("card memory is refused", "the usage region " VGPU_REGION_PATH " is missing, damaged or full");
 	return admission == ADMITTED;

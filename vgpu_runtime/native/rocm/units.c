@@ -3,22 +3,13 @@
  * The container's CDI spec sets it (device_plugin/node/inject.py). A program that is started with a cleared environment
  * gets it here. It is a hint: what holds a queue to its units is its mask.
  */
-#define _GNU_SOURCE
 #include <string.h>
-#include <unistd.h>
 
+#include "environment.h"
 #include "real.h"
 #include "slice.h"
 
 #define NAME "ROC_GLOBAL_CU_MASK"
-
-static bool is_set(void)
-{
-	for (char **entry = environ; entry && *entry; entry++)
-		if (!strncmp(*entry, NAME "=", sizeof NAME))
-			return true;
-	return false;
-}
 
 /* The lowest `units` bits in hexadecimal; config.py has the same. */
 static void write_bits(char *text, unsigned units)
@@ -37,7 +28,7 @@ __attribute__((constructor)) static void tell_units(void)
 	const struct card *card = &slice.config.cards[0];
 	char value[2 + CONFIG_MAX_UNITS / 4 + 1];
 
-	if (is_set() || slice_look() != ENFORCED || slice.config.card_count != 1 ||
+	if (environment_value(NAME) || slice_look() != ENFORCED || slice.config.card_count != 1 ||
 	    card->granted_units == card->compute_units)
 		return;
 	write_bits(value, card->granted_units);

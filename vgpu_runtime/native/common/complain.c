@@ -1,0 +1,115 @@
+/* The library's lines on stderr: a few in a process's life, written without stdio and without memory of the heap. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "environment.h"
+#include "slice.h"
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define LINE_MAX_BYTES 512
+
+struct line {
+	char text[LINE_MAX_BYTES];
+	size_t length;
+};
+
+static void add(struct line *line, const char *text)
+{
+	size_t length = strlen(text), room = sizeof line->text - 1 - line->length; /* 1 for the newline */
+
+	if (length > room)
+		length = room;
+	memcpy(line->text + line->length, text, length);
+	line->length += length;
+}
+
+static void add_number(struct line *line, uint64_t number)
+{
+	char digits[21];
+	size_t at = sizeof digits - 1;
+
+	digits[at] = '\0';
+	do
+		digits[--at] = (char)('0' + number % 10);
+	while (number /= 10);
+	add(line, digits + at);
+}
+
+/* A pipe that nobody reads would block the program, and one without a reader end it with SIGPIPE. */
+static bool stderr_takes_it(void)
+{
+	struct pollfd stream = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	return poll(&stream, 1, 0) == 1 && stream.revents == POLLOUT;
+}
+
+static void put(struct line *line)
+{
+	ssize_t ignored;
+
+	line->text[line->length++] = '\n';
+	if (stderr_takes_it()) {
+		ignored = write(STDERR_FILENO, line->text, line->length);
+		(void)ignored;
+	}
+}
+
+/* True on the first call of each process with this `by`; a forked child has its parent's. */
+static bool first(pid_t *by)
+{
+	pid_t self = getpid();
+
+	return __atomic_exchange_n(by, self, __ATOMIC_RELAXED) != self;
+}
+
+void slice_complain(const char *text, const char *detail)
+{
+	static pid_t complained;
+	struct line line = {.length = 0};
+	int saved = errno;
+
+	if (!first(&complained))
+		return;
+	add(&line, "vgpu: ");
+	add(&line, text);
+	add(&line, ": ");
+	add(&line, detail);
+	put(&line);
+	errno = saved;
+}
+
+static bool is_quiet(void)
+{
+	const char *value = environment_value("VGPU_QUIET");
+
+	return value && *value;
+}
+
+/* What is asked for and in use is rounded up, what there is down: so the figures never seem to fit. */
+static uint64_t mib_up(uint64_t bytes)
+{
+	return bytes / MIB + (bytes % MIB != 0);
+}
+
+void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used)
+{
+	static pid_t refused;
+	struct line line = {.length = 0};
+	int saved = errno;
+
+	if (!first(&refused) || is_quiet())
+		return;
+	add(&line, "vgpu: ");
+	add_number(&line, bytes < MIB ? bytes / KIB : mib_up(bytes));
+	add(&line, bytes < MIB ? " KiB refused: the slice has " : " MiB refused: the slice has ");
+	add_number(&line, limit / MIB);
+	add(&line, " MiB, ");
+	add_number(&line, mib_up(used));
+	add(&line, " in use");
+	put(&line);
+	errno = saved;
+}
