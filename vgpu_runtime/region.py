@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAGIC = 0x3147455255504756  # "VGPUREG1" in memory order
-VERSION = 1
+VERSION = 2
+# Version 1 had no pids; the containers that an older agent has started keep it.
+READABLE = (1, VERSION)
 SLOTS = 128
 CARDS = 16
+PIDS_OFFSET = 1024
 USED_OFFSET = 4096
 DENIED_OFFSET = USED_OFFSET + CARDS * SLOTS * 8
 SIZE = DENIED_OFFSET + CARDS * SLOTS * 8
@@ -24,6 +27,7 @@ LOCK_SLOT = LOCK_ADMISSION + 1
 USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
 
 _HEADER = struct.Struct("<QIIII")
+_HEADERS = {(MAGIC, version, SLOTS, CARDS, SIZE) for version in READABLE}
 _MATRIX = struct.Struct(f"<{CARDS * SLOTS}Q")
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
@@ -64,8 +68,8 @@ def read(path: Path) -> RegionUsage:
         data = os.pread(fd, SIZE + 1, 0)
         if len(data) != SIZE:
             raise RegionError(f"{path} has {'more' if len(data) > SIZE else 'fewer'} than {SIZE} bytes")
-        if _HEADER.unpack_from(data) != (MAGIC, VERSION, SLOTS, CARDS, SIZE):
-            raise RegionError(f"{path} does not begin as a usage region")
+        if _HEADER.unpack_from(data) not in _HEADERS:
+            raise RegionError(f"{path} does not begin as a usage region of a known version")
         live = [slot for slot in range(SLOTS) if locked(fd, LOCK_SLOT + slot)]
     used, denied = _matrix(data, USED_OFFSET), _matrix(data, DENIED_OFFSET)
     if any(used[card * SLOTS + slot] > USED_MAX for card in range(CARDS) for slot in live):

@@ -2,9 +2,11 @@
 
 A process that can write a file can make it longer, or give it blocks behind its end. So all blocks of the tmpfs belong
 to files that are already there: spare ones, and those of containers. A container gets spare files by a rename, each
-complete before it has that name. A file that was in a tenant's hands is removed afterwards and never given to another:
-a process may have kept it open, or changed its owner. All names lie in one folder, so nothing but the files takes an
-inode. The names are the only state: `look` finds what an agent that was killed has left.
+complete before it has that name. Spare files have the version of their layout in their names: those of an agent of
+another version are replaced, because a new container's library knows one layout. A file that was in a tenant's hands is
+removed afterwards and never given to another: a process may have kept it open, or changed its owner. All names lie in
+one folder, so nothing but the files takes an inode. The names are the only state: `look` finds what an agent that was
+killed has left.
 
 Where the tmpfs is not mounted, or has no file left, files lie in the container's folder on the node's disk, and what
 they take beyond their size is freed every few seconds.
@@ -44,13 +46,20 @@ Key = tuple[str, str]
 class FileKind:
     """A file of each container: its `size` in bytes, whole pages; `create` makes one of that size at a path.
 
-    `held` bytes from its beginning are given their blocks again where a tenant has freed them.
+    `held` bytes from its beginning are given their blocks again where a tenant has freed them. `version` is that of its
+    layout.
     """
 
     name: str
+    version: int
     size: int
     held: int
     create: Callable[[Path], None]
+
+    @property
+    def spare(self) -> str:
+        """The beginning of the names of its spare files."""
+        return f"{_SPARE}{self.name}.{self.version}-"
 
 
 def _create_progress(path: Path) -> None:
@@ -62,8 +71,8 @@ def _create_progress(path: Path) -> None:
         os.fchmod(file.fileno(), 0o666)
 
 
-USAGE = FileKind("usage", region.SIZE, region.SIZE, region.create)
-PROGRESS = FileKind("progress", PAGE, 1, _create_progress)
+USAGE = FileKind("usage", region.VERSION, region.SIZE, region.SIZE, region.create)
+PROGRESS = FileKind("progress", 1, PAGE, 1, _create_progress)
 KINDS = (USAGE, PROGRESS)
 _HELD = tuple(f"{kind.name}_" for kind in KINDS)
 CONTAINER_BYTES = sum(kind.size for kind in KINDS)
@@ -171,9 +180,7 @@ class WritableFiles:
     def _look(self) -> None:
         self._room = self._room_of(self._folder)
         for kind in KINDS:
-            spare = (
-                [self._folder / name for name in self._names(f"{_SPARE}{kind.name}-")] if self._room else []
-            )
+            spare = [self._folder / name for name in self._names(kind.spare)] if self._room else []
             held = self._names(f"{kind.name}_") if self._room else []
             self._spare[kind], self._count[kind] = spare, len(spare) + len(held)
             self._number = max([self._number, *(int(path.name.rpartition("-")[2]) for path in spare)])
@@ -184,8 +191,10 @@ class WritableFiles:
             )
             return
         self._said = ""
-        for name in self._names(_NEW):
-            (self._folder / name).unlink(missing_ok=True)
+        known = tuple(kind.spare for kind in KINDS)
+        for name in self._names(_NEW, _SPARE):
+            if not name.startswith(known):
+                (self._folder / name).unlink(missing_ok=True)
         self._fill()
         log.info("%s has files for %d containers, %d of them spare", self._folder, self._room, self.spare())
 
@@ -204,7 +213,7 @@ class WritableFiles:
                         raise
                     break  # a tenant has blocks that another has freed, or keeps a removed file open
                 self._number += 1
-                spare = fresh.rename(self._folder / f"{_SPARE}{kind.name}-{self._number}")
+                spare = fresh.rename(self._folder / f"{kind.spare}{self._number}")
                 self._count[kind] += 1
                 self._spare[kind].append(spare)
 

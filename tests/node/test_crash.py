@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_plugin.core.grants import Slice
-from device_plugin.node.writable import FOLDER, KINDS
+from device_plugin.node.writable import FOLDER, KINDS, PROGRESS, USAGE
 from tests.builders.cards import CORES, MEM
 from tests.node.parts import Parts, Peer, config_of
 from vgpu_runtime import rocm
@@ -97,7 +97,9 @@ def test_killed_at_any_change_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         successor.reclaimer.sweep()
         assert not successor.left(), f"killed at change {k}"
         names = sorted(path.name.rpartition("-")[0] for path in (successor.state / FOLDER).iterdir())
-        assert names == ["spare-progress"] * ROOM + ["spare-usage"] * ROOM, f"killed at change {k}"
+        assert names == [kind.spare[:-1] for kind in (PROGRESS, USAGE) for _ in range(ROOM)], (
+            f"killed at change {k}"
+        )
         if survived:
             assert k > 10
             return

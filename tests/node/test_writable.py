@@ -185,6 +185,22 @@ def test_a_successor_finds_what_containers_have_and_completes_the_rest(
     assert not [name for name in names(tmp_path) if name.startswith(".") or "uid-a" in name]
 
 
+def test_spare_files_of_another_layout_are_replaced(
+    files: WritableFiles, tmp_path: Path, mounted: Mounted
+) -> None:
+    files.claim(A)
+    of_today = names(tmp_path)
+    for name in of_today:
+        if name.startswith("spare-usage"):
+            (tmp_path / FOLDER / name).rename(tmp_path / FOLDER / name.replace(f".{USAGE.version}-", "-"))
+    successor = again(tmp_path, mounted)
+    assert successor.spare() == ROOM - 1
+    assert [name.rpartition("-")[0] for name in names(tmp_path)] == [
+        name.rpartition("-")[0] for name in of_today
+    ]
+    assert on_tmpfs(successor, A) == [True, True]
+
+
 def test_a_node_gives_its_tmpfs_back(tmp_path: Path) -> None:
     """Through all parts of an agent: start, restart of the container, end, and the next pod."""
     (tmp_path / "state" / FOLDER).mkdir(parents=True)

@@ -19,6 +19,7 @@ HEADER_CONSTANTS = {
     "VERSION": region.VERSION,
     "SLOTS": region.SLOTS,
     "CARDS": region.CARDS,
+    "PIDS_OFFSET": region.PIDS_OFFSET,
     "USED_OFFSET": region.USED_OFFSET,
     "DENIED_OFFSET": region.DENIED_OFFSET,
     "SIZE": region.SIZE,
@@ -78,6 +79,17 @@ def test_wrong_size_is_refused(path: Path, size: int) -> None:
         region.read(path)
 
 
+@pytest.mark.parametrize(("version", "known"), [(0, False), (1, True), (2, True), (3, False)])
+def test_this_layout_and_the_previous_one_are_read(path: Path, version: int, known: bool) -> None:
+    with path.open("r+b") as file:
+        os.pwrite(file.fileno(), struct.pack("<I", version), 8)
+    if known:
+        assert region.read(path).live_slots == 0
+    else:
+        with pytest.raises(RegionError, match="of a known version"):
+            region.read(path)
+
+
 def test_garbage_is_refused(path: Path, rng: random.Random) -> None:
     path.write_bytes(rng.randbytes(region.SIZE))
     with pytest.raises(RegionError):
@@ -118,6 +130,8 @@ def test_what_the_library_wrote(container: Slice) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "refused\n"
         usage = region.read(container.region)
+        (pid,) = struct.unpack_from("<Q", container.region.read_bytes(), region.PIDS_OFFSET)
         process.kill()
     assert (usage.used_bytes[0], usage.denied[0], usage.live_slots) == (500 * MIB, 1, 1)
+    assert pid == process.pid
     assert region.read(container.region).used_bytes[0] == 0

@@ -39,6 +39,11 @@ static off_t denied_at(unsigned card, int of)
 	return VGPU_REGION_DENIED_OFFSET + (off_t)(card * VGPU_REGION_SLOTS + (unsigned)of) * 8;
 }
 
+static off_t pid_at(int of)
+{
+	return VGPU_REGION_PIDS_OFFSET + (off_t)of * 8;
+}
+
 static bool write_cell(off_t at, uint64_t value)
 {
 	return pwrite(fd, &value, sizeof value, at) == sizeof value;
@@ -92,7 +97,7 @@ static bool claim(struct usage *usage)
 	for (slot = 0; slot < VGPU_REGION_SLOTS; slot++)
 		if (lock(F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_SETLK))
 			break;
-	if (slot == VGPU_REGION_SLOTS)
+	if (slot == VGPU_REGION_SLOTS || !write_cell(pid_at(slot), (uint64_t)getpid()))
 		return false;
 	for (unsigned card = 0; card < VGPU_REGION_CARDS; card++)
 		if (!write_cell(used_at(card, slot), usage->used[card]) ||
