@@ -4,7 +4,7 @@
 # The library is loaded into strangers' processes, also those of old distributions: glibc 2.17.
 FROM quay.io/pypa/manylinux2014_x86_64 AS native
 COPY vgpu_runtime /source/vgpu_runtime
-RUN make -C /source/vgpu_runtime /source/build/libvgpu.so /source/build/vgpu-tell
+RUN make -C /source/vgpu_runtime /source/build/libvgpu.so /source/build/vgpu-tell /source/build/vgpu-smi
 
 # The driver of simulated cards goes into containers that are ours.
 FROM debian:bookworm-slim AS driver
@@ -36,7 +36,7 @@ FROM gcr.io/distroless/python3-debian12 AS product
 COPY --from=files /opt/vgpu/packages /opt/vgpu/packages
 COPY --from=files /opt/vgpu/device_plugin /opt/vgpu/device_plugin
 COPY --from=files /opt/vgpu/vgpu_runtime /opt/vgpu/vgpu_runtime
-COPY --from=native /source/build/libvgpu.so /source/build/vgpu-tell /opt/vgpu/build/
+COPY --from=native /source/build/libvgpu.so /source/build/vgpu-tell /source/build/vgpu-smi /opt/vgpu/build/
 COPY hack/testbed/images/vgpu /usr/local/bin/vgpu
 ENV PYTHONPATH=/opt/vgpu:/opt/vgpu/packages
 ENV PYTHONUNBUFFERED=1

@@ -117,7 +117,7 @@ class Injector:
         state: Path,
         cdi: Path,
         library: Path,
-        tool: Path,
+        tools: Sequence[Path],
     ) -> None:
         self._records = records
         self._writable = writable
@@ -127,14 +127,14 @@ class Injector:
         self._aside = cdi / ".vgpu"
         self._reload = CdiReload(cdi)
         self._library = library
-        self._tool = tool
+        self._tools = tools
         # Beside the containers' folders, so that each of them has a link and no copy.
         self._copies = state / "lib"
 
     def prepare(self) -> None:
-        """Make the folders, copy the library and the tool, and remove unfinished files of an agent that was killed.
+        """Make the folders, copy the library and the tools, and remove unfinished files of an agent that was killed.
 
-        Raises OSError if a folder, the library or the tool is not there.
+        Raises OSError if a folder, the library or a tool is not there.
         """
         self._aside.mkdir(parents=True, exist_ok=True)
         for leftover in (*self._cdi.glob(".vgpu-*"), *self._aside.iterdir()):
@@ -142,7 +142,7 @@ class Injector:
         self._reload.changed()  # if it was killed before it could say so
         self._reload.tell()
         self._copies.mkdir(parents=True, exist_ok=True)
-        for source in (self._library, self._tool):
+        for source in (self._library, *self._tools):
             copy = self._copies / source.name
             if not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
                 fresh = copy.with_name(f".{copy.name}.tmp")
@@ -165,8 +165,8 @@ class Injector:
         write_file(folder / CONFIG, config.render(contents))
         preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]
         write_file(folder / "ld.so.preload", "".join(f"{path}\n" for path in preloads))
-        self._link(folder / self._library.name)
-        self._link(folder / self._tool.name)
+        for source in (self._library, *self._tools):
+            self._link(folder / source.name)
         self._writable.claim(record.key)
         self._write_texts(folder, wanted.texts)
         with suppress(FileExistsError):
@@ -272,8 +272,12 @@ class Injector:
         ]
         progress = self._writable.path(record.key, PROGRESS)
         own.append(_mount(progress, paths.CONTAINER_PROGRESS, READ_WRITE))
-        tool = self._records.folder(*record.key) / self._tool.name
-        own += [_mount(tool, inside, READ_ONLY) for inside in paths.CONTAINER_TOOLS]
+        folder = self._records.folder(*record.key)
+        own += [
+            _mount(folder / tool.name, inside, READ_ONLY)
+            for tool in self._tools
+            for inside in paths.CONTAINER_TOOLS[tool.name]
+        ]
         return own + [_mount(m.host, m.path, READ_ONLY if m.read_only else READ_WRITE) for m in more]
 
     def _texts(self, folder: Path) -> list[tuple[Path, str]]:

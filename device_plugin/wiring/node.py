@@ -45,7 +45,7 @@ from device_plugin.node.vendors.rocm import Rocm
 from device_plugin.node.writable import WritableFiles
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
-from vgpu_runtime.paths import LIBRARY, TELL
+from vgpu_runtime.paths import LIBRARY, SMI, TELL
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Service:
             state,
             Path(settings.cdi_dir),
             Path(settings.library or LIBRARY),
-            TELL,
+            (TELL, SMI),
         )
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")

@@ -64,6 +64,15 @@ def test_beyond_the_limit_is_out_of_memory_while_the_other_allocates(
     assert probe(kubectl, b, "alloc", "4000")["error"] == "hipSuccess"
 
 
+def test_the_tool_in_the_container_shows_the_limit_and_the_refusals(
+    kubectl: Kubectl, pair: tuple[str, str]
+) -> None:
+    assert probe(kubectl, pair[1], "alloc", "6144")["error"] == "hipErrorOutOfMemory"
+    (card,) = json.loads(kubectl.inside(pair[1], "/usr/local/vgpu/vgpu-smi", "--json"))["cards"]
+    assert (card["memoryLimitBytes"], card["units"], card["cardUnits"]) == (4092 << 20, 15, 60)
+    assert card["refusedAllocations"] >= 1
+
+
 def test_the_config_is_read_only_inside(kubectl: Kubectl, pair: tuple[str, str]) -> None:
     for path in ("/etc/vgpu/vgpu.conf", "/etc/ld.so.preload", "/usr/local/vgpu/libvgpu.so"):
         with pytest.raises(KubectlError, match="Read-only file system"):

@@ -28,6 +28,7 @@ from hack.embedded.runtime.cdi import Edits, read_spec
 from hack.simulated.cards import SimulatedMachine
 from tests.builders.cards import CARDS, MEM
 from vgpu_runtime import sim
+from vgpu_runtime.paths import SMI, TELL
 
 PREFIXES = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}
 TICKETS = ("dcu-mem-0", "dcu-mem-1")
@@ -105,8 +106,9 @@ class Parts:
             sim.add_driver(self.machine)
         library = folder / "libvgpu.so"
         library.write_text("the library\n")
-        tool = folder / "vgpu-tell"
-        tool.write_text("the tool\n")
+        tools = [folder / tool.name for tool in (TELL, SMI)]
+        for tool in tools:
+            tool.write_text("a tool\n")
         self.peer = peer
         # Figures that the cards report in place of their own.
         self.less: Mapping[str, Any] = {}
@@ -116,7 +118,7 @@ class Parts:
         self.shared.look()
         self.writable = WritableFiles(self.state, self.records.folder, room)
         self.injector = Injector(
-            self.records, self.writable, families, self.cards, self.state, self.cdi, library, tool
+            self.records, self.writable, families, self.cards, self.state, self.cdi, library, tools
         )
         self.active = NodePods(peer)
         self.allocator = Allocator(peer, peer, self.active, self.records, self.injector, self.cards)

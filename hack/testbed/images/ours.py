@@ -43,6 +43,7 @@ def product_files(source: Path) -> Mapping[str, Path]:
     return {
         "opt/vgpu/build/libvgpu.so": source / "build/libvgpu.so",
         "opt/vgpu/build/vgpu-tell": source / "build/vgpu-tell",
+        "opt/vgpu/build/vgpu-smi": source / "build/vgpu-smi",
         **{f"opt/vgpu/{file}": source / file for file in packages if not file.is_relative_to(SIMULATION)},
         "usr/local/bin/vgpu": _HERE / "vgpu",
     }

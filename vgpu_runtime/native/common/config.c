@@ -14,11 +14,6 @@ static const char *const key_names[KEYS] = {
 	"paired", "mask",
 };
 
-struct span {
-	const char *start;
-	size_t length;
-};
-
 /* What was read of the head or of one card; `seen` has a bit for each key. */
 struct section {
 	unsigned seen;
@@ -133,6 +128,8 @@ static const char *read_card(const struct section *section, struct config *confi
 	for (unsigned i = 0; i < config->card_count; i++)
 		if (config->cards[i].gpu_id == gpu_id)
 			return "two cards have the same gpu_id";
+	card->uuid = values[UUID];
+	card->pci = values[PCI];
 	card->gpu_id = (uint32_t)gpu_id;
 	card->compute_units = (unsigned)units;
 	card->xcc = (unsigned)xcc;
@@ -149,6 +146,8 @@ static const char *read_section(const struct section *section, bool head, struct
 		return read_card(section, config);
 	if (section->seen != HEAD_KEYS)
 		return "the first section has keys unknown or missing";
+	config->pod = section->values[POD];
+	config->container = section->values[CONTAINER];
 	config->version = equals(section->values[VERSION], "1") ? 1 : equals(section->values[VERSION], "2") ? 2 : 0;
 	return config->version ? NULL : "the version is neither 1 nor 2";
 }

@@ -27,7 +27,15 @@ static inline void mask_add(struct mask *mask, unsigned unit)
 	mask->words[unit / 32] |= UINT32_C(1) << (unit % 32);
 }
 
+/* A part of the text that was parsed. */
+struct span {
+	const char *start;
+	size_t length;
+};
+
 struct card {
+	struct span uuid;
+	struct span pci;
 	uint32_t gpu_id;
 	uint64_t mem_bytes;
 	unsigned compute_units;
@@ -39,11 +47,13 @@ struct card {
 
 struct config {
 	unsigned version;
+	struct span pod;
+	struct span container;
 	unsigned card_count;
 	struct card cards[CONFIG_MAX_CARDS]; /* in the order of the region's card indexes */
 };
 
-/* Reads `length` bytes of vgpu.conf. Returns NULL, or what is wrong in words. */
+/* Reads `length` bytes of vgpu.conf, which the spans of `config` lie in. Returns NULL, or what is wrong in words. */
 const char *config_parse(const char *text, size_t length, struct config *config);
 
 #endif
