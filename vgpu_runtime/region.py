@@ -7,7 +7,8 @@ whatever it holds, a reader here gets a RegionUsage or a RegionError.
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ SIZE = DENIED_OFFSET + CARDS * SLOTS * 8
 LOCK_ADMISSION = 1 << 20
 LOCK_SLOT = LOCK_ADMISSION + 1
 USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
+# Seconds after which read() gives up on a file with so many locks that the kernel is slow to search them.
+PROBE_SECONDS = 0.005
 
 _HEADER = struct.Struct("<QIIII")
 _HEADERS = {(MAGIC, version, SLOTS, CARDS, SIZE) for version in READABLE}
@@ -62,15 +65,18 @@ def create(path: Path) -> None:
         os.fchmod(file.fileno(), 0o666)
 
 
-def read(path: Path) -> RegionUsage:
-    """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file."""
+def read(path: Path, clock: Callable[[], float] = time.monotonic) -> RegionUsage:
+    """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file.
+
+    `clock` is monotonic, in seconds. The search for locks takes PROBE_SECONDS and one query at most.
+    """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)
         if len(data) != SIZE:
             raise RegionError(f"{path} has {'more' if len(data) > SIZE else 'fewer'} than {SIZE} bytes")
         if _HEADER.unpack_from(data) not in _HEADERS:
             raise RegionError(f"{path} does not begin as a usage region of a known version")
-        live = [slot for slot in range(SLOTS) if locked(fd, LOCK_SLOT + slot)]
+        live = _live_slots(fd, clock)
     used, denied = _matrix(data, USED_OFFSET), _matrix(data, DENIED_OFFSET)
     if any(used[card * SLOTS + slot] > USED_MAX for card in range(CARDS) for slot in live):
         raise RegionError(f"{path} claims more memory than a card can have")
@@ -96,5 +102,33 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 def locked(fd: int, byte: int) -> bool:
     """True if a process holds a lock on this byte of the file; the kernel drops it when the process ends."""
-    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-    return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))[0] != fcntl.F_UNLCK)
+    return _first_lock(fd, byte, byte + 1) is not None
+
+
+def _live_slots(fd: int, clock: Callable[[], float]) -> list[int]:
+    """The slots with a lock. Raises RegionError if the search takes too long.
+
+    One query searches all locks of the file, of which a tenant can make any number, so there are few queries: one finds
+    that a range has no lock, or else some lock in it, which leaves a range on each side of that lock.
+    """
+    end, found = clock() + PROBE_SECONDS, list[int]()
+    ranges = [(LOCK_SLOT, LOCK_SLOT + SLOTS)]
+    while ranges:
+        first, behind = ranges.pop()
+        lock = _first_lock(fd, first, behind)
+        if lock is not None:
+            low, high = max(lock[0], first), min(lock[1], behind)
+            found += [byte - LOCK_SLOT for byte in range(low, high)]
+            ranges += [part for part in ((first, low), (high, behind)) if part[0] < part[1]]
+        if ranges and clock() > end:
+            raise RegionError("the file has so many locks that its processes cannot be counted in time")
+    return found
+
+
+def _first_lock(fd: int, first: int, behind: int) -> tuple[int, int] | None:
+    """The first byte of a lock on any byte from `first` up to `behind`, and the byte behind it; None without a lock."""
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, behind - first, 0)
+    kind, _, start, length, _ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, query))
+    if kind == fcntl.F_UNLCK:
+        return None
+    return start, start + length if length else behind  # 0: up to the end of any file

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from tests.runtime.conftest import MIB, Slice
 from vgpu_runtime import region
@@ -70,6 +71,57 @@ def test_only_locked_slots_count(path: Path) -> None:
         usage = region.read(path)
     assert (usage.used_bytes[1], usage.denied[1], usage.live_slots) == (7 * MIB, 3, 1)
     assert region.read(path).live_slots == 0
+
+
+def lock_slots(owner: int, first: int, count: int) -> None:
+    """Lock slots for the open file; a `count` of 0 locks everything behind the first."""
+    query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, region.LOCK_SLOT + first, count, 0)
+    fcntl.fcntl(owner, fcntl.F_OFD_SETLK, query)
+
+
+def test_slots_are_found_however_their_locks_are_cut(path: Path) -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        wanted: set[int] = set()
+        owners = [os.open(path, os.O_RDWR) for _ in range(rng.randint(0, 6))]
+        for owner in owners:
+            first, length = rng.randrange(-2, region.SLOTS), rng.randint(1, 40)
+            free = not wanted & set(range(first, first + length))
+            if free:
+                lock_slots(owner, first, length)
+                wanted |= set(range(max(first, 0), min(first + length, region.SLOTS)))
+        assert region.read(path).live_slots == len(wanted), wanted
+        for owner in owners:
+            os.close(owner)
+
+
+def test_a_lock_on_all_that_follows_counts_for_every_slot(path: Path) -> None:
+    with path.open("r+b") as owner:
+        lock_slots(owner.fileno(), 3, 0)
+        assert region.read(path).live_slots == region.SLOTS - 3
+
+
+def test_few_queries_are_made_whatever_is_locked(path: Path, mocker: MockerFixture) -> None:
+    """Each query takes the longer the more locks the tenant has made."""
+    queries = mocker.spy(fcntl, "fcntl")
+    assert region.read(path).live_slots == 0
+    assert queries.call_count == 1
+    with path.open("r+b") as owner:
+        lock_slots(owner.fileno(), 7, 1)
+        queries.reset_mock()
+        assert region.read(path).live_slots == 1
+    assert queries.call_count == 3
+
+
+def test_the_search_for_locks_gives_up_in_time(path: Path) -> None:
+    """Each query seems to take 2 ms, as with some hundred thousand locks."""
+    now = iter(range(1000))
+    with path.open("r+b") as owner:
+        for slot in range(0, region.SLOTS, 2):
+            lock_slots(owner.fileno(), slot, 1)
+        with pytest.raises(RegionError, match="so many locks"):
+            region.read(path, lambda: next(now) * 0.002)
+    assert next(now) < 6
 
 
 @pytest.mark.parametrize("size", [0, 1, 24, 4096, region.SIZE - 1, region.SIZE + 1])
