@@ -1,10 +1,16 @@
-"""KFD calls through the C library's `ioctl`, for a Python program with the library preloaded."""
+"""KFD calls through the C library's `ioctl`, for a Python program with the library preloaded.
+
+They go to the stub driver's device until `use` has opened those of a simulated machine.
+"""
 
 import ctypes
+import os
 from functools import cache
 
 VRAM = 1
 COMPUTE, SDMA, COMPUTE_AQL = 0, 1, 2
+
+device = -1
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -21,13 +27,28 @@ def layout(fields: str) -> type[ctypes.Structure]:
     return type("Arguments", (ctypes.Structure,), {"_fields_": [(name, types[bits]) for name, bits in names]})
 
 
+def request(number: int, size: int, letter: int = ord("K"), direction: int = 3) -> int:
+    return direction << 30 | size << 16 | letter << 8 | number
+
+
+def send(code: int, arguments: object) -> None:
+    """Send a request as it is, with the structure or at the address."""
+    if libc.ioctl(device, ctypes.c_ulong(code), arguments):
+        raise KfdError(ctypes.get_errno(), "refused")
+
+
 def call(number: int, fields: str, *values: object) -> ctypes.Structure:
     """Send request `number` with a structure of `fields` and return it as the driver left it."""
     arguments = layout(fields)(*values)
-    request = 3 << 30 | ctypes.sizeof(arguments) << 16 | ord("K") << 8 | number
-    if libc.ioctl(-1, ctypes.c_ulong(request), ctypes.byref(arguments)):
-        raise KfdError(ctypes.get_errno(), "refused")
+    send(request(number, ctypes.sizeof(arguments)), ctypes.byref(arguments))
     return arguments
+
+
+def use(gpu_id: int, minor: int = 128) -> None:
+    """Open the devices, and take the card into use."""
+    global device
+    device = os.open("/dev/kfd", os.O_RDWR)
+    call(0x15, "drm_fd:32 gpu_id:32", os.open(f"/dev/dri/renderD{minor}", os.O_RDWR), gpu_id)
 
 
 def alloc(gpu_id: int, size: int, flags: int = VRAM) -> int:

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from vgpu_runtime.sim import Kernel, SimCard, number, tree
 from vgpu_runtime.sim.cards import PRESETS
 
 LIMIT_MIB = 2048
+REPOSITORY = Path(__file__).parents[2]
 SHAPES = {
     name: PRESETS[name]
     for name in (
@@ -77,6 +79,11 @@ class SimSlice:
         return subprocess.run(
             command, env=self.environment | extra, text=True, capture_output=True, timeout=120, check=False
         )
+
+    def python(self, script: str, **extra: str) -> "subprocess.CompletedProcess[str]":
+        """A Python program with `kfd`, GPU and MIB in scope (its device is the stub's until `kfd.use`)."""
+        prelude = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {self.card.gpu_id}, {1 << 20}\n"
+        return self.run(sys.executable, "-S", "-c", prelude + script, PYTHONPATH=str(REPOSITORY), **extra)
 
     def probe(self, *arguments: str, program: str = "vgpu-probe", **extra: str) -> dict[str, Any]:
         """What the probe prints; {} if it does not come to that."""

@@ -1,6 +1,6 @@
 /*
- * A driver below the library that a test can look into: it accepts every KFD request, counts, and appends a line
- * per call to $STUB_LOG. $STUB_FAIL is the number of a request that fails with EIO.
+ * A driver below the library that a test can look into: every descriptor that is not open, such as -1, is KFD's device
+ * to it, it accepts every request, counts, and appends a line per call to $STUB_LOG. $STUB_FAIL is the number of a request that fails with EIO.
  *
  * With $STUB_TRUTH it also keeps what each live process really holds, independently of the library's books: a cell
  * per process, alive while it has an address space, as a driver sees it. Behind the cells it counts the moments when
@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "vgpu_kfd.h"
@@ -170,12 +173,22 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
 	return syscall(SYS_pwrite64, fd, data, size, at);
 }
 
+static int kfd_number(void)
+{
+	static const char text[] = "240:0\n";
+	int fd = memfd_create("number", MFD_CLOEXEC);
+
+	return write(fd, text, sizeof text - 1) < 0 || lseek(fd, 0, SEEK_SET) < 0 ? -1 : fd;
+}
+
 /* $STUB_SYS stands for /sys. */
 static int open_below(const char *path, int flags, int mode)
 {
 	const char *folder = getenv("STUB_SYS");
 	char moved[4096];
 
+	if (!strcmp(path, "/sys/devices/virtual/kfd/kfd/dev"))
+		return kfd_number();
 	if (folder && !strncmp(path, "/sys/", 5)) {
 		snprintf(moved, sizeof moved, "%s/%s", folder, path + 5);
 		path = moved;
@@ -196,6 +209,14 @@ int open(const char *path, int flags, ...)
 
 int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 
+int fstat(int fd, struct stat *status)
+{
+	if (syscall(SYS_fstat, fd, status) == 0)
+		return 0;
+	*status = (struct stat){.st_mode = S_IFCHR | 0666, .st_rdev = makedev(240, 0)};
+	return 0;
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	va_list rest;
@@ -206,10 +227,6 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(rest, request);
 	argument = va_arg(rest, void *);
 	va_end(rest);
-	if (_IOC_TYPE(request) != KFD_IOC_TYPE) {
-		errno = ENOTTY;
-		return -1;
-	}
 	pthread_mutex_lock(&mutex);
 	result = answer(_IOC_NR(request), argument);
 	pthread_mutex_unlock(&mutex);

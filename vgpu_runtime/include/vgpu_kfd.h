@@ -2,8 +2,8 @@
  * The part of the amdkfd interface that a limit needs. Facts from Linux, include/uapi/linux/kfd_ioctl.h
  * (interface version 1.17); written here because a build machine's headers may be older or absent.
  *
- * The kernel dispatches on the number alone and zero-fills or cuts arguments of another size, so a caller with
- * newer headers may pass a larger structure than these: requests are matched by type and number.
+ * The kernel dispatches on the number alone, whatever type letter, direction and size a request has. It copies as many
+ * bytes of arguments as the size says, with zeroes behind them, so callers may have smaller or larger structures.
  */
 #ifndef VGPU_KFD_H
 #define VGPU_KFD_H

@@ -14,7 +14,9 @@ from vgpu_runtime.sim import drm, vram
 from vgpu_runtime.sim.cards import SimCard, number
 from vgpu_runtime.sim.save_area import Kernel, save_area
 
-TOPOLOGY = Path("sys/devices/virtual/kfd/kfd/topology")
+KFD = Path("sys/devices/virtual/kfd/kfd")
+TOPOLOGY = KFD / "topology"
+KFD_NUMBER = "511:0\n"  # of the device node, as the driver's device.c has it
 CONF_VERSION = 2
 DRIVER = "libsimkfd.so"
 
@@ -36,6 +38,7 @@ def build(cards: Sequence[SimCard], folder: Path, kernel: Kernel = Kernel.EQUAL)
     cards = number(cards)
     nodes = [card for card in cards if card.kfd]
     topology = folder / TOPOLOGY
+    _write(folder / KFD / "dev", KFD_NUMBER)
     _write(topology / "generation_id", "2\n")
     _write(
         topology / "system_properties",

@@ -15,20 +15,27 @@ __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlsym, dlsym@GLIBC_2.17");
 #endif
 
-void *vgpu_real(void **slot, const char *name)
+void *vgpu_real_if_any(void **slot, const char *name)
 {
 	void *found = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
-	if (found)
-		return found;
-	found = dlsym(RTLD_NEXT, name);
 	if (!found) {
-		static const char text[] = "vgpu: no C library below this one\n";
-		ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+		found = dlsym(RTLD_NEXT, name);
+		__atomic_store_n(slot, found, __ATOMIC_RELEASE);
+	}
+	return found;
+}
 
+void *vgpu_real(void **slot, const char *name)
+{
+	static const char text[] = "vgpu: no C library below this one\n";
+	void *found = vgpu_real_if_any(slot, name);
+	ssize_t ignored;
+
+	if (!found) {
+		ignored = write(STDERR_FILENO, text, sizeof text - 1);
 		(void)ignored;
 		abort();
 	}
-	__atomic_store_n(slot, found, __ATOMIC_RELEASE);
 	return found;
 }

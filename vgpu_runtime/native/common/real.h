@@ -3,17 +3,22 @@
 #define VGPU_REAL_H
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 typedef int ioctl_fn(int fd, unsigned long request, void *argument);
 typedef int open_fn(const char *path, int flags, ...);
 typedef int openat_fn(int folder, const char *path, int flags, ...);
 typedef int open_2_fn(const char *path, int flags);
 typedef int openat_2_fn(int folder, const char *path, int flags);
+typedef int fstat_fn(int fd, struct stat *status);
 typedef int setenv_fn(const char *name, const char *value, int overwrite);
 typedef FILE *fopen_fn(const char *path, const char *mode);
 
 /* Looks `name` up behind this library once and keeps it in `*slot`; ends the process where there is none. */
 void *vgpu_real(void **slot, const char *name);
+
+/* The same for a function that not every libc has; NULL where there is none. */
+void *vgpu_real_if_any(void **slot, const char *name);
 
 /* Usable as REAL(open, open_fn)(path, flags). */
 #define REAL(name, type) ((type *)__extension__({ static void *slot; vgpu_real(&slot, #name); }))

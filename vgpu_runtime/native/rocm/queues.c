@@ -4,6 +4,7 @@
 #include "queues.h"
 #include "real.h"
 #include "slice.h"
+#include "user_memory.h"
 #include "vgpu_paths.h"
 
 static int set_mask(int fd, uint32_t queue, const struct card *card, const struct mask *mask)
@@ -96,21 +97,26 @@ int queue_destroy(int fd, unsigned long request, struct kfd_destroy_queue *argum
 	return result;
 }
 
+/* Cards have fewer units than CONFIG_MAX_UNITS, and the driver ignores bits beyond as well. */
 int queue_set_mask(int fd, const struct kfd_set_cu_mask *arguments)
 {
-	const uint32_t *words = (const uint32_t *)(uintptr_t)arguments->cu_mask_ptr;
+	unsigned bits = arguments->num_cu_mask < CONFIG_MAX_UNITS ? arguments->num_cu_mask : CONFIG_MAX_UNITS;
 	const struct entry *queue;
 	const struct card *card;
-	struct mask physical;
+	struct mask wanted, physical;
 
+	if (!arguments->num_cu_mask || arguments->num_cu_mask % 32) {
+		errno = EINVAL;
+		return -1;
+	}
 	slice_lock();
 	queue = table_get(&slice.queues, arguments->queue_id);
 	card = queue ? &slice.config.cards[queue->card] : NULL;
 	slice_unlock();
-	if (!card || !words || !arguments->num_cu_mask || arguments->num_cu_mask % 32) {
-		errno = EINVAL; /* as the driver answers */
+	if (!user_read(&wanted, arguments->cu_mask_ptr, bits / 8) || !card) {
+		errno = EFAULT; /* also for a queue that is not there: as the driver answers */
 		return -1;
 	}
-	mask_of_program(card, words, arguments->num_cu_mask, &physical);
+	mask_of_program(card, wanted.words, bits, &physical);
 	return set_mask(fd, arguments->queue_id, card, &physical);
 }

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "real.h"
 #include "slice.h"
+#include "sysfs.h"
 #include "topology.h"
 
 #define NODES "/sys/devices/virtual/kfd/kfd/topology/nodes/"
@@ -17,28 +17,6 @@
 #define HEAP_VRAM_PUBLIC 1
 #define HEAP_VRAM_PRIVATE 2
 
-/* Files of sysfs through the next library's open, which a simulated driver may lead elsewhere. */
-static bool read_sysfs(const char *path, char *text, size_t size)
-{
-	int fd = REAL(open, open_fn)(path, O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[length < 0 ? 0 : length] = '\0';
-	return length > 0;
-}
-
-/* Reads digits and returns what follows them; NULL where there is none. (sscanf binds to the newest libc.) */
-static const char *parse_number(const char *text, uint64_t *number)
-{
-	const char *at = text;
-
-	for (*number = 0; *at >= '0' && *at <= '9'; at++)
-		*number = *number * 10 + (uint64_t)(*at - '0');
-	return at > text ? at : NULL;
-}
-
 /* The value of a `name value` line, or 0. */
 static uint64_t property(const char *text, const char *name)
 {
@@ -46,7 +24,7 @@ static uint64_t property(const char *text, const char *name)
 	uint64_t value = 0;
 
 	for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
-		if (!strncmp(line, name, length) && line[length] == ' ' && parse_number(line + length + 1, &value))
+		if (!strncmp(line, name, length) && line[length] == ' ' && sysfs_number(line + length + 1, &value))
 			return value;
 	return 0;
 }
@@ -92,7 +70,7 @@ static void rewrite_bank(char *text, size_t size, const char *node, unsigned ban
 		return;
 	for (unsigned i = 0; i < bank; i++) {
 		snprintf(path, sizeof path, "%smem_banks/%u/properties", node, i);
-		if (read_sysfs(path, sibling, sizeof sibling) && is_vram(sibling))
+		if (sysfs_read(path, sibling, sizeof sibling) && is_vram(sibling))
 			left -= at_most(property(sibling, "size_in_bytes"), left);
 	}
 	replace(text, size, "size_in_bytes", at_most(property(text, "size_in_bytes"), left));
@@ -116,7 +94,7 @@ static const struct card *card_of(const char *node)
 	int card;
 
 	snprintf(path, sizeof path, "%sgpu_id", node);
-	if (!read_sysfs(path, text, sizeof text) || !parse_number(text, &gpu_id) || gpu_id > UINT32_MAX)
+	if (!sysfs_read(path, text, sizeof text) || !sysfs_number(text, &gpu_id) || gpu_id > UINT32_MAX)
 		return NULL;
 	card = slice_card((uint32_t)gpu_id);
 	return card < 0 ? NULL : &slice.config.cards[card];
@@ -138,7 +116,7 @@ static bool split(const char *path, char *node, size_t size, int *bank)
 {
 	static const char banks[] = "/mem_banks/";
 	size_t prefix = nodes_prefix(path);
-	const char *end = prefix ? parse_number(path + prefix, &(uint64_t){0}) : NULL;
+	const char *end = prefix ? sysfs_number(path + prefix, &(uint64_t){0}) : NULL;
 	uint64_t index;
 
 	if (!end || *end != '/' || (size_t)(end - path) + 2 > size)
@@ -147,7 +125,7 @@ static bool split(const char *path, char *node, size_t size, int *bank)
 	node[end - path + 1] = '\0';
 	*bank = -1;
 	if (!strncmp(end, banks, sizeof banks - 1)) {
-		end = parse_number(end + sizeof banks - 1, &index);
+		end = sysfs_number(end + sizeof banks - 1, &index);
 		*bank = (int)(index & 0xff);
 	}
 	return end && !strcmp(end, "/properties");
@@ -174,7 +152,7 @@ static int serve(const char *path)
 	if (!split(path, node, sizeof node, &bank) || slice_enforcement() != ENFORCED)
 		return -1;
 	card = card_of(node);
-	if (!card || !read_sysfs(path, text, sizeof text))
+	if (!card || !sysfs_read(path, text, sizeof text))
 		return -1;
 	if (bank < 0)
 		rewrite_node(text, sizeof text, card);

@@ -138,6 +138,17 @@ SIM_EXPORT DIR *opendir(const char *path)
 	return real_opendir(kind == SIM_PATH_TREE || kind == SIM_PATH_FORBIDDEN ? real_path : path);
 }
 
+SIM_EXPORT int fstat(int fd, struct stat *st)
+{
+	return sim_device_stat(fd, st);
+}
+
+SIM_EXPORT int fstat64(int fd, struct stat64 *st)
+{
+	return sim_device_stat(fd, (struct stat *)st); /* one structure on 64-bit machines */
+}
+
+/* As in the kernel, the descriptor alone says whose the request is; its type letter says nothing. */
 SIM_EXPORT int ioctl(int fd, unsigned long request, ...)
 {
 	int card = -1;
@@ -148,9 +159,9 @@ SIM_EXPORT int ioctl(int fd, unsigned long request, ...)
 	va_start(rest, request);
 	args = va_arg(rest, void *);
 	va_end(rest);
-	if (_IOC_TYPE(request) == KFD_IOC_TYPE && sim_device_is(fd, SIM_DEVICE_KFD))
-		result = sim_ioctl(request, args);
-	else if (_IOC_TYPE(request) == 'd' && (card = sim_device_render_card(fd)) >= 0)
+	if (sim_device_is(fd, SIM_DEVICE_KFD))
+		result = sim_ioctl((unsigned)request, (uintptr_t)args);
+	else if ((card = sim_device_render_card(fd)) >= 0)
 		result = sim_drm_ioctl(card, request, args);
 	else
 		return real_ioctl(fd, request, args);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "simkfd.h"
+#include "user_memory.h"
 
 #define CLOCK_HZ UINT64_C(1000000000)
 
@@ -71,9 +72,45 @@ static int accept(uint32_t gpu_id)
 	return sim_card_index(gpu_id) < 0 ? -EINVAL : 0;
 }
 
-int sim_ioctl(unsigned long request, void *args)
+/* The size and direction of each request: the kernel's table, from which it takes both. */
+static unsigned definition(unsigned number)
 {
-	switch (_IOC_NR(request)) {
+	switch (number) {
+#define COMMAND(nr, direction, type) \
+	case nr: \
+		return direction(KFD_IOC_TYPE, nr, type)
+		COMMAND(KFD_NR_GET_VERSION, _IOR, struct kfd_get_version);
+		COMMAND(KFD_NR_CREATE_QUEUE, _IOWR, struct kfd_create_queue);
+		COMMAND(KFD_NR_DESTROY_QUEUE, _IOWR, struct kfd_destroy_queue);
+		COMMAND(KFD_NR_SET_MEMORY_POLICY, _IOW, struct kfd_set_memory_policy);
+		COMMAND(KFD_NR_GET_CLOCK_COUNTERS, _IOWR, struct kfd_clock_counters);
+		COMMAND(KFD_NR_UPDATE_QUEUE, _IOW, struct kfd_update_queue);
+		COMMAND(KFD_NR_CREATE_EVENT, _IOWR, struct kfd_create_event);
+		COMMAND(KFD_NR_DESTROY_EVENT, _IOW, struct kfd_event_id);
+		COMMAND(KFD_NR_SET_EVENT, _IOW, struct kfd_event_id);
+		COMMAND(KFD_NR_RESET_EVENT, _IOW, struct kfd_event_id);
+		COMMAND(KFD_NR_WAIT_EVENTS, _IOWR, struct kfd_wait_events);
+		COMMAND(KFD_NR_SET_SCRATCH_BACKING_VA, _IOWR, struct kfd_scratch);
+		COMMAND(KFD_NR_GET_TILE_CONFIG, _IOWR, struct kfd_tile_config);
+		COMMAND(KFD_NR_SET_TRAP_HANDLER, _IOW, struct kfd_trap_handler);
+		COMMAND(KFD_NR_GET_APERTURES, _IOWR, struct kfd_get_apertures);
+		COMMAND(KFD_NR_ACQUIRE_VM, _IOW, struct kfd_acquire_vm);
+		COMMAND(KFD_NR_ALLOC_MEMORY, _IOWR, struct kfd_alloc_memory);
+		COMMAND(KFD_NR_FREE_MEMORY, _IOW, struct kfd_free_memory);
+		COMMAND(KFD_NR_MAP_MEMORY, _IOWR, struct kfd_map_memory);
+		COMMAND(KFD_NR_UNMAP_MEMORY, _IOWR, struct kfd_map_memory);
+		COMMAND(KFD_NR_SET_CU_MASK, _IOW, struct kfd_set_cu_mask);
+		COMMAND(KFD_NR_SET_XNACK_MODE, _IOWR, struct kfd_xnack_mode);
+		COMMAND(KFD_NR_AVAILABLE_MEMORY, _IOWR, struct kfd_available_memory);
+#undef COMMAND
+	default:
+		return 0;
+	}
+}
+
+static int carry_out(unsigned number, void *args)
+{
+	switch (number) {
 	case KFD_NR_GET_VERSION:
 		return version(args);
 	case KFD_NR_CREATE_QUEUE:
@@ -111,16 +148,36 @@ int sim_ioctl(unsigned long request, void *args)
 		return sim_memory_free(args);
 	case KFD_NR_MAP_MEMORY:
 	case KFD_NR_UNMAP_MEMORY:
-		return sim_memory_map(args, _IOC_NR(request) == KFD_NR_MAP_MEMORY);
+		return sim_memory_map(args, number == KFD_NR_MAP_MEMORY);
 	case KFD_NR_SET_CU_MASK:
 		return sim_queue_set_mask(args);
 	case KFD_NR_SET_XNACK_MODE:
 		return xnack_mode(args);
 	case KFD_NR_AVAILABLE_MEMORY:
 		return sim_memory_available(args);
-	default: /* SVM, CRIU, debugging, dmabuf: cards without them */
+	default:
 		return -EINVAL;
 	}
+}
+
+/*
+ * kfd_ioctl's way: the number alone decides; as many bytes come in and go out as the program's request says, with zeroes
+ * behind those that come in.
+ */
+int sim_ioctl(unsigned request, uint64_t args)
+{
+	unsigned char data[1 << _IOC_SIZEBITS] = {0};
+	unsigned defined = definition(_IOC_NR(request));
+	int result;
+
+	if (!defined) /* SVM, CRIU, debugging, dmabuf: cards without them */
+		return -EINVAL;
+	if (_IOC_DIR(defined) & _IOC_WRITE && !user_read(data, args, _IOC_SIZE(request)))
+		return -EFAULT;
+	result = carry_out(_IOC_NR(request), data);
+	if (_IOC_DIR(defined) & _IOC_READ && !user_write(args, data, _IOC_SIZE(request)))
+		result = -EFAULT;
+	return result;
 }
 
 /* A forked child starts without a KFD process, as in the kernel. */

@@ -130,6 +130,19 @@ struct kfd_map_memory { /* of map and unmap */
 	uint32_t n_success;
 };
 
+struct kfd_scratch {
+	uint64_t va_addr;
+	uint32_t gpu_id;
+	uint32_t pad;
+};
+
+struct kfd_trap_handler {
+	uint64_t handler_addr;
+	uint64_t memory_addr;
+	uint32_t gpu_id;
+	uint32_t pad;
+};
+
 struct kfd_xnack_mode {
 	int32_t enabled;
 };

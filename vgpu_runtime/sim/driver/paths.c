@@ -4,6 +4,7 @@
 
 #include "simkfd.h"
 
+#define KFD_NUMBER "/sys/devices/virtual/kfd/kfd/dev"
 #define TOPOLOGY "/sys/devices/virtual/kfd/kfd/topology"
 #define AMDGPU_IDS "/usr/share/libdrm/amdgpu.ids" /* libdrm's table of marketing names */
 #define NODES TOPOLOGY "/nodes/"
@@ -35,7 +36,7 @@ enum sim_path sim_path_kind(const char *path, char *real_path, size_t size)
 	}
 	if (strcmp(path, "/dev/kfd") == 0 || strncmp(path, "/dev/dri/renderD", 16) == 0)
 		return SIM_PATH_DEVICE;
-	if (strncmp(path, TOPOLOGY, strlen(TOPOLOGY)) != 0)
+	if (strncmp(path, TOPOLOGY, strlen(TOPOLOGY)) != 0 && strcmp(path, KFD_NUMBER) != 0)
 		return SIM_PATH_OTHER;
 	snprintf(real_path, size, "%s%s", sim_world()->dir, path);
 	return hidden_node_file(path) ? SIM_PATH_FORBIDDEN : SIM_PATH_TREE;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "simkfd.h"
+#include "user_memory.h"
 
 #define MAX_QUEUES 1024
 #define MAX_PERCENTAGE 100
@@ -171,13 +172,13 @@ static void log_mask(const struct kfd_set_cu_mask *args, const uint32_t *words, 
 
 int sim_queue_set_mask(const struct kfd_set_cu_mask *args)
 {
-	const uint32_t *words = (const uint32_t *)(uintptr_t)args->cu_mask_ptr;
+	uint32_t words[SIM_MASK_WORDS];
 	uint32_t bits = args->num_cu_mask < SIM_MAX_UNITS ? args->num_cu_mask : SIM_MAX_UNITS;
 	int error = 0;
 
 	if (args->num_cu_mask == 0 || args->num_cu_mask % 32)
 		return -EINVAL;
-	if (!words)
+	if (!user_read(words, args->cu_mask_ptr, bits / 8))
 		return -EFAULT;
 	pthread_mutex_lock(&lock);
 	if (args->queue_id >= MAX_QUEUES || !queues[args->queue_id].live) {

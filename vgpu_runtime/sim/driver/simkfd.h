@@ -2,7 +2,7 @@
  * A simulated /dev/kfd: the shared vocabulary of its files.
  *
  * The driver is a preloaded library. It answers the libc calls with which the ROCm runtime reaches the kernel
- * (open, fopen, opendir, ioctl) for the KFD device, the DRM render nodes and the KFD topology, and passes
+ * (open, fopen, opendir, fstat, ioctl) for the KFD device, the DRM render nodes and the KFD topology, and passes
  * everything else on with RTLD_NEXT. It is loaded after libvgpu.so, as a kernel is below it.
  *
  * Functions that answer an ioctl return 0 or a negative errno.
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "kfd_abi.h"
 
@@ -67,6 +68,7 @@ enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* 
 int sim_device_open(const char *path, int flags); /* -1 and errno */
 bool sim_device_is(int fd, int device); /* `device`: a card's index for its render node, or SIM_DEVICE_KFD */
 int sim_device_render_card(int fd); /* -1: not a render node */
+int sim_device_stat(int fd, struct stat *st); /* fstat(2), with the device number of what it stands for */
 void sim_device_discard(int card, uint64_t offset, uint64_t bytes); /* gives the machine its memory back */
 void sim_device_forget(void);
 
@@ -125,7 +127,7 @@ int sim_event_wait(struct kfd_wait_events *args);
 void sim_event_forget(void);
 
 /* ioctl.c */
-int sim_ioctl(unsigned long request, void *args);
+int sim_ioctl(unsigned request, uint64_t args); /* `args`: an address of the program's */
 
 /* drm.c */
 int sim_drm_ioctl(int card, unsigned long request, void *args);
