@@ -11,7 +11,7 @@ from vgpu_runtime.paths import SOURCES
 
 EXPORTS = {
     "ioctl", "open", "open64", "openat", "openat64", "__open_2", "__open64_2", "__openat_2", "__openat64_2",
-    "fopen", "fopen64",
+    "fopen", "fopen64", "dlopen", "dlmopen",
 }  # fmt: skip
 
 

@@ -5,14 +5,19 @@ SIM_HEADERS := $(wildcard sim/driver/*.h) include/vgpu_kfd.h native/common/user_
 PROBE := sim/probe/command.c
 PROBE_HIP := $(PROBE) sim/probe/hip.c sim/probe/hsa.c
 PROBE_KFD := $(PROBE) sim/probe/kfd.c sim/probe/save_area.c
+comma := ,
 PROBE_HEADERS := $(wildcard sim/probe/*.h) $(SIM_HEADERS)
 
-TARGETS += $(BUILD)/libsimkfd.so $(BUILD)/vgpu-probe $(BUILD)/vgpu-kfd-probe
+TARGETS += $(BUILD)/libsimkfd.so $(BUILD)/libvgpu-sim.so $(BUILD)/vgpu-probe $(BUILD)/vgpu-kfd-probe
 
 $(BUILD)/libsimkfd.so: $(SIM_SOURCES) $(SIM_HEADERS) sim/sim.mk | $(BUILD)
 	@echo "CC $(@F)"
 	@$(CC) $(CFLAGS) $(SIM_FLAGS) -shared -o $@.new $(SIM_SOURCES) -Wl,-z,defs -ldl -lpthread
 	@mv $@.new $@
+
+# The test build that brings the driver with it: in a namespace of dlmopen there are no preloaded libraries.
+$(BUILD)/libvgpu-sim.so: $(SOURCES) $(HEADERS) native/vgpu.map $(BUILD)/libsimkfd.so Makefile sim/sim.mk | $(BUILD)
+	$(call library,-DVGPU_TEST_BUILD,-L$(BUILD) -lsimkfd -Wl$(comma)-rpath$(comma)'$$ORIGIN')
 
 $(BUILD)/vgpu-probe: $(PROBE_HIP) $(PROBE_HEADERS) sim/sim.mk | $(BUILD)
 	@echo "CC $(@F)"
