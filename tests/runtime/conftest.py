@@ -48,6 +48,8 @@ class Slice:
     stub: Path
     sanitizers: tuple[Path, ...] = ()
     """What `library` needs before it where it is built with sanitizers."""
+    runner: tuple[Path, ...] = ()
+    """A program that runs the container's programs, and its arguments."""
 
     @property
     def region(self) -> Path:
@@ -78,7 +80,7 @@ class Slice:
         """A Python program with `kfd`, GPU and MIB in scope."""
         return subprocess.Popen(
             # Without the packages of the virtual environment, which take most of a short program's time.
-            [sys.executable, "-S", "-c", PRELUDE + script],
+            [*self.runner, sys.executable, "-S", "-c", PRELUDE + script],
             env=self.environment(**extra),
             text=True,
             stdin=subprocess.PIPE,

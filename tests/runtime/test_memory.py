@@ -4,7 +4,6 @@ import pytest
 
 from tests.runtime.conftest import MIB, Slice, card
 from tests.runtime.torture import violations
-from vgpu_runtime import region
 
 TRY = """
 def attempt(size, gpu=GPU, flags=kfd.VRAM):
@@ -150,44 +149,3 @@ def test_neighbours_in_the_container_share_the_limit(container: Slice) -> None:
         "print(kfd.available(GPU) // MIB)"
     )
     assert container.output(script) == ["1", "24", "324"]
-
-
-def test_forked_child_starts_from_nothing_in_a_slot_of_its_own(container: Slice) -> None:
-    container.configure()
-    script = (
-        "a = kfd.alloc(GPU, 600 * MIB)\n"
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
-        "    print(attempt(500 * MIB), attempt(400 * MIB) > 0, kfd.available(GPU) // MIB, flush=True)\n"
-        "    os._exit(0)\n"
-        "os.waitpid(pid, 0)\n"
-        "print(kfd.available(GPU) // MIB); kfd.free(a); print(kfd.available(GPU) // MIB)"
-    )
-    assert container.output(TRY + script) == [f"{REFUSED} True 24", "424", "1024"]
-
-
-def test_parents_death_frees_its_slot_though_a_child_lives(container: Slice) -> None:
-    container.configure()
-    script = (
-        "kfd.alloc(GPU, 600 * MIB)\n"
-        "if os.fork(): os._exit(0)\n"
-        "print('child', flush=True); input()"
-    )  # fmt: skip
-    with container.start(script) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        assert process.stdout.readline() == "child\n"
-        process.wait(timeout=30)
-        assert region.read(container.region).live_slots == 0
-        process.stdin.write("\n")
-
-
-def test_program_that_closes_our_descriptor(container: Slice) -> None:
-    container.configure()
-    script = (
-        "kfd.alloc(GPU, 600 * MIB); os.closerange(3, 4096)\n"
-        "for fd in range(3, 600): os.open('/proc/self/status', os.O_RDONLY)\n"
-        "print(attempt(500 * MIB), attempt(400 * MIB) > 0, kfd.available(GPU) // MIB)"
-    )
-    assert container.output(TRY + script) == [f"{REFUSED} True 24"]
-    assert region.read(container.region).live_slots == 0

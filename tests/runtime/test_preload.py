@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.requirement import require
-from tests.runtime.conftest import GPU, PRELUDE, Slice
+from tests.runtime.conftest import GPU, PRELUDE, STRICT, Slice
 from tests.runtime.test_memory import REFUSED, TRY
 from vgpu_runtime import paths
+from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.rocm import UNITS_VARIABLE
 
 SAID = "vgpu: 1025 MiB refused: the slice has 1024 MiB, 0 in use\n"
@@ -54,7 +55,7 @@ def inside(production: Slice, script: str) -> "subprocess.CompletedProcess[str]"
         "STUB": str(production.stub),
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "PROGRAM": PRELUDE + TRY + script,
-        UNITS_VARIABLE: "0x7fff",  # as the runtime sets it; without it the config is read before main
+        UNITS_VARIABLE: "0x7fff",  # as the runtime sets it
     }
     command = ["unshare", "-Urm", "bash", "-c", enter]
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60, check=False)
@@ -87,30 +88,63 @@ def test_malformed_config_says_so_once_per_process_that_uses_the_card(production
 
 
 def test_a_config_whose_folder_was_renamed_refuses_the_card(production: Slice) -> None:
-    done = inside(production, "os.rename('/etc/vgpu', '/etc/away')\nprint(attempt(MIB))")
+    program = PRELUDE + TRY + "print(attempt(MIB))"
+    done = inside(
+        production,
+        "import subprocess, sys; os.rename('/etc/vgpu', '/etc/away')\n"
+        f"subprocess.run([sys.executable, '-c', {program!r}], check=True)",
+    )
     assert done.stdout == f"{REFUSED}\n"
     assert "the card is refused" in done.stderr
 
 
-def test_a_program_with_a_cleared_environment_has_read_its_config_before(production: Slice) -> None:
-    program = (
-        PRELUDE + TRY + "os.rename('/etc/vgpu', '/etc/away')\n"
-        f"print(attempt(1025 * MIB), attempt(MIB) > 0, os.environ['{UNITS_VARIABLE}'])"
+def test_a_program_has_read_its_config_before_main(production: Slice) -> None:
+    """In C, because Python loads libraries at its start, which reads it too."""
+    source, program = production.folder / "late.c", production.folder / "late"
+    source.write_text(
+        "#include <errno.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n"
+        '#include "vgpu_kfd.h"\n'
+        "int main(void) {\n"
+        f"    struct kfd_alloc_memory memory = {{.size = 1025ul << 20, .gpu_id = {GPU}, .flags = KFD_MEM_VRAM}};\n"
+        '    if (rename("/etc/vgpu", "/etc/away")) return 1;\n'
+        "    ioctl(-1, _IOWR(KFD_IOC_TYPE, KFD_NR_ALLOC_MEMORY, struct kfd_alloc_memory), &memory);\n"
+        '    printf("%s\\n", strerror(errno));\n'
+        "    return 0;\n}\n"
     )
+    subprocess.run(["cc", *STRICT, f"-I{SOURCES / 'include'}", source, "-o", program], check=True)
+    done = inside(production, f"import subprocess; subprocess.run([{str(program)!r}], check=True)")
+    assert (done.stdout, done.stderr) == (f"{REFUSED}\n", SAID)
+
+
+def test_a_program_that_changes_its_root_folder_before_it_touches_the_card(production: Slice) -> None:
+    jail = "os.mkdir('/run/jail'); os.chroot('/run/jail'); os.chdir('/')\n"
+    done = inside(production, f"{jail}print(attempt(MIB), attempt(1025 * MIB))")
+    assert done.stdout == f"{REFUSED} {REFUSED}\n"
+    assert done.stderr.startswith("vgpu: card memory is refused: the usage region ")
+
+
+def test_a_program_that_changes_its_root_folder_later(production: Slice) -> None:
+    jail = "kfd.alloc(GPU, 600 * MIB); os.mkdir('/run/jail'); os.chroot('/run/jail'); os.chdir('/')\n"
+    done = inside(production, f"{jail}print(attempt(500 * MIB), attempt(400 * MIB) > 0)")
+    said = "vgpu: 500 MiB refused: the slice has 1024 MiB, 600 in use\n"
+    assert (done.stdout, done.stderr) == (f"{REFUSED} True\n", said)
+
+
+def test_a_program_with_a_cleared_environment_knows_its_units(production: Slice) -> None:
+    program = f"import os; print(os.environ['{UNITS_VARIABLE}'])"
     done = inside(
         production,
-        f"import sys; os.execve(sys.executable, ['python', '-c', {program!r}],"
-        " {'PYTHONPATH': os.environ['PYTHONPATH']})",
+        f"import sys; os.execve(sys.executable, ['python', '-S', '-c', {program!r}], {{}})",
     )
-    assert (done.stdout, done.stderr) == (f"{REFUSED} True 0x7fff\n", SAID)
+    assert (done.stdout, done.stderr) == ("0x7fff\n", "")
 
 
 def test_without_any_config_the_library_does_nothing(production: Slice) -> None:
-    production_config = (
-        f"import subprocess; subprocess.run(['umount', '{paths.CONTAINER_CONFIG}'], check=True)\n"
-    )
+    program = PRELUDE + TRY + "print(attempt(1025 * MIB) >> 32 == GPU)"
     done = inside(
         production,
-        f"{production_config}os.remove('{paths.CONTAINER_CONFIG}')\nprint(attempt(1025 * MIB) >> 32 == {GPU})",
+        "import subprocess, sys\n"
+        f"subprocess.run(['umount', '{paths.CONTAINER_CONFIG}'], check=True); os.remove('{paths.CONTAINER_CONFIG}')\n"
+        f"subprocess.run([sys.executable, '-c', {program!r}], check=True)",
     )
     assert (done.stdout, done.stderr) == ("True\n", "")

@@ -2,30 +2,51 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
 #include "paths.h"
-#include "real.h"
+#include "raw.h"
 #include "region.h"
 
 /* High, so that programs that close or reuse low descriptors by number do not meet ours. */
 #define FIRST_FD 512
+#define MAPPED_BYTES 4096 /* of the region, and of no use but to hold the slot's lock */
 
+/*
+ * Two open files. Reads, writes and the admission lock go through `fd`: a program that closes it by number costs an open
+ * at the next admission and nothing else. The slot's lock is held by a mapping alone, whose descriptor is closed at once:
+ * it lasts exactly as long as the process's memory, as the kernel's binding of card memory does, and no child has it.
+ */
 static int fd = -1;
+static int claiming = -1; /* the mapping's descriptor, while there is one */
+static void *claimed;
 static int slot;
-static dev_t device;
+static dev_t device; /* of the file in which the slot is */
 static ino_t inode;
 
-static bool lock(short type, off_t byte, int command)
+#ifdef VGPU_TEST_BUILD /* a test's driver dwells here: that is where another process, or death, may come */
+#pragma weak vgpu_test_before_write
+void vgpu_test_before_write(void);
+
+static void before_write(void)
+{
+	if (vgpu_test_before_write)
+		vgpu_test_before_write();
+}
+#else
+static void before_write(void)
+{
+}
+#endif
+
+static bool lock(int of, short type, off_t byte, int command)
 {
 	struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 	int result;
 
 	do
-		result = fcntl(fd, command, &range);
-	while (result < 0 && errno == EINTR);
+		result = raw_fcntl(of, command, (long)(uintptr_t)&range);
+	while (result == -EINTR);
 	return result == 0 && (command != F_OFD_GETLK || range.l_type != F_UNLCK);
 }
 
@@ -46,97 +67,132 @@ static off_t pid_at(int of)
 
 static bool write_cell(off_t at, uint64_t value)
 {
-	return pwrite(fd, &value, sizeof value, at) == sizeof value;
-}
-
-/* fstat is a versioned symbol newer than our floor; the system call is the same on every 64-bit kernel. */
-static bool identify(int of, struct stat *status)
-{
-	return syscall(SYS_fstat, of, status) == 0;
+	before_write();
+	return raw_pwrite(fd, &value, sizeof value, at) == sizeof value;
 }
 
 /* A program may close descriptors that it did not open; what has our number then is not ours to write to. */
-static bool still_ours(void)
+static bool is_region(int of)
 {
 	struct stat now;
 
-	return fd >= 0 && identify(fd, &now) && now.st_dev == device && now.st_ino == inode;
+	return of >= 0 && raw_fstat(of, &now) == 0 && now.st_dev == device && now.st_ino == inode;
 }
 
-static bool open_file(void)
+/* A descriptor of the file, or a negative number. */
+static int open_file(void)
 {
 	static const struct vgpu_region_header expected = {
 		VGPU_REGION_MAGIC, VGPU_REGION_VERSION, VGPU_REGION_SLOTS, VGPU_REGION_CARDS, VGPU_REGION_SIZE,
 	};
 	struct vgpu_region_header header;
-	struct stat status;
 	char last;
-	int opened = REAL(open, open_fn)(region_path(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int low = raw_open(region_path(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int high = low < 0 ? low : raw_fcntl(low, F_DUPFD_CLOEXEC, FIRST_FD);
 
-	if (opened < 0)
-		return false;
-	fd = fcntl(opened, F_DUPFD_CLOEXEC, FIRST_FD);
-	if (fd < 0) /* a small descriptor limit: the low number will do */
-		fd = opened;
+	if (low < 0)
+		return low;
+	if (high < 0) /* a small descriptor limit: the low number will do */
+		high = low;
 	else
-		close(opened);
-	if (pread(fd, &header, sizeof header, 0) == sizeof header && !memcmp(&header, &expected, sizeof header) &&
-	    pread(fd, &last, 1, VGPU_REGION_SIZE - 1) == 1 && identify(fd, &status)) {
-		device = status.st_dev;
-		inode = status.st_ino;
-		return true;
-	}
-	close(fd);
-	fd = -1;
-	return false;
+		raw_close(low);
+	if (raw_pread(high, &header, sizeof header, 0) == sizeof header && !memcmp(&header, &expected, sizeof header) &&
+	    raw_pread(high, &last, 1, VGPU_REGION_SIZE - 1) == 1)
+		return high;
+	raw_close(high);
+	return -1;
 }
 
-/* A slot is free when nobody locks its byte, whatever its cells say. Held: the admission lock. */
-static bool claim(struct usage *usage)
+/* Locks a slot that nobody has, whatever its cells say, and leaves the lock to a mapping. */
+static bool lock_slot(void)
 {
 	for (slot = 0; slot < VGPU_REGION_SLOTS; slot++)
-		if (lock(F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_SETLK))
+		if (lock(claiming, F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_SETLK))
 			break;
-	if (slot == VGPU_REGION_SLOTS || !write_cell(pid_at(slot), (uint64_t)getpid()))
+	if (slot == VGPU_REGION_SLOTS || !write_cell(pid_at(slot), (uint64_t)raw_getpid()))
+		return false;
+	claimed = raw_mmap(MAPPED_BYTES, PROT_NONE, MAP_SHARED, claiming);
+	return claimed && raw_madvise(claimed, MAPPED_BYTES, MADV_DONTFORK) == 0;
+}
+
+/* Held: the admission lock. */
+static bool claim(struct usage *usage)
+{
+	bool locked;
+
+	claiming = open_file();
+	locked = is_region(claiming) && lock_slot();
+	if (claiming >= 0)
+		raw_close(claiming);
+	claiming = -1;
+	if (!locked)
 		return false;
 	for (unsigned card = 0; card < VGPU_REGION_CARDS; card++)
 		if (!write_cell(used_at(card, slot), usage->used[card]) ||
-		    pread(fd, &usage->denied[card], 8, denied_at(card, slot)) != 8)
+		    raw_pread(fd, &usage->denied[card], 8, denied_at(card, slot)) != 8)
 			return false;
 	return true;
 }
 
+static void give_up(void)
+{
+	if (claimed)
+		raw_munmap(claimed, MAPPED_BYTES);
+	claimed = NULL;
+}
+
+/* `fd` is open: a slot of its file, the one of before where this process has one there. */
+static bool hold_slot(struct usage *usage)
+{
+	struct stat now;
+	bool held;
+
+	if (raw_fstat(fd, &now))
+		return false;
+	if (claimed && now.st_dev == device && now.st_ino == inode)
+		return true;
+	give_up();
+	device = now.st_dev;
+	inode = now.st_ino;
+	if (!lock(fd, F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW))
+		return false;
+	held = claim(usage);
+	lock(fd, F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+	if (!held)
+		give_up();
+	return held;
+}
+
 bool region_attach(struct usage *usage)
 {
-	bool claimed;
-
-	if (still_ours())
+	if (claimed && is_region(fd))
 		return true;
-	fd = -1; /* closed, or another file's by now */
-	if (!open_file())
-		return false;
-	claimed = lock(F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW) && claim(usage);
-	if (claimed) {
-		lock(F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+	fd = open_file(); /* what had its number is closed, or another file's by now */
+	if (fd >= 0 && hold_slot(usage))
 		return true;
-	}
-	close(fd);
+	if (fd >= 0)
+		raw_close(fd);
 	fd = -1;
 	return false;
 }
 
-/* Adds up the other slots of `card`; with `reap`, dead ones are emptied and not counted. False: truncated file. */
-static bool others(unsigned card, bool reap, uint64_t *sum)
+/*
+ * Adds up the other slots of `card`; with `reap`, dead ones are emptied and not counted. This process's own cell is
+ * written anew where somebody else has changed it. False: truncated file.
+ */
+static bool others(const struct usage *usage, unsigned card, bool reap, uint64_t *sum)
 {
 	uint64_t cells[VGPU_REGION_SLOTS];
 
 	*sum = 0;
-	if (pread(fd, cells, sizeof cells, used_at(card, 0)) != sizeof cells)
+	if (raw_pread(fd, cells, sizeof cells, used_at(card, 0)) != sizeof cells)
+		return false;
+	if (cells[slot] != usage->used[card] && !write_cell(used_at(card, slot), usage->used[card]))
 		return false;
 	for (int i = 0; i < VGPU_REGION_SLOTS; i++) {
 		if (i == slot || !cells[i])
 			continue;
-		if (reap && !lock(F_WRLCK, VGPU_REGION_LOCK_SLOT + i, F_OFD_GETLK)) {
+		if (reap && !lock(fd, F_WRLCK, VGPU_REGION_LOCK_SLOT + i, F_OFD_GETLK)) {
 			if (!write_cell(used_at(card, i), 0))
 				return false;
 			continue;
@@ -157,10 +213,10 @@ static enum admission admit(struct usage *usage, unsigned card, uint64_t bytes, 
 {
 	uint64_t sum;
 
-	if (!others(card, false, &sum))
+	if (!others(usage, card, false, &sum))
 		return REGION_BROKEN;
 	if (!fits(sum, usage->used[card], bytes, allowed)) {
-		if (!others(card, true, &sum))
+		if (!others(usage, card, true, &sum))
 			return REGION_BROKEN;
 		if (!fits(sum, usage->used[card], bytes, allowed)) {
 			write_cell(denied_at(card, slot), ++usage->denied[card]);
@@ -177,17 +233,17 @@ enum admission region_charge(struct usage *usage, unsigned card, uint64_t bytes,
 {
 	enum admission admission;
 
-	if (!region_attach(usage) || !lock(F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW))
+	if (!region_attach(usage) || !lock(fd, F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW))
 		return REGION_BROKEN;
 	admission = admit(usage, card, bytes, allowed);
-	lock(F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+	lock(fd, F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
 	return admission;
 }
 
 void region_discharge(struct usage *usage, unsigned card, uint64_t bytes)
 {
 	usage->used[card] -= bytes;
-	if (still_ours())
+	if (region_attach(usage))
 		write_cell(used_at(card, slot), usage->used[card]);
 }
 
@@ -195,17 +251,20 @@ uint64_t region_used(struct usage *usage, unsigned card)
 {
 	uint64_t sum = 0;
 
-	if (region_attach(usage) && lock(F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW)) {
-		if (!others(card, true, &sum))
+	if (region_attach(usage) && lock(fd, F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW)) {
+		if (!others(usage, card, true, &sum))
 			sum = 0;
-		lock(F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+		lock(fd, F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
 	}
 	return __builtin_add_overflow(sum, usage->used[card], &sum) ? UINT64_MAX : sum;
 }
 
 void region_forget(void)
 {
-	if (still_ours())
-		close(fd); /* the lock is on the open file that parent and child share: the parent keeps it */
-	fd = -1;
+	if (is_region(fd))
+		raw_close(fd);
+	if (is_region(claiming)) /* another thread of the parent was about to close it */
+		raw_close(claiming);
+	fd = claiming = -1;
+	claimed = NULL; /* the parent's memory: there is none here */
 }

@@ -31,7 +31,7 @@ void region_discharge(struct usage *usage, unsigned card, uint64_t bytes);
 /* What all live slots hold of `card`; this process's own figure alone where the region is broken. */
 uint64_t region_used(struct usage *usage, unsigned card);
 
-/* After fork, in the child: the slot is the parent's. */
+/* In a new process: the slot is the parent's. Closes what was inherited, because open files keep their locks. */
 void region_forget(void);
 
 #endif

@@ -1,12 +1,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "paths.h"
-#include "real.h"
+#include "process.h"
+#include "raw.h"
 #include "slice.h"
 #include "vgpu_paths.h"
 
@@ -14,49 +13,55 @@ struct slice slice;
 
 static enum enforcement enforcement;
 static const char *closed_because; /* constant once CLOSED */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-
-void slice_lock(void)
-{
-	pthread_mutex_lock(&mutex);
-}
-
-void slice_unlock(void)
-{
-	pthread_mutex_unlock(&mutex);
-}
 
 /*
- * A forked child holds none of its parent's card memory (the kernel binds it to the parent's address space) and
- * must not write the parent's slot: it starts from nothing and claims a slot of its own when it needs one.
+ * A new process holds none of its parent's card memory (the kernel binds it to the parent's address space) and must
+ * not write the parent's slot: it starts from nothing and claims a slot of its own when it needs one.
  */
-static void start_afresh_in_child(void)
+static void start_afresh(void)
 {
-	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
 	memset(&slice.usage, 0, sizeof slice.usage);
 	table_clear(&slice.buffers);
 	table_clear(&slice.queues);
 	region_forget();
 }
 
-/* Returns how many bytes there are, or -1 and errno. */
+void slice_lock(void)
+{
+	if (process_lock())
+		start_afresh();
+}
+
+void slice_unlock(void)
+{
+	process_unlock();
+}
+
+/* A child that never touches a card must not keep the parent's files open: see region_forget. */
+static void forget_in_child(void)
+{
+	slice_lock();
+	slice_unlock();
+}
+
+/* Returns how many bytes there are, or a negative errno. */
 static ssize_t read_file(const char *path, char *text, size_t size)
 {
-	int fd = REAL(open, open_fn)(path, O_RDONLY | O_CLOEXEC);
+	int fd = raw_open(path, O_RDONLY | O_CLOEXEC);
 	size_t length = 0;
 	ssize_t got = 1;
 
 	if (fd < 0)
-		return -1;
+		return fd;
 	while (length < size && got > 0) {
-		got = read(fd, text + length, size - length);
-		if (got < 0 && errno == EINTR)
+		got = raw_read(fd, text + length, size - length);
+		if (got == -EINTR)
 			got = 1;
 		else if (got > 0)
 			length += (size_t)got;
 	}
-	close(fd);
-	return got < 0 ? -1 : (ssize_t)length;
+	raw_close(fd);
+	return got < 0 ? got : (ssize_t)length;
 }
 
 /*
@@ -71,15 +76,15 @@ static bool config_is_mounted(void)
 	size_t kept = 0;
 	ssize_t got;
 	bool found = false;
-	int fd = REAL(open, open_fn)("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	int fd = raw_open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return false;
-	while (!found && (got = read(fd, text + kept, sizeof text - kept)) != 0) {
-		if (got < 0 && errno != EINTR)
-			break;
-		if (got < 0)
+	while (!found && (got = raw_read(fd, text + kept, sizeof text - kept)) != 0) {
+		if (got == -EINTR)
 			continue;
+		if (got < 0)
+			break;
 		found = memmem(text, kept + (size_t)got, name, sizeof name - 1) != NULL;
 		kept += (size_t)got;
 		if (kept > KEPT) {
@@ -87,7 +92,7 @@ static bool config_is_mounted(void)
 			kept = KEPT;
 		}
 	}
-	close(fd);
+	raw_close(fd);
 	return found;
 }
 
@@ -97,11 +102,11 @@ static enum enforcement read_config(void)
 	ssize_t length = read_file(config_path(), text, sizeof text);
 	const char *wrong;
 
-	if (length < 0 && (errno == ENOENT || errno == ENOTDIR) && !config_is_mounted())
+	if ((length == -ENOENT || length == -ENOTDIR) && !config_is_mounted())
 		return NONE;
 	wrong = length < 0 ? "it cannot be read" : config_parse(text, (size_t)length, &slice.config);
-	if (!wrong && pthread_atfork(NULL, NULL, start_afresh_in_child))
-		wrong = "out of memory";
+	if (!wrong)
+		process_on_fork(forget_in_child);
 	closed_because = wrong;
 	return wrong ? CLOSED : ENFORCED;
 }
@@ -109,7 +114,6 @@ static enum enforcement read_config(void)
 enum enforcement slice_look(void)
 {
 	enum enforcement known = __atomic_load_n(&enforcement, __ATOMIC_ACQUIRE);
-	int saved = errno;
 
 	if (known != UNKNOWN)
 		return known;
@@ -118,8 +122,13 @@ enum enforcement slice_look(void)
 		__atomic_store_n(&enforcement, read_config(), __ATOMIC_RELEASE);
 	known = enforcement;
 	slice_unlock();
-	errno = saved;
 	return known;
+}
+
+/* Before main: later the program may have changed its root folder. */
+__attribute__((constructor)) static void look_before_main(void)
+{
+	slice_look();
 }
 
 enum enforcement slice_enforcement(void)

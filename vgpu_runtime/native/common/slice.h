@@ -1,6 +1,6 @@
 /*
- * What this process is held to. The library is loaded into every process of the container, so the config is read
- * when the process touches a card for the first time; before main only where units.c needs it.
+ * What this process is held to. The config is read before main, or when a constructor that runs before this library's
+ * touches a card.
  */
 #ifndef VGPU_SLICE_H
 #define VGPU_SLICE_H
@@ -10,7 +10,7 @@
 #include "table.h"
 
 enum enforcement {
-	UNKNOWN,  /* not looked at yet */
+	UNKNOWN,  /* not read yet */
 	NONE,     /* no config: not a slice, the library does nothing */
 	ENFORCED, /* held to `config` */
 	CLOSED,   /* a config that cannot be read or understood: no memory, no queues */

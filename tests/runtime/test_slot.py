@@ -1,0 +1,72 @@
+"""A process keeps its slot, and the limit its figure, whatever is done to descriptors, cells and libc's functions."""
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import HERE, MIB, STRICT, Slice
+from tests.runtime.test_memory import REFUSED, TRY
+from vgpu_runtime import region
+
+ALLOCATE = "import sys; from tests.runtime import kfd; kfd.alloc(13261, int(sys.argv[1]) << 20)"
+NEIGHBOUR = (
+    "import subprocess, sys\n"
+    "def neighbour(mib):\n"
+    f"    command = [sys.executable, '-S', '-c', {ALLOCATE!r}, str(mib)]\n"
+    "    return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0\n"
+)
+
+
+@pytest.fixture
+def container(container: Slice) -> Slice:
+    container.configure()
+    return container
+
+
+@pytest.mark.parametrize(
+    "reuse", ["", "for fd in range(3, 600): os.open('/proc/self/status', os.O_RDONLY)\n"]
+)
+def test_program_that_closes_our_descriptors(container: Slice, reuse: str) -> None:
+    script = (
+        f"a = kfd.alloc(GPU, 600 * MIB); os.closerange(3, 4096)\n{reuse}"
+        "print(neighbour(500), neighbour(400))\n"
+        "print(attempt(500 * MIB), attempt(400 * MIB) > 0, kfd.available(GPU) // MIB); os.closerange(3, 4096)\n"
+        "kfd.free(a); print(neighbour(700), neighbour(600), flush=True); os.closerange(3, 4096); input()"
+    )
+    with container.start(TRY + NEIGHBOUR + script) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        assert lines == ["False True\n", f"{REFUSED} True 24\n", "False True\n"]
+        usage = region.read(container.region)
+        assert (usage.used_bytes[0], usage.live_slots) == (400 * MIB, 1), (
+            "one slot, though it was lost three times"
+        )
+        process.communicate("\n", timeout=30)
+    assert region.read(container.region).live_slots == 0
+
+
+@pytest.mark.parametrize("admission", ["attempt(4096)", "attempt(500 * MIB)", "kfd.available(GPU)"])
+def test_zeroes_in_the_region_count_until_the_next_admission(container: Slice, admission: str) -> None:
+    script = (
+        "kfd.alloc(GPU, 900 * MIB)\n"
+        f"with open({str(container.region)!r}, 'r+b') as file:\n"
+        f"    file.seek({region.USED_OFFSET}); file.write(bytes({region.SIZE - region.USED_OFFSET}))\n"
+        f"print(attempt(500 * MIB)); {admission}; print(neighbour(500), neighbour(100))"
+    )
+    assert container.output(TRY + NEIGHBOUR + script) == [REFUSED, "False True"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_preload_that_changes_file_functions_changes_nothing(
+    container: Slice, tmp_path: Path, first: bool
+) -> None:
+    meddler = tmp_path / "meddler.so"
+    subprocess.run(["cc", *STRICT, "-shared", "-fPIC", HERE / "meddler.c", "-o", meddler], check=True)
+    preload = (meddler, container.library) if first else (container.library, meddler)
+    container = dataclasses.replace(
+        container, sanitizers=(*container.sanitizers, *preload[:-1]), library=preload[-1]
+    )
+    script = "kfd.alloc(GPU, 600 * MIB); print(attempt(500 * MIB), neighbour(500), neighbour(400))"
+    assert container.output(TRY + NEIGHBOUR + script) == [f"{REFUSED} False True"]

@@ -1,0 +1,75 @@
+/*
+ * System calls without the C library, for the library's own files. A library that the program preloads may define
+ * `pread` or `open` itself; and errno stays the program's. Each returns what the kernel returns: a negative errno on
+ * failure, unless it says otherwise.
+ */
+#ifndef VGPU_RAW_H
+#define VGPU_RAW_H
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "vgpu_raw_call.h"
+
+static inline int raw_open(const char *path, int flags)
+{
+	return (int)raw_call(SYS_openat, AT_FDCWD, (long)(uintptr_t)path, flags, 0, 0, 0);
+}
+
+static inline int raw_close(int fd)
+{
+	return (int)raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+static inline int raw_fcntl(int fd, int command, long argument)
+{
+	return (int)raw_call(SYS_fcntl, fd, command, argument, 0, 0, 0);
+}
+
+static inline int raw_fstat(int fd, struct stat *status)
+{
+	return (int)raw_call(SYS_fstat, fd, (long)(uintptr_t)status, 0, 0, 0, 0);
+}
+
+static inline ssize_t raw_read(int fd, void *data, size_t size)
+{
+	return raw_call(SYS_read, fd, (long)(uintptr_t)data, (long)size, 0, 0, 0);
+}
+
+static inline ssize_t raw_pread(int fd, void *data, size_t size, off_t at)
+{
+	return raw_call(SYS_pread64, fd, (long)(uintptr_t)data, (long)size, at, 0, 0);
+}
+
+static inline ssize_t raw_pwrite(int fd, const void *data, size_t size, off_t at)
+{
+	return raw_call(SYS_pwrite64, fd, (long)(uintptr_t)data, (long)size, at, 0, 0);
+}
+
+/* NULL where the kernel refuses. */
+static inline void *raw_mmap(size_t size, int protection, int flags, int fd)
+{
+	long result = raw_call(SYS_mmap, 0, (long)size, protection, flags, fd, 0);
+
+	return result < 0 && result > -4096 ? NULL : (void *)(uintptr_t)result;
+}
+
+static inline int raw_munmap(void *address, size_t size)
+{
+	return (int)raw_call(SYS_munmap, (long)(uintptr_t)address, (long)size, 0, 0, 0, 0);
+}
+
+static inline int raw_madvise(void *address, size_t size, int advice)
+{
+	return (int)raw_call(SYS_madvise, (long)(uintptr_t)address, (long)size, advice, 0, 0, 0);
+}
+
+static inline int raw_getpid(void)
+{
+	return (int)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+#endif
