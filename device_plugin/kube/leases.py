@@ -1,7 +1,8 @@
 """Leases: leader election among replicas, by the rules of client-go (tools/leaderelection).
 
 Two machines' clocks cannot be compared: that another's Lease has expired is counted on our own clock, from the moment
-when we first saw its last renewal. That our own still holds is counted from before its renewal was sent.
+when we first saw its last renewal. That our own still holds is counted from before its renewal was sent. So a candidate
+that sees a renewal late takes the Lease late, never early; one that is told of renewals by a watch takes it on time.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from device_plugin.core.annotations import NOTE
 from device_plugin.kube.api import Api, Kind, Object, Ref
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.errors import ConflictError, GoneError
 
 NEVER = float("-inf")
 
@@ -28,6 +29,7 @@ class Lease:
     transitions: int = field(default=0, compare=False)
     version: str = field(default="", compare=False)
     note: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
 
 
 def _lease(found: Object) -> Lease:
@@ -41,6 +43,7 @@ def _lease(found: Object) -> Lease:
         spec.get("leaseTransitions") or 0,
         metadata.get("resourceVersion", ""),
         (metadata.get("annotations") or {}).get(NOTE, ""),
+        metadata["name"],
     )
 
 
@@ -48,33 +51,50 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", Lease, _lease)
 
 
 class Election:
-    """One candidate's view of a Lease: a state machine without I/O and clock, for one thread.
+    """One candidate's view of a Lease: a state machine without I/O and clock. One thread writes; others may look.
 
     After each read `next` says what to write; `wrote` tells that this was done. A Lease lasts `seconds`, and its holder
-    acts for `fence` seconds after a renewal: the rest covers what it sent in the last moment.
+    acts for `fence` seconds after a renewal: the rest covers what it sent in the last moment. Another candidate may
+    take it `early` seconds before its end, to hold it by then.
     """
 
-    def __init__(self, identity: str, seconds: float = 15.0, fence: float = 10.0) -> None:
+    def __init__(self, identity: str, seconds: float = 15.0, fence: float = 10.0, early: float = 0.0) -> None:
         self.identity = identity
         # A Lease counts in whole seconds.
         self._seconds = max(1, round(seconds))
         self._fence = fence
-        self._seen: Lease | None = None
-        self._seen_at = NEVER
+        self._early = early
+        # The Lease with its last renewal that was seen, and when that was first seen. Replaced together.
+        self._seen: tuple[Lease | None, float] = None, NEVER
         self._renewed = NEVER
+
+    def see(self, found: Lease, now: float) -> float:
+        """When the last renewal of `found` was first seen; `found` was read, or told by a watch, at `now`.
+
+        May be called from any thread.
+        """
+        seen, at = self._seen
+        if found == seen:
+            return at
+        self._seen = found, now
+        return now
+
+    def taken_from(self) -> float:
+        """From when on another candidate's Lease may be taken, if it is not renewed; in the past for any other."""
+        seen, at = self._seen
+        return NEVER if seen is None or seen.holder in ("", self.identity) else self._end(seen, at)
 
     def next(self, found: Lease | None, now: float, time: str) -> Lease | None:
         """The Lease to write after a read that ended at `now` showed `found`; None while another candidate holds it."""
         if found is None:
             return Lease(self.identity, time, time, self._seconds)
-        if found != self._seen:
-            self._seen, self._seen_at = found, now
+        seen_at = self.see(found, now)
         if found.holder == self.identity:
             return Lease(
                 self.identity, time, found.acquired or time, self._seconds, found.transitions, found.version
             )
         self._renewed = NEVER
-        if found.holder and now - self._seen_at <= found.seconds:
+        if found.holder and now < self._end(found, seen_at):
             return None
         return Lease(self.identity, time, time, self._seconds, found.transitions + 1, found.version)
 
@@ -92,6 +112,10 @@ class Election:
     def leads(self, now: float) -> bool:
         """True while no other candidate can have taken the Lease."""
         return now - self._renewed < self._fence
+
+    def _end(self, lease: Lease, seen_at: float) -> float:
+        """When the Lease of another candidate may be taken, by when its last renewal was first seen."""
+        return seen_at + lease.seconds - self._early
 
 
 class Candidate:
@@ -114,13 +138,14 @@ class Candidate:
         """The Lease as it was last read or written."""
         self.read_at = NEVER
         """When the last read that succeeded was sent, by the clock."""
+        self._attempted = NEVER
 
     def attempt(self, *, takes_free: bool = True) -> bool:
-        """Acquire or renew the Lease, once; true if it was written. Raises ApiError.
+        """Acquire or renew the Lease, once; true if it was written, false if another was first. Raises ApiError.
 
         Without `takes_free` a Lease that nobody holds is left alone, but not that of a holder who has let it expire.
         """
-        begun = self._clock()
+        begun = self._attempted = self._clock()
         found = self.found = self._read()
         self.read_at = begun
         wanted = self._election.next(found, self._clock(), self._time())
@@ -128,7 +153,10 @@ class Candidate:
             return False
         wanted = replace(wanted, note=self._note(found.note if found is not None else ""))
         sent = self._clock()
-        self._write(found, wanted)
+        try:
+            self._write(found, wanted)
+        except ConflictError:
+            return False
         self._election.wrote(sent)
         self.found = wanted
         return True
@@ -143,6 +171,19 @@ class Candidate:
     def leads(self) -> bool:
         """True while no other candidate can have taken the Lease."""
         return self._election.leads(self._clock())
+
+    def see(self, lease: Lease) -> None:
+        """A watch says that this Lease is so, or was shortly before; others are ignored. For any thread."""
+        if lease.name == self._of.name:
+            self._election.see(lease, self._clock())
+
+    def due(self, usual: float) -> float:
+        """Seconds until the next attempt: `usual`, or fewer if another's Lease may be taken before.
+
+        0 if it may be taken since the last attempt.
+        """
+        at = self._election.taken_from()
+        return usual if at <= self._attempted else min(usual, max(0.0, at - self._clock()))
 
     def _read(self) -> Lease | None:
         try:

@@ -34,7 +34,7 @@ from device_plugin.core.requests import Request
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.writes import Write
 from device_plugin.jobs.plan.dispatcher import Dispatcher
-from device_plugin.jobs.plan.leases import PoolLeases
+from device_plugin.jobs.plan.leases import RENEW_SECONDS, PoolLeases
 from device_plugin.jobs.plan.planners import Planners
 from device_plugin.jobs.plan.round import Rounds
 from device_plugin.jobs.ports import Holdings
@@ -49,14 +49,15 @@ from device_plugin.jobs.watch.priorities import Priorities
 from device_plugin.jobs.watch.replicas import LiveReplicas
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
+from device_plugin.kube.leases import LEASES, Lease
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import JobsSettings
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "vgpu-jobs"
-# Seconds between two looks at whether anything has changed, and between two renewals of the Lease.
-LOOK_SECONDS, RENEW_SECONDS = 0.25, 2.0
+# Seconds between two looks at whether anything has changed.
+LOOK_SECONDS = 0.25
 # Seconds without a turn after which a loop counts as hung: a round makes many calls of at most 3 s each.
 STUCK_SECONDS = 120.0
 # Each agent with a pod of a Job is asked every 5 s what the programs tell, and at most 50 agents in a second.
@@ -158,6 +159,7 @@ class JobEngine(Replica):
         self._poller = AgentPoller(read_progress, self._on_told, self._plans, ASKED, clock, self._known.on)
         self._jobs = ListWatch(api, JOBS, Where(labels=QUEUE))
         self._classes = ListWatch(api, PRIORITY_CLASSES)
+        self._lease_watch = ListWatch(api, LEASES, Where(settings.lease_namespace))
 
     def _main_server(self) -> tuple[str, str, App]:
         return "explain", self._settings.explain_listen, JobExplainer(self._known, self._planners)
@@ -176,13 +178,14 @@ class JobEngine(Replica):
         return {
             "priority classes": partial(self._classes.run, self._priorities.sync, self._on_class, self._stop),
             "jobs": self._watch_jobs,
-            "lease": partial(self._turns, "lease", RENEW_SECONDS, self._renew),
+            "lease": partial(self._paced, "lease", self._renew),
+            "lease watch": partial(self._lease_watch.run, self._sync_leases, self._on_lease, self._stop),
             "rounds": partial(self._turns, "rounds", LOOK_SECONDS, self._round),
             "events": partial(self._turns, "events", LOOK_SECONDS, self._announcer.step),
         }
 
     def _watches(self) -> Sequence[ListWatch[Any]]:
-        return self._jobs, self._classes
+        return self._jobs, self._classes, self._lease_watch
 
     def _read(self, job: Job) -> JobSpec | None:
         return job_spec(job, self._settings.prefixes, self._priorities.by_name, self._holdings.share)
@@ -235,6 +238,14 @@ class JobEngine(Replica):
         else:
             self._priorities.see(found)
 
+    def _sync_leases(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            self._leases.see(lease)
+
+    def _on_lease(self, change: Change, lease: Lease) -> None:
+        if change is not Change.DELETED:
+            self._leases.see(lease)
+
     def _on_told(self, node: str, told: Mapping[ContainerName, Told]) -> None:
         self._known.hear(node, told, time.time())
 
@@ -247,13 +258,15 @@ class JobEngine(Replica):
         rounds = [planner.rounds for planner in self._planners.all()]
         self._announcer.planned(rounds, dispatches=self._leases.dispatches())
 
-    def _renew(self) -> None:
+    def _renew(self) -> float:
         try:
-            self._leases.renew()
-            self._lease_problem = ""
+            pause = self._leases.renew()
         except ApiError as error:
             self._lease_problem = f"the Lease cannot be renewed: {error}"
             log.warning("%s", self._lease_problem)
+            return RENEW_SECONDS
+        self._lease_problem = ""
+        return pause
 
     def _why_not_ready(self) -> str:
         missing = (self._known.why_not_synced(), self._view.why_not_synced(), self._lease_problem)

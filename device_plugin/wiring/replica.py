@@ -146,10 +146,18 @@ class Replica(ABC):
 
     def _turns(self, name: str, seconds: float, step: Callable[[], None]) -> None:
         """Call `step` now and every `seconds`; if a call does not return, /healthz says so."""
+
+        def turn() -> float:
+            step()
+            return seconds
+
+        self._paced(name, turn)
+
+    def _paced(self, name: str, step: Callable[[], float]) -> None:
+        """Call `step` now, and again after the seconds that it returns; if it does not return, /healthz says so."""
         while not self._stop.is_set():
             self._health.turn(name)
-            step()
-            self._stop.wait(seconds)
+            self._stop.wait(step())
 
     def _every(self, seconds: float, step: Callable[[], None]) -> None:
         """Call `step` every `seconds`, however long it takes."""

@@ -1,9 +1,11 @@
 """Election as a table: what one candidate writes and believes after each read, by its own clock."""
 
+from dataclasses import replace
+
 import pytest
 
 from device_plugin.kube.api import Object, Ref
-from device_plugin.kube.errors import GoneError
+from device_plugin.kube.errors import ConflictError, GoneError
 from device_plugin.kube.leases import LEASES, Candidate, Election, Lease
 
 
@@ -36,9 +38,38 @@ def test_one_that_was_given_up_or_has_expired_is_taken(holder: str, seconds: int
     if holder:
         assert election.next(held(holder, "a"), 0.0, "now") is None, "first seen: of unknown age"
         assert election.next(held(holder, "b"), 14.0, "now") is None, "renewed"
-        assert election.next(held(holder, "b"), 14.0 + seconds, "now") is None
+        assert election.next(held(holder, "b"), 13.9 + seconds, "now") is None
+        assert election.taken_from() == 14.0 + seconds
     taken = election.next(held(holder, "b", transitions=3), 14.1 + seconds, "now")
     assert shown(taken) == ("me", "now", 4)
+
+
+def test_a_candidate_that_asks_early_has_it_by_its_end() -> None:
+    election = Election("me", early=0.5)
+    assert election.next(held("another", "a"), 0.0, "now") is None
+    assert election.taken_from() == 14.5
+    assert election.next(held("another", "a"), 14.4, "now") is None
+    assert election.next(held("another", "a"), election.taken_from(), "now") is not None
+
+
+def test_a_renewal_counts_from_when_a_watch_told_it_and_the_read_decides() -> None:
+    election = Election("me")
+    assert election.next(held("another", "a"), 0.0, "now") is None
+    election.see(held("another", "b"), 1.0)
+    assert election.next(held("another", "b"), 2.0, "now") is None
+    assert election.taken_from() == 16.0, "not from the read"
+    election.see(held("", "old"), 3.0)
+    assert election.taken_from() < 3.0
+    assert election.next(held("another", "b"), 17.0, "now") is None, "the watch lags: it is counted again"
+    assert election.taken_from() == 32.0
+
+
+@pytest.mark.parametrize("holder", ["", "me"])
+def test_only_the_lease_of_another_is_waited_for(holder: str) -> None:
+    election = Election("me")
+    assert election.taken_from() < 0.0
+    election.see(held(holder, "a"), 1.0)
+    assert election.taken_from() < 0.0
 
 
 def test_another_write_to_the_lease_is_no_renewal() -> None:
@@ -67,10 +98,11 @@ def test_only_ours_is_given_up() -> None:
 
 
 class Server:
-    """An API server that has one Lease."""
+    """An API server that has one Lease. With `conflict` another candidate is always first."""
 
     def __init__(self, lease: Lease | None = None) -> None:
         self.lease = lease
+        self.conflict = False
 
     def get(self, *_: object) -> Lease:
         if self.lease is None:
@@ -83,6 +115,8 @@ class Server:
 
     def replace(self, _: object, __: object, body: Object) -> None:
         assert LEASES.parse is not None
+        if self.conflict:
+            raise ConflictError("it has changed")
         self.lease = LEASES.parse(body)
 
 
@@ -114,3 +148,35 @@ def test_without_takes_free_a_free_lease_is_left_and_its_own_renewed() -> None:
     assert me.attempt()
     assert me.leads()
     assert me.attempt(takes_free=False), "it is ours"
+
+
+def test_who_comes_second_does_not_lead_and_tries_again() -> None:
+    server = Server()
+    me = candidate(server)
+    server.conflict = True
+    assert not me.attempt()
+    assert not me.leads()
+    server.conflict = False
+    assert me.attempt()
+
+
+def test_a_watch_of_all_leases_tells_a_candidate_of_its_own() -> None:
+    me = candidate(Server())
+    me.see(replace(held("another", "a"), name="other"))
+    assert me.due(99.0) == 99.0
+    me.see(replace(held("another", "a"), name="lease"))
+    assert me.due(99.0) == 15.0
+
+
+def test_an_attempt_is_due_when_a_lease_may_be_taken_but_for_one_that_failed_then() -> None:
+    now, server = [0.0], Server(held("another", "a"))
+    me = Candidate(server, Ref("lease", "system"), Election("me"), lambda: now[0], lambda: "now")  # type: ignore[arg-type]
+    assert not me.attempt()
+    assert (me.due(2.0), me.due(99.0)) == (2.0, 15.0)
+    now[0] = 14.0
+    assert not me.attempt()
+    now[0] = 15.5
+    assert me.due(2.0) == 0.0, "it may be taken since"
+    server.conflict = True
+    assert not me.attempt()
+    assert me.due(2.0) == 2.0

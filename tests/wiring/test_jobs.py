@@ -15,6 +15,7 @@ from device_plugin.adapters.probes import probes
 from device_plugin.core.annotations import POOL, QUEUE
 from device_plugin.core.metrics import Reading
 from device_plugin.core.requests import Request
+from device_plugin.jobs.plan.leases import PoolLeases
 from device_plugin.kube.api import JOBS, NODES, PODS, Ref
 from device_plugin.kube.leases import LEASES
 from device_plugin.node.meter import PROGRESS_DONE, PROGRESS_GOAL
@@ -122,6 +123,20 @@ def test_pools_have_leases_and_a_job_that_fits_several_starts_in_one(
         assert admin.get(LEASES, Ref("vgpu-jobs-1", "vgpu-system")).holder == "vgpu-jobs-0"
         assert f"pool {pool} is planned by vgpu-jobs-0\n" in get(f"{listening['explain']}/explain")[1]
         assert f'vgpu_job_pool_planner{{pool="{pool}"}} 1.0' in get(f"{listening['http']}/metrics")[1]
+
+
+def test_a_watch_tells_it_the_renewals_of_leases(
+    api: EmbeddedApiServer, running: Running, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[tuple[str, str]] = set()
+    monkeypatch.setattr(PoolLeases, "see", lambda _, lease: seen.add((lease.name, lease.renewed)))
+    of = Ref("vgpu-jobs-3", LEASE.namespace)
+    admin = KubeClient(Endpoint(api.url, lambda: "Bearer system:admin"), "test")
+    with closing(admin), running(run):
+        admin.create(LEASES, {"metadata": {"name": of.name}, "spec": {"renewTime": "a"}}, of.namespace)
+        assert eventually(lambda: (of.name, "a") in seen, SECONDS), "listed or told"
+        admin.patch(LEASES, of, {"spec": {"renewTime": "b"}})
+        assert eventually(lambda: (of.name, "b") in seen, SECONDS)
 
 
 @pytest.mark.parametrize("which", ["explain_listen", "http_listen"])

@@ -4,6 +4,17 @@ The holder of the engine's own Lease is the dispatcher. Where there is one pool 
 Where there are several, it gives each pool that has jobs a number, in a note on its Lease, and whoever holds the Lease
 of that number plans the pool. All replicas read the note with the Lease, and a planner acts only by a note that it has
 read a moment ago: so all agree on what the pools are.
+
+The Leases of a replica that dies are taken over within one Lease. Two replicas never act by one Lease, whatever their
+clocks show: let its holder send its last renewal at R.
+
+- The holder acts until R + 7 s (fence), and what it sent in the last moment ends by R + 10 s (each request takes 3 s at
+  most).
+- Another replica counts 10.5 s from when it saw this renewal, which is after R. The half second between covers clocks
+  that do not run at the same rate.
+- A watch tells it of each renewal at once, and it asks for the Lease at the moment at which those 10.5 s are over: so
+  it holds the Lease by R + 11 s. A watch that lags or is broken makes it count from a later moment. It never takes the
+  Lease by what the watch said alone: it reads the Lease, and its write names the version that it read.
 """
 
 import json
@@ -15,13 +26,14 @@ from device_plugin.core.annotations import write_object
 from device_plugin.core.jobs.pools import MOST_POOLS
 from device_plugin.kube.api import Api, Ref
 from device_plugin.kube.errors import ApiError
-from device_plugin.kube.leases import Candidate, Election
+from device_plugin.kube.leases import Candidate, Election, Lease
 
 log = logging.getLogger(__name__)
 
-# Seconds of a Lease, and for which its holder acts after a renewal: a write that was sent then ends before the Lease.
-# Another candidate sees the last renewal, and that it is too old, within 2 s each: it takes over within 15 s.
-LEASE_SECONDS, FENCE_SECONDS = 11.0, 7.0
+# Seconds between two renewals, and of a Lease; for how long its holder acts after a renewal, and how much before the
+# end of another's Lease it may be taken.
+RENEW_SECONDS, LEASE_SECONDS = 2.0, 11.0
+FENCE_SECONDS, EARLY_SECONDS = 7.0, 0.5
 # Seconds for which a note that was read counts, and after which nobody acts by a note that was replaced: as long as
 # that, and a write that was sent in the last moment.
 NOTED_SECONDS, REPLACED_SECONDS = 10.0, 15.0
@@ -102,8 +114,11 @@ class PoolLeases:
 
     # Leases
 
-    def renew(self) -> None:
-        """Renew the Leases of this replica, and take those that are its share. Raises ApiError."""
+    def renew(self) -> float:
+        """Renew the Leases of this replica, and take those that are its share; returns when to call again, in seconds.
+
+        That is after RENEW_SECONDS, or as soon as another replica's Lease may be taken. Raises ApiError.
+        """
         self._dispatcher.attempt()
         if not self.dispatches():
             self._empty_since = None
@@ -113,6 +128,12 @@ class PoolLeases:
         self._share_out(numbers)
         for number in numbers:
             self._attempt(number, len(numbers))
+        return min(candidate.due(RENEW_SECONDS) for candidate in self._all())
+
+    def see(self, lease: Lease) -> None:
+        """A watch says that a Lease is this, or was shortly before; those that are not the engine's are ignored."""
+        for candidate in self._all():
+            candidate.see(lease)
 
     def release(self) -> None:
         """Give all Leases up. Raises ApiError."""
@@ -120,8 +141,12 @@ class PoolLeases:
             self._give_up(number)
         self._dispatcher.release()
 
+    def _all(self) -> list[Candidate]:
+        # One step of the interpreter, while another thread may add to them.
+        return [self._dispatcher, *self._candidates.values()]
+
     def _election(self) -> Election:
-        return Election(self._identity, LEASE_SECONDS, FENCE_SECONDS)
+        return Election(self._identity, LEASE_SECONDS, FENCE_SECONDS, EARLY_SECONDS)
 
     def _attempt(self, number: int, count: int) -> None:
         candidate = self._candidates.get(number)
