@@ -60,7 +60,8 @@ class Cache:
             if where:
                 held[where].append(other)
         obstacles = {
-            name: fit.obstacles(node, held[name], wanted) for name, node in sorted(self.nodes.copy().items())
+            name: fit.obstacles(node, held[name], pod, wanted)
+            for name, node in sorted(self.nodes.copy().items())
         }
         fits = [name for name, why in obstacles.items() if not why]
         return fits, {name: why for name, why in obstacles.items() if why}

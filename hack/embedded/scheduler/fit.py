@@ -1,4 +1,4 @@
-"""The checks of kube-scheduler before it calls an extender: counted resources, and cordoned nodes."""
+"""The checks of kube-scheduler before it calls an extender: cordons, nodeSelector, counted resources."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,10 +14,13 @@ def asked(pod: Pod) -> Amounts:
     return {name: amount for name, amount in requested(pod).items() if "/" in name}
 
 
-def obstacles(node: Node, pods: Iterable[Pod], wanted: Amounts) -> list[str]:
-    """kube-scheduler's texts about the resources that a node with `pods` lacks for `wanted`; empty if it fits."""
+def obstacles(node: Node, pods: Iterable[Pod], pod: Pod, wanted: Amounts) -> list[str]:
+    """kube-scheduler's texts on what a node with `pods` lacks for `pod`, which asks for `wanted`; empty if it fits."""
     if (node.get("spec") or {}).get("unschedulable"):
         return ["node(s) were unschedulable"]
+    labels = node["metadata"].get("labels") or {}
+    if not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
+        return ["node(s) didn't match Pod's node affinity/selector"]
     offered = amounts((node.get("status") or {}).get("allocatable"))
     needed = wanted
     for pod in pods:

@@ -32,11 +32,22 @@ def test_an_init_container_counts_only_if_it_needs_more_than_the_rest() -> None:
 
 def test_a_node_that_never_advertised_the_resource_lacks_it() -> None:
     bare = {"metadata": {"name": "n"}}
-    assert fit.obstacles(bare, [], fit.asked(pod("p", 1))) == [f"Insufficient {MEM}"]
+    assert fit.obstacles(bare, [], pod("p", 1), fit.asked(pod("p", 1))) == [f"Insufficient {MEM}"]
 
 
 def test_a_cordoned_node_takes_nobody() -> None:
-    assert fit.obstacles(node("n", 9, unschedulable=True), [], {}) == ["node(s) were unschedulable"]
+    assert fit.obstacles(node("n", 9, unschedulable=True), [], pod("p"), {}) == ["node(s) were unschedulable"]
+
+
+def test_a_node_selector_names_labels_of_the_node() -> None:
+    labelled, selecting = node("n", 9), pod("p")
+    selecting["spec"]["nodeSelector"] = {"vgpu.io/pool": "a"}
+    why = ["node(s) didn't match Pod's node affinity/selector"]
+    assert fit.obstacles(labelled, [], selecting, {}) == why
+    labelled["metadata"]["labels"] = {"vgpu.io/pool": "b", "other": "a"}
+    assert fit.obstacles(labelled, [], selecting, {}) == why
+    labelled["metadata"]["labels"]["vgpu.io/pool"] = "a"
+    assert fit.obstacles(labelled, [], selecting, {}) == []
 
 
 def test_assumed_pods_hold_their_room_until_they_are_forgotten() -> None:
