@@ -8,15 +8,13 @@ for progress as it always does. Exits non-zero above 120 MiB, 0.5 % of a core, o
 
 import argparse
 import sys
-import tempfile
 import time
-from contextlib import closing
-from pathlib import Path
 
 from device_plugin.core.annotations import QUEUE
-from hack.embedded.cluster import ENGINE_USER, EmbeddedCluster, Options
+from hack.embedded.cluster import ENGINE_USER, Options
 from hack.embedded.person import Object, Person, phase, read
 from hack.trials.footprint import Most, measure, quarter
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import at_once
 from vgpu_runtime import sim
 
@@ -34,11 +32,7 @@ def main() -> int:
     seconds = parser.parse_args().seconds
     cards = sim.parse(f"version: v1\ncards: [{{preset: hygon-60cu-16gib, count: {CARDS}}}]")
     options = Options(on_start=lambda *_: None, engines=1)
-    with (
-        tempfile.TemporaryDirectory(prefix="foot-") as folder,
-        EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster,
-        closing(Person(cluster.api.url)) as person,
-    ):
+    with one_machine({NODE: cards}, options) as (cluster, person):
         at_once(person.create, [queued(f"job-{number}") for number in range(JOBS)])
         (engine,) = cluster.engines
         person.until(f"{RUN} pods to run", lambda: _running(person) == RUN, START_SECONDS)
@@ -57,8 +51,8 @@ def _running(person: Person) -> int:
     return sum(phase(pod) == "Running" for pod in person.pods())
 
 
-def queued(name: str) -> Object:
-    """A Job of a queue with one pod, which asks for a quarter of a card."""
+def queued(name: str, **places: str) -> Object:
+    """A Job of a queue with one pod, which asks for a quarter of a card on a node with these labels."""
     container = quarter(name)["spec"]["containers"][0]
     return {
         "apiVersion": "batch/v1",
@@ -67,7 +61,9 @@ def queued(name: str) -> Object:
         "spec": {
             "suspend": True, "completionMode": "Indexed", "completions": 1, "parallelism": 1,
             "podReplacementPolicy": "Failed",
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [container], "nodeSelector": places}
+            },
         },
     }  # fmt: skip
 

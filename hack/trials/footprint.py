@@ -8,15 +8,13 @@ The agent is a process of its own in a one-machine cluster whose containers have
 
 import argparse
 import sys
-import tempfile
 import time
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from hack.embedded.cluster import AGENT_USER, EmbeddedCluster, Options
-from hack.embedded.person import Object, Person, phase
+from hack.embedded.person import Object, phase
 from hack.process_cost import cpu_seconds, rss_mib
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FAMILY, at_once
 from vgpu_runtime import sim
 
@@ -32,11 +30,7 @@ def main() -> int:
     seconds = parser.parse_args().seconds
     cards = sim.parse(f"version: v1\ncards: [{{preset: hygon-60cu-16gib, count: {CARDS}}}]")
     options = Options(on_start=lambda *_: None)
-    with (
-        tempfile.TemporaryDirectory(prefix="foot-") as folder,
-        EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster,
-        closing(Person(cluster.api.url)) as person,
-    ):
+    with one_machine({NODE: cards}, options) as (cluster, person):
         at_once(person.create, [quarter(f"p{number}") for number in range(SLICES)])
         person.until(
             f"{SLICES} pods to run",

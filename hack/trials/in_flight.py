@@ -9,15 +9,13 @@ random order and PreStartContainer concurrently, over a CDI cache that lags. The
 import argparse
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
-from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.cluster import Options
 from hack.embedded.person import Object, Person, phase
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS, at_once, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
@@ -52,11 +50,7 @@ def run(seeds: Sequence[int], pods: int) -> TrialResult:
     cards = sim.parse(CARDS)
     result = TrialResult()
     options = Options(seed=seeds[0], on_start=witness, flags=FLAGS)
-    with (
-        tempfile.TemporaryDirectory(prefix="vg-") as folder,
-        EmbeddedCluster(Path(folder), {NODE: cards}, options) as cluster,
-        closing(Person(cluster.api.url)) as person,
-    ):
+    with one_machine({NODE: cards}, options) as (_, person):
         for seed in seeds:
             began = time.monotonic()
             _round(person, witness, cards, seed, pods, result)

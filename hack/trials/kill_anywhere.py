@@ -13,12 +13,10 @@ import glob
 import json
 import random
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from device_plugin.core.grants import Grant
@@ -27,6 +25,7 @@ from device_plugin.kube.leases import LEASES
 from hack.embedded.apiserver.admission import ADMIN
 from hack.embedded.cluster import EmbeddedCluster, Options, Replica
 from hack.embedded.person import NotInTimeError, Object, Person, phase, read
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS, random_pod
 from hack.trials.witness import Witness
 from vgpu_runtime import sim
@@ -182,22 +181,18 @@ def run(seed: int, seconds: float) -> bool:
     """Load and hits for `seconds`, then the reckoning; True if all held."""
     rng, witness = random.Random(seed), Witness()
     cards = {name: sim.parse(CARDS, machine=number) for number, name in enumerate(NODES)}
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
-        with (
-            EmbeddedCluster(Path(folder), cards, options) as cluster,
-            closing(Person(cluster.api.url, ADMIN)) as person,
-        ):
-            load, killer = PodLoad(person, seed), ServiceKiller(cluster, person, rng)
-            load.start()
-            end = time.monotonic() + seconds
-            while time.monotonic() < end and load.is_alive():
-                time.sleep(rng.uniform(0.2, 1.5))
-                killer.kill_one()
-            load.ended.set()
-            load.join()
-            left = _reckon(cluster, person, witness)
-            _empty(cluster, person)
+    options = Options(replicas=2, seed=seed, on_start=witness, flags=FLAGS)
+    with one_machine(cards, options, ADMIN) as (cluster, person):
+        load, killer = PodLoad(person, seed), ServiceKiller(cluster, person, rng)
+        load.start()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and load.is_alive():
+            time.sleep(rng.uniform(0.2, 1.5))
+            killer.kill_one()
+        load.ended.set()
+        load.join()
+        left = _reckon(cluster, person, witness)
+        _empty(cluster, person)
     killed = ", ".join(f"{kind} {count}" for kind, count in sorted(killer.hits.items()))
     print(f"seed {seed}: {load.created} pods, {witness.started} containers; hits: {killed}")
     allowed = load.failed.pop(ADMITTED_WITHOUT_AGENT, 0)

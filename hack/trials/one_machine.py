@@ -1,0 +1,23 @@
+"""Where the trials take place: a one-machine cluster in a folder of its own, and a person at its API server."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.person import Person
+from vgpu_runtime import sim
+
+
+@contextmanager
+def one_machine(
+    nodes: Mapping[str, Sequence[sim.SimCard]], options: Options, user: str = "demo-user"
+) -> Iterator[tuple[EmbeddedCluster, Person]]:
+    """The cluster of these nodes and a person who is `user` there; nothing of either is left afterwards."""
+    with (
+        tempfile.TemporaryDirectory(prefix="vg-") as folder,
+        EmbeddedCluster(Path(folder), nodes, options) as cluster,
+        closing(Person(cluster.api.url, user)) as person,
+    ):
+        yield cluster, person
