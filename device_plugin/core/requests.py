@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
-from device_plugin.core import annotations
+from device_plugin.core import annotations, card_models
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import ContainerKind, Pod
@@ -90,6 +90,12 @@ class Selector:
         include, exclude = _words(self.text)
         return value not in exclude and (not include or value in include)
 
+    def accepts_model(self, model: str) -> bool:
+        """True if a model of cards is wanted by any of its names (card_models)."""
+        include, exclude = _model_words(self.text)
+        names = card_models.names(model)
+        return names.isdisjoint(exclude) and (not include or not names.isdisjoint(include))
+
 
 # An entry takes 16 KiB at most.
 @lru_cache(128)
@@ -100,6 +106,13 @@ def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
         frozenset(word for word in words if not word.startswith("!")),
         frozenset(word[1:].strip() for word in words if word.startswith("!")),
     )
+
+
+@lru_cache(128)
+def _model_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a comma list of models, as card_models compares them."""
+    include, exclude = _words(text)
+    return frozenset(map(card_models.normal, include)), frozenset(map(card_models.normal, exclude))
 
 
 ANYTHING = Selector()
@@ -160,7 +173,7 @@ class Shape:
 
     def accepts(self, family: str, model: str) -> bool:
         """True for cards of the family and the models that are asked for."""
-        return family == self.request.family and self.models.accepts(model)
+        return family == self.request.family and self.models.accepts_model(model)
 
     @property
     def is_slice(self) -> bool:

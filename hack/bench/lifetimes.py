@@ -154,7 +154,7 @@ class Freed:
         if not request.containers:
             return True
         asked = request.containers[0][1]
-        cards = (card for card in self._cards if request.models.accepts(card.card.model))
+        cards = (card for card in self._cards if request.models.accepts_model(card.card.model))
         return sum(fit(card, asked) is not None for card in cards) >= max(1, asked.whole)
 
 

@@ -96,7 +96,7 @@ def test_annotations_select_cards_and_policy() -> None:
     assert asked.policy == "spread"
     assert (asked.models.include, asked.models.exclude) == (frozenset({"Z100"}), frozenset({"K100"}))
     assert [asked.uuids.accepts(u) for u in "abc"] == [False, False, True]
-    assert not asked.models.accepts("MI300X")
+    assert not asked.models.accepts_model("MI300X")
 
 
 @pytest.mark.parametrize(

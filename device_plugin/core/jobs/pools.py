@@ -160,7 +160,7 @@ class Fitting:
                 pool
                 for pool, kinds in self.pools.kinds.items()
                 if all(
-                    any(of == family and request.models.accepts(model) for of, model in kinds)
+                    any(of == family and request.models.accepts_model(model) for of, model in kinds)
                     for family in families
                 )
             )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import log
 
+from device_plugin.core import card_models
 from device_plugin.core.jobs.job import EXPONENT
 
 # Bounds of the operator's table, and of the problems in it that are listed.
@@ -73,11 +74,16 @@ class Rates:
 
     def curve(self, model: str, card: str) -> Curve | None:
         """The curve of a model on cards of a model; that of the slowest other card as a guess, None without any."""
-        found = self.curves.get((model, card))
+        found = self.curves.get((model, card)) or self._by_another_name(model, card)
         if found is not None:
             return found
         others = [curve for (name, _), curve in self.curves.items() if name == model]
         return replace(min(others, key=lambda curve: curve.speed(1)), guess=True) if others else None
+
+    def _by_another_name(self, model: str, card: str) -> Curve | None:
+        wanted = card_models.names(card)
+        found = ((of, curve) for (name, of), curve in self.curves.items() if name == model)
+        return next((curve for of, curve in found if card_models.normal(of) in wanted), None)
 
     def slowest(self, model: str, cards: Iterable[str]) -> Curve | None:
         """The curve of a model on the slowest of these models of cards; None if no rate of it is known."""

@@ -105,7 +105,9 @@ def with_widths(
             made.append(job if goal is None or goal.bounded else replace(job, spec=_fixed(job.spec)))
             continue
         rates = rates_of(job.spec.key[0])
-        curve = rates.slowest(goal.model, [card for card in cards if job.spec.request.models.accepts(card)])
+        curve = rates.slowest(
+            goal.model, [card for card in cards if job.spec.request.models.accepts_model(card)]
+        )
         found = size(job.spec, curve, _trial(room, job.spec, tried < MOST_TRIED)) if curve else None
         tried += curve is not None
         if isinstance(found, Sized):

@@ -85,7 +85,7 @@ def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
             state.untouched
             and state.open
             and card.family == asked.family
-            and request.models.accepts(card.model)
+            and request.models.accepts_model(card.model)
         ):
             found.append(state)
             if len(found) == asked.whole:
@@ -311,7 +311,7 @@ class CardFit:
 
 def allowed_cards(table: NodeTable, request: PodRequest) -> Mask:
     """True for usable cards that the request's selectors accept; shape (nodes, cards)."""
-    models = kinds_where(table.kinds, lambda kind: request.models.accepts(kind.model))
+    models = kinds_where(table.kinds, lambda kind: request.models.accepts_model(kind.model))
     return table.usable & models[table.kind] & table.named(request.uuids)
 
 

@@ -184,7 +184,7 @@ class Placer:
         """
         table, models = self.table, request.models
         states = table.states.columns()
-        accepted = kinds_where(table.kinds, lambda kind: models.accepts(kind.model))
+        accepted = kinds_where(table.kinds, lambda kind: models.accepts_model(kind.model))
         cells = None if request.uuids == ANYTHING else table.named(request.uuids)
         if nodes is not None:
             offered = table.chosen(nodes)[:, None]

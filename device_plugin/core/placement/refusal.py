@@ -266,7 +266,7 @@ class Causes:
     def _causes(self, need: CardFit) -> Sequence[tuple[Reason, Mask]]:
         """Each reason with the states to which it applies, in the order of preference when a state has several."""
         states, models = self._states, self._request.models
-        accepted = kinds_where(self._kinds, lambda kind: models.accepts(kind.model))
+        accepted = kinds_where(self._kinds, lambda kind: models.accepts_model(kind.model))
         return (
             (Reason.FAMILY, ~need.sizes.family[states.kind]),
             (Reason.MODEL, ~accepted[states.kind]),

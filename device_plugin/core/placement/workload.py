@@ -129,7 +129,7 @@ class Demand:
             need = CardFit(free, KindSizes(kinds, each.request))
             self.mib[:, number], self.cores[:, number] = need.mib, need.cores
             self.family[:, number] = need.fits()
-            models = [each.models.accepts(kind.model) for kind in kinds]
+            models = [each.models.accepts_model(kind.model) for kind in kinds]
             self.allowed[:, number] = self.family[:, number] & np.array(models, dtype=bool)
 
     def wanted(self) -> Floats:

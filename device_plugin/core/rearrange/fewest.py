@@ -79,7 +79,7 @@ def fewest(cards: Iterable[SharedCard], request: PodRequest, ranks: Ranks) -> Vi
 
 def _accepts(request: PodRequest, state: CardState) -> bool:
     card = state.card
-    return card.open and request.models.accepts(card.model) and request.uuids.accepts(card.uuid)
+    return card.open and request.models.accepts_model(card.model) and request.uuids.accepts(card.uuid)
 
 
 def _for_card(shared: SharedCard, asked: Request, ranks: Ranks, budget: Budget) -> VictimSet | None:

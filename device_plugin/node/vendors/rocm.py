@@ -13,6 +13,7 @@ from typing import ClassVar
 from device_plugin.core import masks
 from device_plugin.core.cards import Card
 from device_plugin.core.machine import DeviceNode
+from device_plugin.node.vendors import models
 from device_plugin.node.vendors.port import (
     CardSlice,
     CardUsage,
@@ -135,7 +136,7 @@ class Rocm(Vendor[KfdCard]):
         group = masks.group_units(xcc=payload.xcc, paired=payload.paired)
         return FoundCard(
             uuid=f"GPU-{unique:016x}" if unique else f"GPU-{pci}",
-            model=self._name(f"{node}/name") or f"{_number(values, 'device_id', node):04x}",
+            model=self._model(node, values, pci),
             pci=pci,
             mem_mib=self._memory(node),
             compute_units=units,
@@ -146,6 +147,32 @@ class Rocm(Vendor[KfdCard]):
             fault=self._fault(pci) if payload.gpu_id else "its driver gives it no gpu_id",
             unfit=self._unfit(units, payload),
         )
+
+    def _model(self, node: str, values: Mapping[str, int], pci: str) -> str:
+        """The model as people name it; of a card that no table has, the driver's name or what its ids say."""
+        device, target = _number(values, "device_id", node), _number(values, "gfx_target_version", node)
+        chip = self._name(f"{node}/name")
+        return (
+            models.known(self.PCI_VENDOR, device, self._hexadecimal(pci, "revision"))
+            or (chip if chip != models.NO_NAME else "")
+            or self._product(pci)
+            or models.by_target(self.PCI_VENDOR, target)
+            or f"{device:04x}"
+        )
+
+    def _product(self, pci: str) -> str:
+        """The name that the maker wrote into the card; empty if there is none that can stand in a list of names."""
+        try:
+            text = self._name(f"{PCI_DEVICES}/{pci}/product_name")
+        except BrokenFileError:
+            return ""
+        return text if text.isascii() and "," not in text and not text.startswith("!") else ""
+
+    def _hexadecimal(self, pci: str, name: str) -> int | None:
+        try:
+            return int(self._text(f"{PCI_DEVICES}/{pci}/{name}"), 16)
+        except (BrokenFileError, ValueError):
+            return None
 
     def _unfit(self, units: int, card: KfdCard) -> str:
         """The reason why a card with `units` compute units cannot be shared, as text; empty if it can."""

@@ -125,3 +125,9 @@ def test_what_jobs_tell_is_smoothed_and_bounded() -> None:
     for number in range(MAX_NAMESPACES):
         learnt.add(f"n{number}", "m", "c", 1, 1.0)
     assert not learnt.beside("a", Rates()).curves
+
+
+def test_a_rate_is_found_by_another_name_of_its_card() -> None:
+    rates, _ = read_rates("resnet50 vega20 100\nresnet50 K100_AI 200")
+    assert rates.curve("resnet50", "MI50/MI60") == Curve(((1, 100.0),))
+    assert rates.curve("resnet50", "K100-AI") == Curve(((1, 200.0),))

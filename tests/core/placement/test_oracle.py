@@ -105,7 +105,7 @@ def possible_on(node: str, known: Inventory, grants: Mapping[Holder, Grant], req
     rests = [
         Rest(node, card, grants)
         for card in known.cards
-        if card.healthy and request.models.accepts(card.model) and request.uuids.accepts(card.uuid)
+        if card.healthy and request.models.accepts_model(card.model) and request.uuids.accepts(card.uuid)
     ]
     return known.serving and possible(rests, [asked for _, asked in request.containers])
 

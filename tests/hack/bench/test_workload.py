@@ -30,8 +30,8 @@ def test_nodes_with_cards_and_pods_by_name(tmp_path: Path) -> None:
     whole, part, none = workload.jobs
     assert whole.request.containers[0][1].whole == 2
     assert part.request.containers[0][1] == Request("bench.io/card", 0, 460, 0)
-    assert part.request.models.accepts("P100")
-    assert not part.request.models.accepts("G2")
+    assert part.request.models.accepts_model("P100")
+    assert not part.request.models.accepts_model("G2")
     assert none.request.containers == ()
     assert [workload.cards(job) for job in workload.jobs] == [2, 0.46, 0]
 
