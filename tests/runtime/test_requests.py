@@ -50,7 +50,7 @@ def machine(native: Path, tmp_path: Path) -> SimSlice:
 
 
 def output(machine: SimSlice, script: str) -> list[str]:
-    done = machine.python(HEAD + script)
+    done = machine.python(HEAD + script, VGPU_QUIET="1")
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
