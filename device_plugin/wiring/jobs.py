@@ -153,7 +153,9 @@ class JobEngine(Replica):
             )  # fmt: skip
 
         dispatcher = Dispatcher(self._holdings, self._sender(self._leases.dispatches), clock, time.time)
-        self._planners = Planners(self._known, self._holdings, self._leases, dispatcher, rounds, clock)
+        self._planners = Planners(
+            self._known, self._holdings, self._leases, dispatcher, rounds, clock, time.thread_time
+        )
         self._announcer = Announcer(api, self._known, clock)
         self._gauges = JobGauges(self._known, self._planners, self._leases.dispatches)
         self._poller = AgentPoller(read_progress, self._on_told, self._plans, ASKED, clock, self._known.on)

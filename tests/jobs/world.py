@@ -313,10 +313,14 @@ class Engine:
         self.nodes = KnownNodes()
         self.known = KnownJobs(lambda job: job_spec(job, DEFAULT_PREFIXES, {}, lambda _: 1.0))
         self.sent: list[Write] = []
-        held = self.Held(self.view, self.nodes)
+        self.worked = 0.0
+        """Seconds of processor time that its planners have had."""
+        held = self.held = self.Held(self.view, self.nodes)
         self.leases = self.made_leases()
         dispatcher = Dispatcher(held, self.made_sender(self.leases.dispatches), wall, wall)
-        self.planners = Planners(self.known, held, self.leases, dispatcher, self._rounds, wall)
+        self.planners = Planners(
+            self.known, held, self.leases, dispatcher, self._rounds, wall, lambda: self.worked
+        )
         self.rounds = next(iter(self.planners.all())).rounds
         api.engines = [self]
         self.nodes.sync(world.nodes.values())

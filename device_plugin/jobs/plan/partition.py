@@ -108,7 +108,7 @@ class Partitions:
         self._snapshot: Snapshot | None = None
         self._inventories: Mapping[str, Inventory] = {}
         self._fitting = Fitting(Pools(), NodeIndex())
-        self._changes = -1
+        self._seen = (-1, -1)
         self._last = Partition()
 
     def pools(self) -> Pools:
@@ -117,9 +117,9 @@ class Partitions:
 
     def last(self) -> Partition:
         """The partition of what is known now."""
-        fitting, changes = self._renewed(), self._known.changes
-        if changes != self._changes or fitting.pools is not self._last.pools:
-            self._last, self._changes = partition(self._known.managed(), fitting), changes
+        fitting, seen = self._renewed(), (self._known.changes, self._known.unplanned)
+        if seen != self._seen or fitting.pools is not self._last.pools:
+            self._last, self._seen = partition(self._known.managed(), fitting), seen
         return self._last
 
     def _renewed(self) -> Fitting:
@@ -156,7 +156,7 @@ class PoolJobs:
     def changes(self) -> int:
         """Grows with every change of these Jobs."""
         jobs = self.managed()
-        if jobs is not self._seen and jobs != self._seen:
+        if jobs is not self._seen and not _planned_alike(jobs, self._seen):
             self._changes += 1
         self._seen = jobs
         return self._changes
@@ -164,6 +164,11 @@ class PoolJobs:
     def managed(self) -> Mapping[JobKey, Managed]:
         """The Jobs that can be read, by namespace and name."""
         return self._partitions.last().jobs.get(self._pool, {})
+
+
+def _planned_alike(ones: Mapping[JobKey, Managed], others: Mapping[JobKey, Managed]) -> bool:
+    """True if they are the same Jobs, and differ in nothing that a plan depends on."""
+    return ones.keys() == others.keys() and all(one.planned_like(others[key]) for key, one in ones.items())
 
 
 class PoolHoldings:

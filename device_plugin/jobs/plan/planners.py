@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from device_plugin.core.jobs.job import JobKey
@@ -32,13 +33,17 @@ class PoolPlanner:
 class Planners:
     """Makes a planner for each pool of which this replica holds the Lease, and runs their rounds.
 
-    One thread calls `step`; the other methods may be called from any.
+    One thread calls `step`; the other methods may be called from any. `clock` is for ages; `work` tells the seconds of
+    processor time that the calling thread has had.
     """
 
     def __init__(
         self, known: KnownJobs, holdings: Holdings, leases: PoolLeases, dispatcher: Dispatcher, make: MakeRounds,
-        clock: Callable[[], float],
+        clock: Callable[[], float], work: Callable[[], float],
     ) -> None:  # fmt: skip
+        self._clock = clock
+        self._work = work
+        self._rests_until = -inf
         self._known = known
         self._holdings = holdings
         self._leases = leases
@@ -52,7 +57,21 @@ class Planners:
         self._pools = Pools()
 
     def step(self) -> None:
-        """Do what is due now: as the dispatcher, then as the planner of each pool that is this replica's."""
+        """Do what is due now, unless the last step was a moment ago.
+
+        After each step the planners rest for as long as it has worked: whatever tenants write, and however often, they
+        take half of a core at most. The first change after a rest is answered at once.
+        """
+        if self._clock() < self._rests_until:
+            return
+        began = self._work()
+        try:
+            self._plan()
+        finally:
+            self._rests_until = self._clock() + self._work() - began
+
+    def _plan(self) -> None:
+        """Do what is due as the dispatcher, then as the planner of each pool that is this replica's."""
         if self._known.why_not_synced() or self._holdings.why_not_synced():
             return
         self._pools = self._partitions.pools()

@@ -19,7 +19,7 @@ from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import ContainerName, Told, by_pod
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.watch.managed import Managed
+from device_plugin.jobs.watch.managed import Managed, planned
 
 # Jobs that are gone are remembered for as long as a late answer could bring one back.
 GONE_REMEMBERED = 1000
@@ -33,6 +33,13 @@ class _Read:
     spec: JobSpec | None
     problem: str = ""
     record: Resize | None = None
+
+    def planned_like(self, other: "_Read") -> bool:
+        """True if a plan cannot tell the two versions of a Job from each other."""
+        if self.spec is None or other.spec is None:
+            return self.spec is other.spec
+        alike = self.spec == other.spec and self.record == other.record
+        return alike and planned(self.job) == planned(other.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,9 @@ class KnownJobs:
         self._rigid: dict[str, str] = {}
         self._listed = {"jobs": False, "pods of jobs": False}
         self.changes = 0
-        """Grows with every change."""
+        """Grows with every change that a plan depends on."""
+        self.unplanned = 0
+        """Grows with every newer version of a Job that no plan depends on; a write needs the newest version."""
 
     def why_not_synced(self) -> str:
         """The kinds of objects that were not listed yet, as text; empty if all were."""
@@ -82,8 +91,11 @@ class KnownJobs:
             known = self._jobs.get(job.uid)
             if job.uid in self._gone or (known is not None and not _newer(job, known.job)):
                 return
-            self._jobs[job.uid] = self._made(job)
-            self.changes += 1
+            read = self._jobs[job.uid] = self._made(job)
+            if known is not None and read.planned_like(known):
+                self.unplanned += 1
+            else:
+                self.changes += 1
 
     def forget(self, uid: str) -> None:
         """The Job is gone."""

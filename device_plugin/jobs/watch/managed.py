@@ -1,11 +1,12 @@
 """A Job that the engine queues, with all that is known of it at one time."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Protocol
 
+from device_plugin.core.annotations import POOL
 from device_plugin.core.batch import Job
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.history import History
@@ -47,6 +48,18 @@ class Managed:
     rigid: str = ""
     refusal: str = ""
     pin: str = ""
+
+    def planned_like(self, other: "Managed") -> bool:
+        """True if a plan cannot tell the two from each other, whatever else of the Job has changed.
+
+        What the program tells counts while a request for a checkpoint may wait for it.
+        """
+        return self._planned() == other._planned()
+
+    def _planned(self) -> "Managed":
+        waits = self.record is not None and not self.record.applied
+        heard = self.heard if waits else -inf
+        return replace(self, job=planned(self.job), heard=heard, progress=None, history=None)
 
     @property
     def key(self) -> JobKey:
@@ -195,6 +208,22 @@ class ManagedJobs(Protocol):
 
     def managed(self) -> Mapping[JobKey, Managed]:
         """The Jobs that can be read, by namespace and name."""
+
+
+def planned(job: Job) -> Job:
+    """The part of a Job that a plan depends on beside its JobSpec and its record.
+
+    A tenant may write the rest, such as metadata, as often as the API server takes it.
+    """
+    return Job(
+        job.namespace, job.name, job.uid,
+        created=job.created, deleting=job.deleting,
+        annotations={key: text for key, text in job.annotations.items() if key == POOL},
+        suspend=job.suspend, parallelism=job.parallelism, completions=job.completions,
+        replacement=job.replacement, grace_seconds=job.grace_seconds, started=job.started,
+        active=job.active, succeeded=job.succeeded, terminating=job.terminating,
+        completed_indexes=job.completed_indexes, conditions=job.conditions if job.ended else (),
+    )  # fmt: skip
 
 
 def seconds(time: str, otherwise: float) -> float:

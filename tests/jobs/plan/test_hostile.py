@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,16 @@ from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.core.annotations import QUEUE, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.http_values import JSON, HttpRequest
+from device_plugin.core.jobs.engine import plan_round
+from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.progress import Told, progress_of
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.pods import Pod
+from device_plugin.jobs.execute.executor import Executor
+from device_plugin.jobs.plan.fork import Fork, Free
+from device_plugin.jobs.plan.states import scene
 from device_plugin.jobs.show.explain import JobExplainer
+from device_plugin.jobs.watch.managed import Managed, planned
 from tests.builders.cards import FAMILY, MEM
 from tests.jobs.world import ONE_CARD, World
 
@@ -123,10 +129,8 @@ class Tenant:
             self.world.api.put_pod(replace(pod, deleting=True, ends=ends))
 
 
-def test_no_round_and_no_answer_ends_by_an_exception() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+def hostile_worlds(rng: random.Random) -> Iterator[World]:
+    """Worlds in which a tenant writes, after each turn."""
     for _ in range(WORLDS):
         rules = Rules(
             quantum_s=rng.choice((60, 3600)), age_s=rng.choice((30, 3600)), use=rng.choice((0.8, 1.0))
@@ -142,8 +146,31 @@ def test_no_round_and_no_answer_ends_by_an_exception() -> None:
             if rng.random() < 0.05:
                 world.restart()
             world.turn()
+            yield world
+
+
+def test_no_round_and_no_answer_ends_by_an_exception(rng: random.Random) -> None:
+    for number, world in enumerate(hostile_worlds(rng), 1):
+        if number % TURNS:
+            continue
         explain = JobExplainer(world.engine.known, world.engine.planners)
         for query in ("", *(f"job={'/'.join(key)}" for key in world.api.jobs)):
             for accepted in (JSON, "text/plain"):
                 asked = HttpRequest("GET", "/explain", query, {"accept": accepted})
                 assert explain(asked).status in (200, 404)
+
+
+def test_a_plan_depends_on_no_part_of_a_job_that_counts_as_no_change(rng: random.Random) -> None:
+    for world in hostile_worlds(rng):
+        jobs = world.engine.known.managed()
+        bare = {key: replace(managed, job=planned(managed.job)) for key, managed in jobs.items()}
+        assert decided(world, jobs) == decided(world, bare)
+
+
+def decided(world: World, jobs: Mapping[JobKey, Managed]) -> object:
+    """What a round makes of the Jobs: their states, the plan and the first writes."""
+    fork = Fork(world.engine.held)
+    seen = scene(world.now, jobs, fork)
+    plan = plan_round(world.now, seen.states, seen.room, world.rules)
+    due = Executor(world.now, jobs, Free(fork, jobs, world.now)).due(plan)
+    return seen.states, plan, [(each.action, each.key, each.record, each.width) for each in due]

@@ -14,6 +14,7 @@ from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement
 from device_plugin.jobs.plan.dispatcher import QUIET_SECONDS, SETTLED_SECONDS
 from tests.jobs.pools_world import PoolsWorld
+from tests.jobs.world import World
 
 FOUR = {"n1": "w", "n2": "x", "n3": "y", "n4": "z"}
 TWO = {"n1": "w", "n2": "x"}
@@ -259,3 +260,61 @@ def test_replicas_die_and_come_and_no_card_is_given_twice(rng: random.Random) ->
     for _ in range(20):
         load.turn()
     assert sorted(world.planners()) == [f"{FAMILY}/{pool}" for pool in "wxyz"]
+
+
+def test_planners_rest_for_as_long_as_they_have_worked(rng: random.Random) -> None:
+    """A tenant writes all the time: half of the time is left to others, and after a rest nothing waits."""
+    world = World()
+    world.settle(2)
+    engine, tick = world.engine, 0.25
+    planned = engine.rounds.step
+    rounds, cost = list[float](), 0.0
+
+    def step() -> None:
+        before = engine.rounds.last
+        planned()
+        if engine.rounds.last is not before:
+            rounds.append(world.now)
+            engine.worked += cost
+            world.now += cost
+
+    engine.rounds.step = step  # type: ignore[method-assign]
+    began, number = world.now, 0
+    while world.now < began + 300:
+        cost = rng.choice((0.01, 0.3, 1.0, 4.0))
+        number += 1
+        world.queue(f"j{number % 50}", 1 + number % 7)
+        engine.planners.step()
+        world.now += tick
+    assert len(rounds) > 50
+    assert engine.worked <= (world.now - began + 4.0) / 2
+    world.now += 10
+    world.queue("first", 1)
+    engine.planners.step()
+    assert rounds[-1] >= world.now - cost, "a single change is answered at once"
+
+
+def test_metadata_that_a_tenant_writes_in_a_loop_starts_no_rounds_and_stops_no_write() -> None:
+    world = PoolsWorld(TWO)
+    world.queue("a", 4, nodes=only("w"))
+    world.queue("b", 4, nodes=only("x"))
+    settle(world)
+    world.queue("c", 3)
+    settle(world, 60)
+
+    def write(turn: int) -> None:
+        noise = {"kueue.x-k8s.io/colour": str(turn)}
+        world.api.put(replace(world.job("c"), annotations={**world.job("c").annotations, **noise}))
+        world.turn(0.25)
+
+    planners = [planner for each in world.replicas.values() for planner in each.planners.all()]
+    last = [planner.rounds.last for planner in planners]
+    for turn in range(8):
+        write(turn)
+    assert [planner.rounds.last for planner in planners] == last
+    reads = world.api.reads
+    world.finish("b" if world.job("c").annotations[POOL].endswith("w") else "a")
+    for turn in range(60):
+        write(turn)
+    assert nodes(world, "c")
+    assert world.api.reads == reads, "no write met an older version"

@@ -51,6 +51,23 @@ def test_an_idle_engine_writes_and_reads_nothing(world: World) -> None:
     assert world.engine.rounds.last is seen, "it does not even plan"
 
 
+def test_metadata_that_a_tenant_writes_in_a_loop_starts_no_rounds(world: World) -> None:
+    world.queue("a", 3)
+    world.queue("b", 2)
+    world.settle()
+    seen = world.engine.rounds.last
+    for turn in range(30):
+        for name in ("a", "b"):
+            kept = world.job(name).annotations
+            world.api.put(replace(world.job(name), annotations={**kept, "kueue.x-k8s.io/colour": str(turn)}))
+        world.turn()
+    assert world.engine.rounds.last is seen
+    world.finish("a")
+    world.settle(2)
+    assert not world.job("b").suspend
+    assert world.api.reads == 0, "the write named the newest version"
+
+
 def test_a_job_shrinks_as_soon_as_its_program_tells_of_the_checkpoint(world: World) -> None:
     world.queue("a", 4, annotations={
         "vgpu.io/min-replicas": "2", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600",

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
-from device_plugin.core.annotations import CHECKPOINT, MAX_INT, RESIZE
-from device_plugin.core.batch import Job
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, POOL, RESIZE
+from device_plugin.core.batch import Job, JobCondition
 from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
@@ -105,6 +106,39 @@ def test_only_what_changes_counts_as_a_change(known: KnownJobs) -> None:
     known.forget_pod("nobody")
     known.forget("nobody")
     assert known.changes == before
+
+
+NOISE: tuple[dict[str, Any], ...] = (
+    {}, {"generation": 2}, {"annotations": {"kueue.x-k8s.io/colour": "red"}}, {"annotations": {RESIZE: "nonsense"}},
+    {"labels": {"vgpu.io/queue": "default", "kueue.x-k8s.io/colour": "red"}}, {"ready": 0}, {"failed": 3},
+    {"uncounted": 1}, {"failed_indexes": "0-7"}, {"backoff_limit": 9},
+    {"conditions": (JobCondition("SuccessCriteriaMet"),)},
+)  # fmt: skip
+NEWS: tuple[dict[str, Any], ...] = (
+    {"parallelism": 3}, {"completions": 3}, {"suspend": True}, {"deleting": True}, {"succeeded": 1}, {"active": 1},
+    {"terminating": 1}, {"started": "2027-01-15T07:00:00Z"}, {"conditions": (JobCondition("Failed"),)},
+    {"annotations": {POOL: "hygon.com/dcu/a"}}, {"annotations": {"bad": ""}},
+    {"annotations": {RESIZE: resize(4, 2).encode()}},
+)  # fmt: skip
+
+
+def test_what_no_plan_reads_is_no_change_whoever_writes_it_in_a_loop(known: KnownJobs) -> None:
+    known.see(job("a", 2))
+    before = known.changes
+    for number, fields in enumerate(NOISE, 2):
+        known.see(job("a", 2, **{**fields, "version": f"{number}"}))
+        assert (known.changes, known.unplanned) == (before, number - 1), fields
+        assert known.managed()[A].job.version == f"{number}", "the next write needs the newest"
+
+
+@pytest.mark.parametrize("fields", NEWS, ids=str)
+def test_what_a_plan_reads_is_a_change(known: KnownJobs, fields: dict[str, Any]) -> None:
+    known.see(job("a", 2))
+    before = known.changes
+    known.see(job("a", 2, **{**fields, "version": "2"}))
+    assert known.changes == before + 1
+    known.see(job("a", 2, version="3"))
+    assert known.changes == before + 2
 
 
 def test_a_record_is_read_with_its_job_and_one_that_cannot_be_read_is_none(known: KnownJobs) -> None:
