@@ -28,6 +28,9 @@ from device_plugin.core.pods import Pod
 
 # Most pods whose slices are promised at a time.
 MOST_LEAVING = 16_384
+# Most characters of records of which the grants are read together, which takes half a second: enough for MOST_LEAVING
+# pods of a card each. They are as many when this process starts and finds the records of all Jobs.
+MOST_READ = 128 * MOST_LEAVING
 # The name of the only container of a promise's grant.
 _CONTAINER = "promise"
 
@@ -233,15 +236,20 @@ class Promises:
     def _apply(self, givers: Iterable[Giver], *, believed: bool = False) -> None:
         """Put the records of these Jobs into force as they are now, or what is left of them."""
         touched: dict[tuple[str, str], None] = {}
+        read = 0
         for giver in givers:
-            touched |= self._named(giver, believed=believed)
+            beneficiary, grants = self._in_force(giver), tuple[Grant, ...]()
+            if beneficiary and (giver.leaving or read < MOST_READ):
+                grants = tuple(self._records.grants(giver))
+                read += len(giver.text)
+            touched |= self._named(giver, beneficiary, grants, believed=believed)
         for name, node in touched:
             self._hold(name, node)
 
-    def _named(self, giver: Giver, *, believed: bool) -> Mapping[tuple[str, str], None]:
-        """Read again which pods leave for whom; returns the beneficiaries and nodes whose promises that changes."""
-        beneficiary = self._in_force(giver)
-        grants = self._records.grants(giver) if beneficiary else ()
+    def _named(
+        self, giver: Giver, beneficiary: str, grants: Sequence[Grant], *, believed: bool
+    ) -> Mapping[tuple[str, str], None]:
+        """Take over which pods leave for whom; returns the beneficiaries and nodes whose promises that changes."""
         # In this order: what one promise gives up another may get.
         touched = dict.fromkeys(
             (self._leaving[uid].beneficiary, self._leaving[uid].node) for uid in giver.leaving

@@ -108,8 +108,12 @@ class Records:
         return {uid for uid in self._shrinking if self._jobs[uid].until > now}
 
     def grants(self, giver: Giver) -> Sequence[Grant]:
-        """The grants that a sound record names."""
-        return Resize.decode(giver.text).grants
+        """The grants that the record names. One of which they cannot be read is no record from then on."""
+        try:
+            return Resize.decode(giver.text).grants
+        except AnnotationError as error:
+            self._put(giver, None, str(error))
+            return ()
 
     def asked(self, giver: Giver) -> str:
         """The time at which a change was decided, as the API server writes times; empty without a record."""
@@ -136,12 +140,14 @@ class Records:
         return [self._jobs[uid] for uid in self._naming.get(key, ())]
 
     def _read(self, giver: Giver, text: str) -> None:
-        before, fault = giver.beneficiary, ""
-        giver.text, giver.record = text, None
+        giver.text = text
         try:
-            giver.record = replace(Resize.decode(text), grants=()) if text else None
+            self._put(giver, Resize.decode(text, grants=False) if text else None)
         except AnnotationError as error:
-            fault = str(error)
+            self._put(giver, None, str(error))
+
+    def _put(self, giver: Giver, record: Resize | None, fault: str = "") -> None:
+        before, giver.record = giver.beneficiary, record
         self.fault(giver, fault)
         if before is not None and before != giver.beneficiary:
             self._naming[before].discard(giver.job.uid)

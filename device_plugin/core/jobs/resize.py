@@ -112,22 +112,15 @@ class Resize:
         return {key: value for key, value in fields.items() if value}
 
     @classmethod
-    def decode(cls, text: str) -> "Resize":
+    def decode(cls, text: str, *, grants: bool = True) -> "Resize":
         """The record in an annotation's text; unknown keys are ignored. Raises AnnotationError if malformed.
 
-        The caller checks that the pods are the Job's, and that they hold the slices.
+        Without `grants` it has none, and they are not checked: most of the time is theirs, up to 3 ms. The caller
+        checks that the pods are the Job's, and that they hold the slices.
         """
         if len(text) > MAX_RECORD:
             raise AnnotationError(f"resize: {len(text)} characters long, at most {MAX_RECORD} are read")
         fields = annotations.read_object(text, "resize")
-        grants, cores = [], 0
-        for each in _leaving(fields):
-            grants.append(_grant(Fields(each, "resize: grant")))
-            cores += sum(len(s.cores) for s in grants[-1].slices())
-            if cores > MAX_CORES:
-                raise AnnotationError(f"resize: more than {MAX_CORES} core groups")
-        if len({grant.pod for grant in grants}) != len(grants):
-            raise AnnotationError("resize: two grants of one pod")
         beneficiary = fields.has("for")
         return cls(
             gen=fields.integer("gen", least=1),
@@ -138,7 +131,7 @@ class Resize:
             beneficiary=_job(fields.text("for", max_length=317)) if beneficiary else None,
             replicas=fields.integer("replicas") if beneficiary else 0,
             applied=fields.flag("applied"),
-            grants=tuple(grants),
+            grants=_leaving(fields) if grants else (),
             attained=float(fields.integer("attained")) if fields.has("attained") else 0.0,
             author_width=fields.integer("authorWidth") if fields.has("authorWidth") else 0,
             unsaved=fields.integer("unsaved") if fields.has("unsaved") else 0,
@@ -148,9 +141,17 @@ class Resize:
         )
 
 
-def _leaving(fields: Fields) -> Sequence[object]:
+def _leaving(fields: Fields) -> Sequence[Grant]:
+    grants, cores = list[Grant](), 0
     # The text is bounded already, and each grant has at least 40 characters.
-    return fields.items("grants", most=MAX_RECORD) if fields.has("grants") else ()
+    for each in fields.items("grants", most=MAX_RECORD) if fields.has("grants") else ():
+        grants.append(_grant(Fields(each, "resize: grant")))
+        cores += sum(len(s.cores) for s in grants[-1].slices())
+        if cores > MAX_CORES:
+            raise AnnotationError(f"resize: more than {MAX_CORES} core groups")
+    if len({grant.pod for grant in grants}) != len(grants):
+        raise AnnotationError("resize: two grants of one pod")
+    return tuple(grants)
 
 
 def api_time(time: float) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from device_plugin.cluster.preempt.openings import opening
 from device_plugin.cluster.show.explain import as_text
+from device_plugin.cluster.watch.promises import MOST_READ
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.cards import ReportedSlice, SliceState
 from device_plugin.core.grants import Grant, Slice
@@ -476,6 +477,41 @@ def test_four_thousand_jobs_with_long_texts_leave_nothing_behind(world: World) -
     for made in jobs:
         world.api.remove_job(made.uid)
     assert one.view.faults.counts()["resize"] == 0
+
+
+def test_what_a_record_names_is_read_once_the_job_that_it_names_is_there(world: World) -> None:
+    one = world.one
+    leaving = Grant("uid-x", "n1", {"pod": (Slice("n1-0", 100, (1,)),)})
+    giver = job(world, "a", record=record(grants=[leaving, leaving], before=2))
+    assert not one.view.faults.standing()
+    assert one.view.promises.shrinking() == {giver.uid}
+    job(world, "b")
+    (fault,) = one.view.faults.standing()
+    assert fault.text == "resize: two grants of one pod"
+    assert one.view.promises.shrinking() == set(), "it protects nobody from now on"
+    job(world, "a", record=record(grants=[leaving], before=2))
+    assert not one.view.faults.standing()
+
+
+def test_at_a_start_no_more_is_read_of_records_than_could_be_promised(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of long ones took 17 s of processor time, under the lock."""
+    claims = [Grant(f"uid-{number}", "n1", {"pod": (Slice("n1-0", 100, (1,)),)}) for number in range(90)]
+    text = record(grants=claims, before=91)
+    for number in range(400):
+        job(world, f"j{number}", record=text)
+    job(world, "b")
+    read, decode = list[str](), Resize.decode
+
+    def counted(text: str, *, grants: bool = True) -> Resize:
+        read.extend([text] * grants)
+        return decode(text, grants=grants)
+
+    monkeypatch.setattr(Resize, "decode", counted)
+    two = Replica(world.api, world.clock, "vgpu-1")
+    two.follow()
+    assert MOST_READ <= sum(map(len, read)) < MOST_READ + MAX_RECORD
 
 
 class Storm:
