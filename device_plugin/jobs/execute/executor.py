@@ -343,7 +343,9 @@ class Executor:
             if after and managed.spec.parts
             else managed.leaving(after)
         )
-        seconds = JOIN_SECONDS + managed.job.grace_seconds
+        # Without the grace period: no pod leaves before the width is written, and the record is written anew with it.
+        # Until its end the allocator evicts no pod of the Job, whether there is an engine or not.
+        seconds = JOIN_SECONDS
         if managed.spec.checkpoint_seconds:
             seconds += ASK_SECONDS + managed.spec.checkpoint_seconds
         yield Write(Action.RECORD, managed, self._record(

@@ -74,13 +74,15 @@ def test_a_shrink_is_three_writes() -> None:
     (record,) = due(a, b, steps=plan).values()
     assert record.action is Action.RECORD
     assert record.record == resize(
-        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS + GRACE, beneficiary=B, replicas=2, author_width=4,
+        4, 2, gen=1, asked=NOW, until=NOW + JOIN_SECONDS, beneficiary=B, replicas=2, author_width=4,
         grants=(grant("uid-a-2", "n1-2"), grant("uid-a-3", "n1-3")),
     )  # fmt: skip
     assert "spec" not in body(record)
     a = carried_out(a, record)
 
     (width,) = due(a, b).values()
+    assert width.record is not None
+    assert width.record.until == NOW + JOIN_SECONDS + GRACE, "only now they are told to end"
     assert body(width)["spec"] == {"parallelism": 2, "completions": 2}
     assert body(width)["metadata"]["resourceVersion"] == a.job.version
     assert Resize.decode(body(width)["metadata"]["annotations"][RESIZE]).applied
@@ -121,7 +123,7 @@ def test_a_checkpoint_is_one_more_write_of_the_pod_of_index_0() -> None:
     a, b = replace(managed(job("a", 4)), spec=slow, saved=3, heard=NOW - 30), managed(waiting("b", 2))
     (record,) = due(a, b, steps=[Scale(A, 4, 2, B), Admit(B, 2)]).values()
     assert record.record is not None
-    assert record.record.until == NOW + ASK_SECONDS + 120 + JOIN_SECONDS + GRACE
+    assert record.record.until == NOW + ASK_SECONDS + 120 + JOIN_SECONDS
     a = carried_out(a, record)
 
     (ask,) = due(a, b).values()
@@ -296,7 +298,7 @@ def test_a_split_gives_the_cards_of_sub_tasks_that_have_just_begun_in_three_writ
     assert start.key == B
 
     assert not due(a, b, steps=[Scale(A, 4, 1, B), Admit(B, 3)]), "only two have just begun"
-    assert due(carried_out(a, record), b, now=NOW + 60)["a"].action is Action.DROP, "by then none has"
+    assert due(carried_out(a, record), b, now=NOW + 59)["a"].action is Action.DROP, "by then none has"
 
 
 def test_what_is_not_the_engines_is_left_as_it_is() -> None:

@@ -519,11 +519,11 @@ def test_a_job_that_gave_no_checkpoint_twice_is_not_made_narrower_for_an_hour() 
     assert "its program gave no checkpoint" in told(world, "a")
     world.restart()
     world.queue("d", 1)
-    for _ in range(50):
-        world.turn(60.0)
+    for _ in range(100):
+        world.turn(30.0)
     assert (world.job("a").parallelism, world.job("d").suspend) == (2, True)
-    for _ in range(20):
-        world.turn(60.0)
+    for _ in range(40):
+        world.turn(30.0)
     assert (world.job("a").parallelism, world.job("d").suspend) == (1, False)
 
 
