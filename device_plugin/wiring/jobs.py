@@ -134,7 +134,7 @@ class JobEngine(Replica):
         self._settings = settings
         api = self._api
         self._holdings = ViewedHoldings(view)
-        self._known = KnownJobs(self._read)
+        self._known = KnownJobs(self._read, settings.stranded_seconds)
         self._priorities = Priorities(self._known.read_again)
         lease = Ref(settings.lease_name, settings.lease_namespace)
         self._replicas = LiveReplicas(settings.pod_name, settings.lease_namespace)

@@ -25,6 +25,7 @@ from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, S
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.jobs.rules import COOLDOWN_S
 from device_plugin.core.requests import DEFAULT_PREFIXES
+from device_plugin.jobs.watch.managed import STRANDED_SECONDS
 from device_plugin.wiring import settings_checks as checks
 
 VERSION = "v1"
@@ -194,6 +195,14 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     quantum_seconds: Annotated[
         float, Meta(description="seconds that a job runs before it may be stopped for another one", ge=0)
     ] = 3600.0
+    stranded_seconds: Annotated[
+        float,
+        Meta(
+            description="seconds that a pod may wait for a node, or take to end beyond its grace period, before its job"
+            " goes on without it or stops, as after the death of a node",
+            ge=0,
+        ),
+    ] = STRANDED_SECONDS
     queue_weights: Annotated[
         dict[str, float],
         Meta(description="weights of queues, 1 for each that is not named", examples=[{"research": 2}]),

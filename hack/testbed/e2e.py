@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hack.testbed import archives, images, install, layout, previous, programs, rbac
@@ -31,6 +31,7 @@ class Lane:
     """Tests that run one after another on one cluster; with `product` our services are installed there.
 
     The cluster has the images named here beside those that every cluster has, and the product has these components.
+    `settings` are environment variables of the job engine, if it is one of them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Lane:
     product: bool = True
     images: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 # Tests that wait for most of their time. The last one of WAITING takes a node's power.
@@ -50,20 +52,20 @@ JOBS = tuple(
     f"tests/e2e/test_{name}.py"
     for name in ("elastic", "job_engine", "job_kinds", "job_faults", "run", "queue_commands")
 )
+# With the job engine too, and a node that loses its power while others go on.
+STRANDED = ("tests/e2e/test_stranded_jobs.py",)
 # Jobs grow back at once, and the speed of a model is known.
-QUICK = json.dumps([
-    {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": name, "value": value}}
-    for name, value in (("VGPU_COOLDOWN_SECONDS", "1"), ("VGPU_RATES", '["resnet50 Z100 100"]'))
-])  # fmt: skip
-ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS))
+QUICK = {"VGPU_COOLDOWN_SECONDS": "1", "VGPU_RATES": '["resnet50 Z100 100"]'}
+ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED))
 # The longest first; the last starts when the shortest of the others, the contract's, has ended.
 LANES = (
     Lane("running", 3, ("tests/e2e", *ELSEWHERE, "-m", "not disturbs")),
     Lane("leaders", 3, LEADERS),
     Lane("waiting", 3, WAITING),
-    Lane("jobs", 1, JOBS, images=("trainer",), components=("jobs",)),
+    Lane("jobs", 1, JOBS, images=("trainer",), components=("jobs",), settings=QUICK),
     Lane("contract", 1, ("tests/contract",), product=False),
     Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
+    Lane("stranded", 2, STRANDED, components=("jobs",), settings={"VGPU_STRANDED_SECONDS": "5"}),
 )
 
 
@@ -88,10 +90,11 @@ def main() -> int:
         return 1
     os.environ["VGPU_E2E_PREVIOUS"] = str(earlier.source)
     if rest or arguments.keep:
-        jobs = any(word.startswith(JOBS) for word in rest)
         chosen = Lane("chosen", 3, tuple(rest or ["tests/e2e"]))
-        if jobs:
-            chosen = replace(chosen, nodes=1, images=images.SPECIAL, components=("jobs",))
+        special = (lane for lane in LANES if lane.components)
+        jobs = next((lane for lane in special if any(word.startswith(lane.tests) for word in rest)), None)
+        if jobs is not None:
+            chosen = replace(jobs, name=chosen.name, tests=chosen.tests, images=images.SPECIAL)
         return run(chosen, Cluster(layout.here(), found), built, keep=arguments.keep).status
     return _all_lanes(found, built)
 
@@ -111,7 +114,15 @@ def _overlay(lane: Lane, where: Layout) -> Path:
     """The manifests of the lane's product."""
     if not lane.components:
         return OVERLAY
-    patch = {"target": {"kind": "Deployment", "name": "vgpu-jobs"}, "patch": QUICK}
+    added = [
+        {
+            "op": "add",
+            "path": "/spec/template/spec/containers/0/env/-",
+            "value": {"name": name, "value": value},
+        }
+        for name, value in lane.settings.items()
+    ]
+    patch = {"target": {"kind": "Deployment", "name": "vgpu-jobs"}, "patch": json.dumps(added)}
     return install.overlay(where, "simulated", lane.components, patches=[patch])
 
 

@@ -19,7 +19,7 @@ from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import ContainerName, Told, by_pod
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.watch.managed import Managed, planned
+from device_plugin.jobs.watch.managed import STRANDED_SECONDS, Managed, planned
 
 # Jobs that are gone are remembered for as long as a late answer could bring one back.
 GONE_REMEMBERED = 1000
@@ -54,10 +54,16 @@ _SILENT = _Heard(Told(), -inf)
 
 
 class KnownJobs:
-    """Safe from any thread. `read` gives what a Job's author asks for, and raises RequestError if it is malformed."""
+    """Safe from any thread. `read` gives what a Job's author asks for, and raises RequestError if it is malformed.
 
-    def __init__(self, read: Callable[[Job], JobSpec | None]) -> None:
+    `stranded_seconds` is that of each Managed.
+    """
+
+    def __init__(
+        self, read: Callable[[Job], JobSpec | None], stranded_seconds: float = STRANDED_SECONDS
+    ) -> None:
         self._read = read
+        self._stranded_seconds = stranded_seconds
         self._lock = threading.Lock()
         self._jobs: dict[str, _Read] = {}
         self._pods: dict[str, Pod] = {}
@@ -247,6 +253,7 @@ class KnownJobs:
             job=read.job, spec=spec, pods=pods, record=read.record, checkpoint=_checkpoint(pods),
             saved=min(heard.told.checkpoints, MAX_INT), heard=heard.at, progress=heard.told.progress,
             history=self._histories.of(read.job.uid), rigid=self._rigid.get(read.job.uid, ""),
+            stranded_seconds=self._stranded_seconds,
         )  # fmt: skip
 
     def _made(self, job: Job) -> _Read:

@@ -21,7 +21,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 YOUNG_SECONDS = 60.0
 # A count of checkpoints that was heard longer ago than this may have grown since.
 HEARD_SECONDS = 30.0
-# A Job does not go on as it is if a pod of it has waited for a node for so many seconds, and there is no room for it.
+# Seconds after which a Job does not go on as it is, unless a setting says otherwise: a pod of it has waited for a node
+# for so long without room for it, or has not ended for so long after its grace period.
 STRANDED_SECONDS = 120.0
 
 
@@ -33,7 +34,8 @@ class Managed:
     what the agent of its node said at `heard`, in seconds since 1970; `progress` is what it told then, and `history`
     what it has told until then, None if nothing. `rigid` says why the API server does not let its width be changed, if
     so, and `refusal` why it refuses pods that the Job lacks, if it does. `pin` is the value of the nodes' label
-    `vgpu.io/pool` that its pods are bound to when it starts, empty for any.
+    `vgpu.io/pool` that its pods are bound to when it starts, empty for any. `stranded_seconds` is how long a pod may
+    wait for a node, or take to end, before the Job does not go on as it is.
     """
 
     job: Job
@@ -48,6 +50,7 @@ class Managed:
     rigid: str = ""
     refusal: str = ""
     pin: str = ""
+    stranded_seconds: float = STRANDED_SECONDS
 
     def planned_like(self, other: "Managed") -> bool:
         """True if a plan cannot tell the two from each other, whatever else of the Job has changed.
@@ -126,11 +129,11 @@ class Managed:
         return self.refusal if self.refusal and self.lacks else ""
 
     def stranded(self, now: float) -> int:
-        """The number of its pods that have waited for a node for STRANDED_SECONDS."""
+        """The number of its pods that have waited for a node for `stranded_seconds`."""
         return sum(now >= time for time in self._placed_by(now))
 
     def unreplaced(self, now: float) -> int:
-        """The number of its pods that are to be replaced once they have ended, and have not for STRANDED_SECONDS."""
+        """The number of its pods that are to be replaced once they have ended, and have not for `stranded_seconds`."""
         return sum(now >= time for time in self._gone_by(now))
 
     def patience(self, now: float) -> Iterator[float]:
@@ -141,13 +144,13 @@ class Managed:
     def _placed_by(self, now: float) -> Iterator[float]:
         for pod in self.pods:
             if not pod.node and not pod.deleting:
-                yield seconds(pod.created, now) + STRANDED_SECONDS
+                yield seconds(pod.created, now) + self.stranded_seconds
 
     def _gone_by(self, now: float) -> Iterator[float]:
         if self.waits_for_ends and not self.job.suspend:
             for pod in self.pods:
                 if pod.deleting:
-                    yield seconds(pod.ends, now) + STRANDED_SECONDS
+                    yield seconds(pod.ends, now) + self.stranded_seconds
 
     @property
     def waits_for_ends(self) -> bool:

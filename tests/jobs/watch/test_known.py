@@ -13,6 +13,7 @@ from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, Told
 from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
+from device_plugin.jobs.watch.managed import seconds
 from tests.builders.batch_jobs import job, replica, resize, spec
 
 A = ("default", "a")
@@ -139,6 +140,16 @@ def test_what_a_plan_reads_is_a_change(known: KnownJobs, fields: dict[str, Any])
     assert known.changes == before + 1
     known.see(job("a", 2, version="3"))
     assert known.changes == before + 2
+
+
+def test_how_long_a_pod_may_wait_for_a_node_is_a_setting() -> None:
+    known = KnownJobs(read, stranded_seconds=30.0)
+    made, created = job("a"), "2027-01-15T08:00:00Z"
+    known.see(made)
+    known.see_pod(replica(made, 0, node="", created=created))
+    since = seconds(created, 0.0)
+    assert [known.managed()[A].stranded(since + age) for age in (29.0, 30.0)] == [0, 1]
+    assert list(known.managed()[A].patience(since)) == [since + 30.0]
 
 
 def test_a_record_is_read_with_its_job_and_one_that_cannot_be_read_is_none(known: KnownJobs) -> None:
