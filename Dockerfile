@@ -2,7 +2,10 @@
 # `hack/image build vgpu simulated` puts the same files and settings on Debian's packages without Docker.
 
 # The library is loaded into strangers' processes, also those of old distributions: glibc 2.17.
-FROM quay.io/pypa/manylinux2014_x86_64 AS native
+# BuildKit sets TARGETARCH to what it builds for: --platform linux/amd64,linux/arm64.
+FROM quay.io/pypa/manylinux2014_x86_64 AS native-amd64
+FROM quay.io/pypa/manylinux2014_aarch64 AS native-arm64
+FROM native-${TARGETARCH} AS native
 COPY vgpu_runtime /source/vgpu_runtime
 RUN make -C /source/vgpu_runtime /source/build/libvgpu.so /source/build/vgpu-tell /source/build/vgpu-smi
 

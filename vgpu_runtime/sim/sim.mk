@@ -1,6 +1,6 @@
 # The simulated driver and the programs that look at cards as a container's program does. Included by ../Makefile.
 SIM_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -Inative/common
-SIM_SOURCES := $(wildcard sim/driver/*.c) native/common/user_memory.c
+SIM_SOURCES := $(sort $(wildcard sim/driver/*.c)) native/common/user_memory.c
 SIM_HEADERS := $(wildcard sim/driver/*.h) include/vgpu_kfd.h native/common/user_memory.h
 PROBE := sim/probe/command.c
 PROBE_HIP := $(PROBE) sim/probe/hip.c sim/probe/hsa.c

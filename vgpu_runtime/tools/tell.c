@@ -12,21 +12,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/syscall.h>
+
+#include "bare.h"
 
 enum { LINE = 64, DIGITS = 16 };
-
-static long call(long number, long first, long second, long third, long fourth)
-{
-	long result;
-	register long r10 __asm__("r10") = fourth;
-
-	__asm__ volatile("syscall"
-	                 : "=a"(result)
-	                 : "0"(number), "D"(first), "S"(second), "d"(third), "r"(r10)
-	                 : "rcx", "r11", "memory");
-	return result;
-}
 
 static size_t length(const char *text)
 {
@@ -52,7 +41,7 @@ static bool same(const char *one, const char *other)
 
 static void say(const char *text)
 {
-	call(SYS_write, 2, (long)text, (long)length(text), 0);
+	bare_call(SYS_write, 2, (long)text, (long)length(text), 0);
 }
 
 /* 1 to 16 digits, nothing else. */
@@ -103,7 +92,7 @@ static const char *variable(char **environment, const char *name)
 static int open_file(char **environment)
 {
 	const char *path = variable(environment, "VGPU_PROGRESS");
-	long fd = *path ? call(SYS_open, (long)path, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0, 0) : -1;
+	long fd = *path ? bare_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0) : -1;
 
 	if (fd < 0)
 		say("vgpu: nobody is told: there is no file at $VGPU_PROGRESS that this user can write\n");
@@ -112,7 +101,7 @@ static int open_file(char **environment)
 
 static void write_line(int fd, const char *line, long at)
 {
-	if (call(SYS_pwrite64, fd, (long)line, LINE, at) != LINE)
+	if (bare_call(SYS_pwrite64, fd, (long)line, LINE, at) != LINE)
 		say("vgpu: nobody is told: the file at $VGPU_PROGRESS cannot be written\n");
 }
 
@@ -147,7 +136,7 @@ static int checkpoint(int count, char **words, char **environment)
 	fd = open_file(environment);
 	if (fd < 0)
 		return 0;
-	if (call(SYS_pread64, fd, (long)line, LINE, LINE) == LINE)
+	if (bare_call(SYS_pread64, fd, (long)line, LINE, LINE) == LINE)
 		saved = number_in(line);
 	digits[at] = '\0';
 	for (saved++; saved; saved /= 10)
@@ -158,24 +147,20 @@ static int checkpoint(int count, char **words, char **environment)
 	return 0;
 }
 
-/* The kernel leaves on the stack: the number of words, the words, NULL, the environment, NULL. */
-__attribute__((used, noreturn)) static void begin(long *stack)
+static int tell(int count, char **words)
 {
-	int count = (int)stack[0], status = 2;
-	char **words = (char **)(stack + 1), **environment = words + count + 1;
+	char **environment = words + count + 1;
 	const char *name = count ? words[0] : "";
 
 	for (const char *at = name; *at; at++)
 		if (*at == '/')
 			name = at + 1;
 	if (same(name, "vgpu-checkpoint"))
-		status = checkpoint(count, words, environment);
-	else if (same(name, "vgpu-progress"))
-		status = progress(count, words, environment);
-	else
-		say("call it as vgpu-progress or vgpu-checkpoint\n");
-	call(SYS_exit_group, status, 0, 0, 0);
-	__builtin_unreachable();
+		return checkpoint(count, words, environment);
+	if (same(name, "vgpu-progress"))
+		return progress(count, words, environment);
+	say("call it as vgpu-progress or vgpu-checkpoint\n");
+	return 2;
 }
 
-__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall begin\n");
+BARE_PROGRAM(tell);
