@@ -1,29 +1,87 @@
-"""A slice's limit and masks hold in another machine's programs: the probe on the driver's interface, simulated."""
+"""A slice's limit and masks hold in the userlands of other machines.
+
+The program is vgpu-kfd-probe, which knows the driver's interface only, over the simulated driver.
+"""
 
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from device_plugin.core.jobs.progress import BYTES, Progress, checkpoints_of, progress_of
+from hack.testbed.images import cache
 from tests import compiled
 from tests.requirement import require
 from tests.runtime import slices
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
-from vgpu_runtime import region
+from tests.runtime.test_preload import user_namespaces
+from vgpu_runtime import paths, region
+from vgpu_runtime.sim.debian import Apt, DebianUnavailableError
 
 # Where Debian's cross compiler has the libc of programs for the other machine.
 AARCH64 = Path("/usr/aarch64-linux-gnu")
 
 
-def probe(slice_: SimSlice, emulator: tuple[str | Path, ...], *words: str) -> str:
-    """How a command of the probe ends."""
-    done = slice_.run(*emulator, slice_.build / "vgpu-kfd-probe", *words, LD_PRELOAD="", LD_LIBRARY_PATH="")
-    (line,) = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr
-    return str(json.loads(line)["error"])
+def assert_held(slice_: SimSlice, usage: Path, *probe: str | Path, **environment: str) -> None:
+    """The command `probe` gets the slice's memory, no more, and a queue with the slice's mask; `usage` says so."""
+
+    def error(*words: str) -> str:
+        done = slice_.run(*probe, *words, **{"LD_PRELOAD": "", "LD_LIBRARY_PATH": ""} | environment)
+        require(
+            "version `GLIBC_" not in done.stderr,
+            "needs programs built on Debian 12: later libcs run them too",
+        )
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, 1), done.stderr
+        return str(json.loads(done.stdout)["error"])
+
+    assert error("alloc", str(LIMIT_MIB)) == "hipSuccess"
+    assert error("alloc", str(LIMIT_MIB + 1)) == "hipErrorOutOfMemory"
+    assert region.read(usage).denied[0] == 1
+    assert error("queue") == "hipSuccess"
+    assert list(slice_.queue_masks().values()) == [[slice_.grant]]
+
+
+def userland(release: str) -> Path:
+    """A folder that stands for / with the libc of a release of Debian, fetched once into the cache."""
+
+    def make(root: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            Apt(Path(scratch), "libc6", release).unpack(["libc6"], root)
+        for name in ("lib", "lib64"):  # links of another package since Debian 13
+            if not (root / name).exists():
+                (root / name).symlink_to(f"usr/{name}")
+
+    try:
+        return cache.keep(cache.folder() / "userlands" / f"{release}-{cache.fingerprint(release)}", make)
+    except DebianUnavailableError as error:
+        require(False, str(error))  # noqa: FBT003 - it is what require asks
+        raise
+
+
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+def test_in_a_userland_of_debian(release: str, native: Path, tmp_path: Path) -> None:
+    """As in a container: the library as shipped, from /etc/ld.so.preload, and its files at their places."""
+    require(user_namespaces(), "needs user namespaces: sysctl kernel.unprivileged_userns_clone=1")
+    root = tmp_path / "root"
+    shutil.copytree(userland(release), root, symlinks=True)
+    slice_ = slices.make(root, native, None, SHAPES["hygon-60cu-16gib"], 15)
+    usage = root / paths.CONTAINER_REGION.lstrip("/")
+    for place, file in {
+        paths.CONTAINER_CONFIG: root / "vgpu.conf",
+        paths.CONTAINER_REGION: root / "usage",
+        "/opt/libvgpu.so": native / "libvgpu.so",
+        "/opt/libsimkfd.so": native / "libsimkfd.so",
+        "/opt/probe": native / "vgpu-kfd-probe",
+    }.items():
+        target = root / place.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target)
+    (root / "etc/ld.so.preload").write_text("/opt/libvgpu.so\n/opt/libsimkfd.so\n")
+    enter = ("unshare", "--user", "--map-root-user", "chroot", root, "/opt/probe")
+    assert_held(slice_, usage, *enter, SIMKFD_DIR="/sim", SIMKFD_LOG="/driver.log")
 
 
 @pytest.fixture
@@ -37,12 +95,15 @@ def aarch64() -> str:
 def test_on_aarch64(aarch64: str, tmp_path: Path) -> None:
     build = compiled.library("aarch64")
     slice_ = slices.make(tmp_path, build, None, SHAPES["hygon-60cu-16gib"], 15)
-    run = (aarch64, "-L", AARCH64, "-E", f"LD_PRELOAD={slice_.environment['LD_PRELOAD']}")
-    assert probe(slice_, run, "alloc", str(LIMIT_MIB)) == "hipSuccess"
-    assert probe(slice_, run, "alloc", str(LIMIT_MIB + 1)) == "hipErrorOutOfMemory"
-    assert region.read(slice_.folder / "usage").denied[0] == 1
-    assert probe(slice_, run, "queue") == "hipSuccess"
-    assert list(slice_.queue_masks().values()) == [[slice_.grant]]
+    run = (
+        aarch64,
+        "-L",
+        AARCH64,
+        "-E",
+        f"LD_PRELOAD={slice_.environment['LD_PRELOAD']}",
+        build / "vgpu-kfd-probe",
+    )
+    assert_held(slice_, slice_.folder / "usage", *run)
 
 
 def test_scripts_tell_their_progress_on_aarch64(aarch64: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Needs apt-get and dpkg-deb, but no root: where the machine has no package lists 
 they are fetched into a folder of our own first.
 """
 
+import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -19,10 +20,11 @@ class DebianUnavailableError(RuntimeError):
 class Apt:
     """apt, working in the folder `scratch`, with package lists that offer the package `sought`.
 
-    Raises DebianUnavailableError, as its methods do.
+    `release` is Debian's codename of the packages; by default they are of the machine's own release. Raises
+    DebianUnavailableError, as its methods do.
     """
 
-    def __init__(self, scratch: Path, sought: str) -> None:
+    def __init__(self, scratch: Path, sought: str, release: str = "") -> None:
         missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
         if missing:
             raise DebianUnavailableError(
@@ -30,8 +32,11 @@ class Apt:
             )
         self._scratch = scratch
         self._options: list[str] = []
-        if not _offered(sought):
+        own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+        if release not in ("", own) or not _offered(sought):
             self._options = _own_lists(scratch)
+            if release not in ("", own):
+                self._options += self._only(release, own)
             self._run(["apt-get", *self._options, "--quiet", "update"], "fetching package lists")
 
     def needs(self, *packages: str, bare: bool = False) -> dict[str, str]:
@@ -55,6 +60,21 @@ class Apt:
             archive.unlink()
         root.chmod(0o755)
         return versions
+
+    def _only(self, release: str, own: str) -> list[str]:
+        """Options that make apt look at `release` alone, on the server of the machine's own release."""
+        asked = ["apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages"]
+        servers = dict(line.split() for line in self._run(asked, "asking apt for its server").splitlines())
+        if own not in servers:
+            raise DebianUnavailableError(f"apt names no server of packages of {own or 'this machine'}")
+        sources = self._scratch / "sources.list"
+        sources.write_text(f"deb {servers[own]} {release} main\n")
+        settings = {
+            "Dir::Etc::sourcelist": sources,
+            "Dir::Etc::sourceparts": "-",
+            "Acquire::Languages": "none",
+        }
+        return [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
 
     def _run(self, command: list[str], doing: str) -> str:
         """Run quietly, for its output. What apt prints names package hosts, so no message of ours quotes it."""
