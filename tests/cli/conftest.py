@@ -10,9 +10,13 @@ from tests.cli.fleet import USERS, Fleet
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    # Here is no kubelet to end a pod: one without a grace period is gone at once.
-    policies = [file for file in policy_files() if file.name != "grace.yaml"]
+def policies() -> list[Path]:
+    """The admission policies in force: here is no kubelet to end a pod, so one without a grace period goes at once."""
+    return [file for file in policy_files() if file.name != "grace.yaml"]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, policies: list[Path]) -> Iterator[Fleet]:
     server = EmbeddedApiServer(policies, tokens=USERS)
     server.start()
     made = Fleet(server, tmp_path)

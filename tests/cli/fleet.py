@@ -22,6 +22,7 @@ USERS = {
         f"token-of-{node}": f"system:serviceaccount:vgpu-system:vgpu-node@{node}"
         for node in ("n1", "n2", "n3")
     },
+    "token-of-controller": "system:serviceaccount:kube-system:job-controller",
 }
 
 

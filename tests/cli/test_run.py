@@ -4,7 +4,6 @@ is a script that prints what a container would.
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,13 @@ from device_plugin.kube.api import JOBS as JOB
 from device_plugin.kube.api import Kind, Named
 from device_plugin.kube.errors import UnknownError
 from device_plugin.wiring.commands import main
-from hack.embedded.apiserver import EmbeddedApiServer
-from hack.embedded.apiserver.server import job_policy_files, policy_files
+from hack.embedded.apiserver.server import job_policy_files
 from tests.builders import objects
-from tests.cli.fleet import USERS, Fleet
+from tests.cli.fleet import Fleet
 from tests.contract.cluster import JOBS, PODS
 from tests.deadline import eventually, until
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
-CONTROLLER = {"token-of-controller": "system:serviceaccount:kube-system:job-controller"}
 KUBECTL = """#!/bin/sh
 echo "$*" >> {0}/asked
 case "$*" in
@@ -41,15 +38,9 @@ esac
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    """The policies of the job engine are in force; pods have no grace period, since no kubelet ends them."""
-    policies = [file for file in policy_files() if file.name != "grace.yaml"]
-    server = EmbeddedApiServer([*policies, *job_policy_files()], tokens=USERS | CONTROLLER)
-    server.start()
-    made = Fleet(server, tmp_path)
-    yield made
-    made.close()
-    server.stop()
+def policies(policies: list[Path]) -> list[Path]:
+    """Those of the job engine too."""
+    return [*policies, *job_policy_files()]
 
 
 @pytest.fixture(autouse=True)
