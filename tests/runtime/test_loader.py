@@ -36,7 +36,7 @@ def slice_(native: Path, tmp_path: Path) -> SimSlice:
     """A slice whose driver is there in each namespace of a program."""
     made = slices.make(tmp_path, native, None, SHAPES["hygon-60cu-16gib"], 15)
     preload = made.environment["LD_PRELOAD"].replace("libvgpu-test", "libvgpu-sim")
-    return replace(made, environment=made.environment | {"LD_PRELOAD": preload})
+    return replace(made, environment=made.environment | {"LD_PRELOAD": preload, "VGPU_QUIET": "1"})
 
 
 def host(slice_: SimSlice, programs: Path, way: str, mib: int) -> str:
