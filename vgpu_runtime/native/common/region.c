@@ -259,6 +259,22 @@ uint64_t region_used(struct usage *usage, unsigned card)
 	return __builtin_add_overflow(sum, usage->used[card], &sum) ? UINT64_MAX : sum;
 }
 
+uint64_t region_observed(unsigned card)
+{
+	uint64_t cells[VGPU_REGION_SLOTS], sum = 0;
+	int of = open_file();
+
+	if (of < 0)
+		return 0;
+	if (raw_pread(of, cells, sizeof cells, used_at(card, 0)) == sizeof cells)
+		for (int i = 0; i < VGPU_REGION_SLOTS; i++)
+			if (cells[i] && lock(of, F_WRLCK, VGPU_REGION_LOCK_SLOT + i, F_OFD_GETLK) &&
+			    __builtin_add_overflow(sum, cells[i], &sum))
+				sum = UINT64_MAX;
+	raw_close(of);
+	return sum;
+}
+
 void region_forget(void)
 {
 	if (is_region(fd))

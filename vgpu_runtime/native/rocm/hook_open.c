@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "real.h"
-#include "topology.h"
+#include "rewritten.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -30,7 +30,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 	EXPORT int name(const char *path, int flags, ...)                         \
 	{                                                                         \
 		mode_t mode = 0;                                                  \
-		int fd = topology_open(path);                                     \
+		int fd = rewritten_open(path);                                    \
                                                                                   \
 		MODE_AFTER(flags, mode);                                          \
 		return fd >= 0 ? fd : REAL(name, open_fn)(path, flags, mode);     \
@@ -40,7 +40,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 	EXPORT int name(int folder, const char *path, int flags, ...)             \
 	{                                                                         \
 		mode_t mode = 0;                                                  \
-		int fd = topology_open(path);                                     \
+		int fd = rewritten_open(path);                                    \
                                                                                   \
 		MODE_AFTER(flags, mode);                                          \
 		return fd >= 0 ? fd : REAL(name, openat_fn)(folder, path, flags, mode); \
@@ -49,7 +49,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 #define DEFINE_OPEN_2(name)                                                       \
 	EXPORT int name(const char *path, int flags)                              \
 	{                                                                         \
-		int fd = topology_open(path);                                     \
+		int fd = rewritten_open(path);                                    \
                                                                                   \
 		return fd >= 0 ? fd : REAL(name, open_2_fn)(path, flags);         \
 	}
@@ -57,7 +57,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 #define DEFINE_OPENAT_2(name)                                                     \
 	EXPORT int name(int folder, const char *path, int flags)                  \
 	{                                                                         \
-		int fd = topology_open(path);                                     \
+		int fd = rewritten_open(path);                                    \
                                                                                   \
 		return fd >= 0 ? fd : REAL(name, openat_2_fn)(folder, path, flags); \
 	}
@@ -65,7 +65,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 #define DEFINE_FOPEN(name)                                                        \
 	EXPORT FILE *name(const char *path, const char *mode)                     \
 	{                                                                         \
-		int fd = topology_open(path);                                     \
+		int fd = rewritten_open(path);                                    \
 		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;                   \
                                                                                   \
 		if (fd >= 0 && !file)                                             \

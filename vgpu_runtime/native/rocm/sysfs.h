@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SYSFS_MAX (4096 + 128) /* a file of sysfs is at most a page; rewritten numbers may be longer */
+
 /* Reads a file's first size - 1 bytes and ends them with a zero. False, and an empty text: nothing was read. */
 bool sysfs_read(const char *path, char *text, size_t size);
 

@@ -1,10 +1,5 @@
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "slice.h"
 #include "sysfs.h"
@@ -12,7 +7,6 @@
 
 #define NODES "/sys/devices/virtual/kfd/kfd/topology/nodes/"
 #define CLASS_NODES "/sys/class/kfd/kfd/topology/nodes/"
-#define FILE_MAX (4096 + 128) /* a file of sysfs is at most a page; rewritten numbers may be longer */
 
 #define HEAP_VRAM_PUBLIC 1
 #define HEAP_VRAM_PRIVATE 2
@@ -64,7 +58,7 @@ static bool is_vram(const char *bank)
 static void rewrite_bank(char *text, size_t size, const char *node, unsigned bank, const struct card *card)
 {
 	uint64_t left = card->mem_bytes;
-	char path[256], sibling[FILE_MAX];
+	char path[256], sibling[SYSFS_MAX];
 
 	if (!is_vram(text))
 		return;
@@ -131,44 +125,20 @@ static bool split(const char *path, char *node, size_t size, int *bank)
 	return end && !strcmp(end, "/properties");
 }
 
-static int as_file(const char *text)
+bool topology_text(const char *path, char *text, size_t size)
 {
-	size_t length = strlen(text);
-	int fd = (int)syscall(SYS_memfd_create, "kfd-topology", 1U /* MFD_CLOEXEC */);
-
-	if (fd >= 0 && (write(fd, text, length) != (ssize_t)length || lseek(fd, 0, SEEK_SET) != 0)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static int serve(const char *path)
-{
-	char node[128], text[FILE_MAX];
 	const struct card *card;
+	char node[128];
 	int bank;
 
 	if (!split(path, node, sizeof node, &bank) || slice_enforcement() != ENFORCED)
-		return -1;
+		return false;
 	card = card_of(node);
-	if (!card || !sysfs_read(path, text, sizeof text))
-		return -1;
+	if (!card || !sysfs_read(path, text, size))
+		return false;
 	if (bank < 0)
-		rewrite_node(text, sizeof text, card);
+		rewrite_node(text, size, card);
 	else
-		rewrite_bank(text, sizeof text, node, (unsigned)bank, card);
-	return as_file(text);
-}
-
-int topology_open(const char *path)
-{
-	int saved = errno;
-	int fd;
-
-	if (!path || strncmp(path, "/sys/", 5))
-		return -1;
-	fd = serve(path);
-	errno = saved;
-	return fd;
+		rewrite_bank(text, size, node, (unsigned)bank, card);
+	return true;
 }

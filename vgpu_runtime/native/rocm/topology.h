@@ -1,16 +1,14 @@
 /*
- * The KFD topology as this container should see it: of its cards, the slice's memory and units.
- *
- * Runtimes learn a card's total memory and unit count from files below TOPOLOGY (libhsakmt with fopen and fscanf,
- * other tools with open), so serving rewritten files makes what they report honest.
+ * The KFD topology as this container should see it: of its cards, the slice's memory. libhsakmt reads it, and so do tools
+ * such as rocm-smi.
  */
 #ifndef VGPU_TOPOLOGY_H
 #define VGPU_TOPOLOGY_H
 
-/*
- * A descriptor of the rewritten content of `path`, or -1 for a path that is to be opened as it is. Cheap for
- * paths elsewhere. Keeps errno.
- */
-int topology_open(const char *path);
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes the rewritten content of `path` to `text`. False: it is no file of one of our cards in the topology. */
+bool topology_text(const char *path, char *text, size_t size);
 
 #endif
