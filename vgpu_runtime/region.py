@@ -26,7 +26,7 @@ SIZE = DENIED_OFFSET + CARDS * SLOTS * 8
 LOCK_ADMISSION = 1 << 20
 LOCK_SLOT = LOCK_ADMISSION + 1
 USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
-# Seconds after which read() gives up on a file with so many locks that the kernel is slow to search them.
+# Seconds of CPU time after which read() gives up on a file with so many locks that the kernel is slow to search them.
 PROBE_SECONDS = 0.005
 
 _HEADER = struct.Struct("<QIIII")
@@ -65,10 +65,11 @@ def create(path: Path) -> None:
         os.fchmod(file.fileno(), 0o666)
 
 
-def read(path: Path, clock: Callable[[], float] = time.monotonic) -> RegionUsage:
+def read(path: Path, clock: Callable[[], float] = time.thread_time) -> RegionUsage:
     """Sum the slots of live processes. Never blocks. Raises RegionError, or OSError when there is no file.
 
-    `clock` is monotonic, in seconds. The search for locks takes PROBE_SECONDS and one query at most.
+    The search for locks takes PROBE_SECONDS and one query at most, by `clock`: of CPU time, as a busy machine is no
+    fault of the file.
     """
     with _opened(path, os.O_RDONLY) as fd:
         data = os.pread(fd, SIZE + 1, 0)
