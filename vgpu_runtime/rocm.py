@@ -10,6 +10,8 @@ from vgpu_runtime.config import ConfigError, Section, SliceConfig, in_range, num
 
 MAX_COMPUTE_UNITS = 1024
 MAX_XCC = 16
+RESERVE_BYTES = 32 << 20
+"""Bytes that a slice may use beyond its limit, for small allocations only (native/rocm/memory.c)."""
 UNITS_VARIABLE = "ROC_GLOBAL_CU_MASK"
 """What HIP takes for the units that it may use, and so for how many there are."""
 

@@ -52,7 +52,7 @@ class HostProcesses:
         for process in sorted(int(name) for name in os.listdir(self._proc) if name.isdigit()):  # noqa: PTH208
             since, container = before.get(process, (now, None))
             if container is None and now - since < SETTLED_SECONDS:
-                container = self._container(process)
+                container = self.container(process)
             self._known[process] = since, container
             if container is not None:
                 self._by_pod.setdefault(container[0], {}).setdefault(container[1], []).append(process)
@@ -68,8 +68,9 @@ class HostProcesses:
                 text = file.read(MOUNT_BYTES + 1)
         except OSError:
             return None
-        # The number may belong to another process by now.
-        if self._container(process) != self._known.get(process, (0.0, None))[1]:
+        # Its number may belong to another process by now.
+        known = self._known.get(process)
+        if known is not None and self.container(process) != known[1]:
             return None
         return text[:MOUNT_BYTES].decode(errors="replace"), len(text) <= MOUNT_BYTES
 
@@ -89,8 +90,8 @@ class HostProcesses:
             )
         return ""
 
-    def _container(self, process: int) -> tuple[str, str] | None:
-        """UID of the pod and cgroup of the container that a process is in."""
+    def container(self, process: int) -> tuple[str, str] | None:
+        """UID of the pod and cgroup of the container that a process is in now; None if it is in none, or gone."""
         try:
             file = os.open(f"{self._proc}/{process}/cgroup", os.O_RDONLY)
         except OSError:

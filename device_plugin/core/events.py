@@ -25,6 +25,8 @@ class Event(StrEnum):
     RECORD_DAMAGED = "RecordDamaged"
     DUPLICATE_TICKETS = "DuplicateTickets"
     CDI_OFF = "CdiOff"
+    CARD_MEMORY_UNACCOUNTED = "CardMemoryUnaccounted"
+    CARD_MEMORY_ACCOUNTED = "CardMemoryAccounted"
     SLICE_COVERED = "SliceCovered"
     COVERED_POD_DELETED = "CoveredPodDeleted"
     SLICE_CONFLICT = "SliceConflict"
@@ -85,6 +87,17 @@ _ABOUT = {
         "A container with a slice runs, and nothing that the agent prepared is mounted in it: its runtime does not use"
         " CDI. Its program sees no card. It is posted once an hour at most.",
         "Switch CDI on in the runtime's configuration, restart the runtime, and create the pods again.",
+    ),
+    Event.CARD_MEMORY_UNACCOUNTED: About(
+        AGENT, "Node",
+        "For 30 s more memory of the card was in use than the libraries of its slices count, by more than"
+        " `unaccountedMiB`: a program goes round the library, or a process that is in no container of ours uses the"
+        " card. The text names the containers that hold more, by the kernel's figures, than their library counts.",
+        "See the programs of the containers that it names, or `rocm-smi --showpids` on the node. If the driver takes as"
+        " much on an idle card, set `unaccountedMiB` higher.",
+    ),
+    Event.CARD_MEMORY_ACCOUNTED: About(
+        AGENT, "Node", "What `CardMemoryUnaccounted` told of has been over for 30 s.", "Nothing.", warning=False
     ),
     Event.SLICE_COVERED: About(
         AGENT, "Pod",

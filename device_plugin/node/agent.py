@@ -1,4 +1,7 @@
-"""The node agent's loop, two turns a second: discover, advertise, restore, reclaim, look for covers, publish."""
+"""The node agent's loop, two turns a second.
+
+Discover, advertise, restore, reclaim, look for covers, compare with the kernel, publish.
+"""
 
 import logging
 import threading
@@ -10,6 +13,7 @@ from device_plugin.core.cards import Card, ReportedSlice, SliceState
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import SharedCards
+from device_plugin.node.kernel_checks import KernelChecks
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
@@ -35,6 +39,7 @@ class Agent:
         publisher: Publisher,
         reclaimer: Reclaimer,
         covered: CoveredSlices,
+        kernel: KernelChecks,
         preflight: Preflight,
         others: OtherPlugins,
         drain_seconds: float,
@@ -45,6 +50,7 @@ class Agent:
         self._publisher = publisher
         self._reclaimer = reclaimer
         self._covered = covered
+        self._kernel = kernel
         self._preflight = preflight
         self._others = others
         self._known_others: list[str] = []
@@ -79,6 +85,7 @@ class Agent:
         self._do("restore", self._reclaimer.restore)
         self._do("reclaim", self._reclaimer.sweep)
         self._do("look for covers", self._covered.step)
+        self._do("compare with the kernel", self._kernel.step)
         # An inventory published before the first sweep would free slices that outlive their pods for a moment.
         if self._reclaimer.ready:
             self._do("publish", self._publish)

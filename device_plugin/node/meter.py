@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from device_plugin.core.cards import ReportedSlice, SliceState
+from device_plugin.core.grants import Slice
 from device_plugin.core.jobs.progress import BYTES, checkpoints_of, progress_of
 from device_plugin.core.metrics import CARD, CONTAINER, SLICE, Exporter, Metric, MetricType, Reading
 from device_plugin.node.discover import LocalCard
+from device_plugin.node.kernel_figures import KernelFigures
 from device_plugin.node.records import Record, Records
-from device_plugin.node.writable import PROGRESS, USAGE, WritableFiles
-from vgpu_runtime import region
+from device_plugin.node.unaccounted import UnaccountedMemory
+from device_plugin.node.writable import PROGRESS, WritableFiles
 
 MIB = 1 << 20
 
@@ -30,6 +32,11 @@ CARD_MEMORY_USED = Metric(
     "vgpu_card_memory_used_bytes", Exporter.AGENT,
     "Memory of the card in use by all processes, ours or not, as the driver reports it.", CARD,
 )  # fmt: skip
+CARD_MEMORY_UNACCOUNTED = Metric(
+    "vgpu_card_memory_unaccounted_bytes", Exporter.AGENT,
+    "Memory of the card in use beyond what the libraries of all containers with a slice of it count, slices of whole"
+    " cards included. The driver's own use is in it.", CARD,
+)  # fmt: skip
 CARD_BUSY = Metric(
     "vgpu_card_busy_ratio", Exporter.AGENT,
     "Share of the last moment in which the card computed, 0 to 1, as the driver reports it. Absent where it does not.",
@@ -49,6 +56,17 @@ SLICE_MEMORY_USED = Metric(
 SLICE_MEMORY_RATIO = Metric(
     "vgpu_slice_memory_used_ratio", Exporter.AGENT,
     "vgpu_slice_memory_used_bytes divided by vgpu_slice_memory_limit_bytes.", SLICE,
+)  # fmt: skip
+SLICE_KERNEL_MEMORY = Metric(
+    "vgpu_slice_kernel_memory_bytes", Exporter.AGENT,
+    "Memory of the card that the container's processes hold, as the driver counts it. More than"
+    " vgpu_slice_memory_used_bytes for long: a program goes round the library. Absent where the driver does not say.",
+    SLICE,
+)  # fmt: skip
+SLICE_COMPUTE = Metric(
+    "vgpu_slice_compute_ratio", Exporter.AGENT,
+    "Compute units that run work of the container at this moment, as the driver counts them, divided by the units of"
+    " its core groups, 0 to 1. Absent where the driver does not say.", SLICE,
 )  # fmt: skip
 SLICE_CORE_GROUPS = Metric(
     "vgpu_slice_core_groups", Exporter.AGENT, "Core groups of the card that the container holds.", SLICE
@@ -100,12 +118,16 @@ class Meter:
         writable: WritableFiles,
         cards: Callable[[], Mapping[str, LocalCard]],
         reports: Callable[[], Iterable[ReportedSlice]],
+        figures: KernelFigures,
+        unaccounted: UnaccountedMemory,
     ) -> None:
         self._node = node
         self._records = records
         self._writable = writable
         self._cards = cards
         self._reports = reports
+        self._figures = figures
+        self._unaccounted = unaccounted
 
     def __call__(self) -> Iterator[Reading]:
         """All metrics with their present values."""
@@ -118,6 +140,8 @@ class Meter:
     def _samples(self) -> Iterator[Sample]:
         for local in self._cards().values():
             yield from self._card(local)
+        for uuid, unaccounted in self._unaccounted.found().items():
+            yield CARD_MEMORY_UNACCOUNTED, (self._node, uuid), unaccounted
         for record in self._records.all():
             yield from self._slices(record)
             yield from self._progress(record)
@@ -140,7 +164,7 @@ class Meter:
             yield CARD_BUSY, labels, usage.busy_ratio
 
     def _slices(self, record: Record) -> Iterator[Sample]:
-        usage = self._usage(record)
+        usage, kernel = self._writable.usage(record.key), self._figures.of(record)
         container = (record.namespace, record.pod_name, record.container)
         if usage is not None:
             yield SLICE_PROCESSES, (self._node, *container), usage.live_slots
@@ -153,6 +177,15 @@ class Meter:
                 yield SLICE_MEMORY_USED, labels, usage.used_bytes[i]
                 yield SLICE_MEMORY_RATIO, labels, usage.used_bytes[i] / limit
                 yield SLICE_DENIED, labels, usage.denied[i]
+            if slice_.card in kernel.memory_bytes:
+                yield SLICE_KERNEL_MEMORY, labels, kernel.memory_bytes[slice_.card]
+            yield from ((SLICE_COMPUTE, labels, ratio) for ratio in self._compute(record, slice_))
+
+    def _compute(self, record: Record, slice_: Slice) -> Iterator[float]:
+        """The share of the slice's compute units that are busy; nothing where the driver does not say."""
+        busy, local = self._figures.busy_units(record, slice_.card), self._cards().get(slice_.card)
+        if busy is not None and local is not None:
+            yield min(1.0, busy / (len(slice_.cores) * local.card.group_units))
 
     def _progress(self, record: Record) -> Iterator[Sample]:
         said = self._writable.read(record.key, PROGRESS, BYTES)
@@ -163,9 +196,3 @@ class Meter:
             yield PROGRESS_GOAL, labels, progress.total
         if checkpoints:
             yield CHECKPOINTS, labels, checkpoints
-
-    def _usage(self, record: Record) -> region.RegionUsage | None:
-        try:
-            return region.read(self._writable.path(record.key, USAGE))
-        except (region.RegionError, OSError):
-            return None  # the container can write to this file; where it is damaged, nothing is known

@@ -38,6 +38,9 @@ class HostProcesses(Protocol):
     def mounts(self, process: int) -> tuple[str, bool] | None:
         """The process's mountinfo and whether it is whole, or None if there is no such process of a pod any more."""
 
+    def container(self, process: int) -> tuple[str, str] | None:
+        """UID of the pod and name of the container's cgroup that a process is in now; None if in none, or gone."""
+
     def own_mounts(self) -> str:
         """The mountinfo of the agent's own process."""
 

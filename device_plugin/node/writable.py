@@ -164,6 +164,13 @@ class WritableFiles:
                         _refill(self._folder / name, kind)
                 self._fill()
 
+    def usage(self, key: Key) -> region.RegionUsage | None:
+        """The container's use as its library counts it; None if its region cannot be read: tenants can ruin it."""
+        try:
+            return region.read(self.path(key, USAGE))
+        except (region.RegionError, OSError):
+            return None
+
     def read(self, key: Key, kind: FileKind, size: int) -> bytes:
         """The first bytes of the container's file; empty if it cannot be read. Never blocks."""
         try:

@@ -31,6 +31,8 @@ from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.discover import Discovery, SharedCards
 from device_plugin.node.inject import Injector
+from device_plugin.node.kernel_checks import KernelChecks
+from device_plugin.node.kernel_figures import KernelFigures
 from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.pods import NodePods
@@ -39,6 +41,7 @@ from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.tickets import not_advertised, resources
+from device_plugin.node.unaccounted import UnaccountedMemory
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
@@ -116,16 +119,26 @@ class Service:
             self._records, self._writable, self._injector, self._node_pods, self._allocator, self._api
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
+        figures = KernelFigures(self._records, self._cards, host.processes)
+        unaccounted = UnaccountedMemory(
+            self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
+        )
         preflight = Preflight(
             self._api, Path(settings.cdi_dir), state, kubelet, lambda: self._problems(host.problems())
         )
         self._agent = Agent(
             self._cards, advertiser, Publisher(self._api), reclaimer, covered,
-            preflight, self._others, settings.drain_seconds,
+            KernelChecks(figures, unaccounted), preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
-            settings.node_name, self._records, self._writable, self._cards, self._agent.reports
-        )  # fmt: skip
+            settings.node_name,
+            self._records,
+            self._writable,
+            self._cards,
+            self._agent.reports,
+            figures,
+            unaccounted,
+        )
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
     def run(self) -> int:

@@ -84,6 +84,12 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         list[str],
         Meta(description="uuids or PCI addresses of cards to leave alone", examples=[["0000:03:00.0"]]),
     ] = []
+    unaccounted_mib: Annotated[
+        int,
+        Meta(
+            description="MiB in use on a card that no slice accounts for, beyond which an event says so", ge=0
+        ),
+    ] = msgspec.field(default=64, name="unaccountedMiB")
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
     drain_seconds: Annotated[float, Meta(description="seconds to go on serving after SIGTERM", ge=0)] = 5.0

@@ -103,6 +103,19 @@ def test_a_process_is_found_by_the_cgroup_of_its_container(proc: Proc, path: str
     assert not proc.host.problem()
 
 
+@pytest.mark.parametrize(
+    "name", ["cri-containerd-1a.scope", "crio-1a.scope", "docker-1a.scope", "1a", "crio-1a.scope/container"]
+)
+@pytest.mark.parametrize("path", [V2[1], V2[4]])
+def test_the_container_of_one_process_is_known_at_once(proc: Proc, path: str, name: str) -> None:
+    proc.run(40, f"0::/{path}/{name}\n")
+    assert proc.host.container(40) == (UID, name.partition("/")[0])
+    assert proc.host.mounts(40) == ("1 0 0:1 / / rw - a b c\n", True)
+    proc.run(40, "0::/system.slice\n")
+    assert proc.host.container(40) is None
+    assert proc.host.container(41) is None
+
+
 def test_a_new_process_is_followed_into_its_cgroup_and_an_old_one_is_not_read_again(proc: Proc) -> None:
     proc.run(40, "0::/system.slice/containerd.service\n")
     assert proc.look() == []

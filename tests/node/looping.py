@@ -9,9 +9,13 @@ from device_plugin.core.machine import KubeletError
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import TURN_SECONDS, Agent
 from device_plugin.node.covered import CoveredSlices
+from device_plugin.node.kernel_checks import KernelChecks
+from device_plugin.node.kernel_figures import KernelFigures
+from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
+from device_plugin.node.unaccounted import UnaccountedMemory
 from tests.node.parts import Parts, Peer
 
 COVER = "50 10 0:99 / /usr/local/vgpu rw - tmpfs tmpfs rw"
@@ -78,6 +82,10 @@ class Host:
         texts = [text for processes in self.mounted.values() for p, text in processes.items() if p == process]
         return (texts[0], self.whole) if texts else None
 
+    def container(self, process: int) -> tuple[str, str] | None:
+        found = [(pod, f"c-{pod}") for pod, processes in self.mounted.items() if process in processes]
+        return found[0] if found else None
+
     def own_mounts(self) -> str:
         return "1 0 8:1 / / rw - ext4 sda rw\n"
 
@@ -98,9 +106,17 @@ class Looping:
             self._make, self.socket, parts.records, parts.allocator, self.others, self.clock
         )
         self.covered = CoveredSlices(parts.records, parts.injector.files, self.host, self.peer, self.clock)
+        figures = KernelFigures(parts.records, parts.cards, self.host)
+        self.unaccounted_memory = UnaccountedMemory(
+            parts.records, parts.writable, parts.cards, figures, self.peer, 64, self.clock
+        )
+        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.clock)
+        self.meter = Meter(
+            "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory
+        )
         self.agent = Agent(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, self.covered,
-            Preflight(self.peer, folder, folder, folder, lambda: ()), self.others, 0, self.clock,
+            self.kernel, Preflight(self.peer, folder, folder, folder, lambda: ()), self.others, 0, self.clock,
         )  # fmt: skip
 
     def _make(self, resource: str) -> Plugin:

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from device_plugin.node.kernel_figures import KernelFigures
 from device_plugin.node.meter import Meter
+from device_plugin.node.unaccounted import UnaccountedMemory
 from device_plugin.node.writable import PROGRESS, USAGE
 from tests.exposed import values
+from tests.node.kfd_tree import KfdTree
+from tests.node.looping import Host
 from tests.node.parts import Parts, Peer
 from vgpu_runtime import region, sim
 
@@ -22,8 +26,14 @@ def parts(tmp_path: Path) -> Parts:
     return made
 
 
-def samples(parts: Parts) -> dict[tuple[str, ...], float]:
-    meter = Meter("n1", parts.records, parts.writable, parts.shared, tuple)
+def samples(parts: Parts, *processes: int) -> dict[tuple[str, ...], float]:
+    """All samples, while the container `a` has these processes."""
+    host = Host({"uid-a": dict.fromkeys(processes, "")})
+    figures = KernelFigures(parts.records, parts.shared, host)
+    figures.look()
+    unaccounted = UnaccountedMemory(parts.records, parts.writable, parts.shared, figures, parts.peer, 64)
+    unaccounted.step()
+    meter = Meter("n1", parts.records, parts.writable, parts.shared, tuple, figures, unaccounted)
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }
@@ -85,3 +95,22 @@ def test_progress_is_told_as_the_program_says_it(parts: Parts) -> None:
 
 def test_containers_without_a_place_on_the_tmpfs_are_told(parts: Parts) -> None:
     assert samples(parts)["vgpu_writable_spare_containers", "n1"] == 0
+
+
+KERNEL, COMPUTE = "vgpu_slice_kernel_memory_bytes", "vgpu_slice_compute_ratio"
+UNACCOUNTED = "vgpu_card_memory_unaccounted_bytes"
+
+
+def test_the_kernels_figures_stand_beside_the_librarys(parts: Parts) -> None:
+    first, _ = parts.shared().values()
+    labels = ("n1", first.card.uuid, "default", "a", "main")
+    found = samples(parts)
+    assert not {KERNEL, COMPUTE} & {name for name, *_ in found}, "the driver says nothing"
+    assert found[UNACCOUNTED, "n1", first.card.uuid] == 0
+    tree = KfdTree(parts.machine)
+    tree.use(7, first, mib=512, busy=2)
+    found = samples(parts, 7)
+    assert (found[(KERNEL, *labels)], found[(USED, *labels)]) == (512 << 20, 0)
+    assert found[(COMPUTE, *labels)] == pytest.approx(2 / 3)
+    tree.use(7, first, mib=512, busy=60)
+    assert samples(parts, 7)[(COMPUTE, *labels)] == 1, "waves of a moment ago are counted as well"

@@ -1,5 +1,6 @@
 """The real machine, as its kernel shows it."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,10 @@ class HostMachine:
     def matching(self, pattern: str) -> Sequence[str]:
         """The paths that match a shell pattern, in order."""
         return sorted(str(path.relative_to(self._root)) for path in self._root.glob(pattern))
+
+    def names(self, folder: str) -> Sequence[str]:
+        """The names in a folder, in any order. Raises OSError."""
+        return os.listdir(self._root / folder)  # noqa: PTH208 - half the time of iterdir
 
     def device(self, path: str) -> DeviceNode:
         """The host's own device file."""

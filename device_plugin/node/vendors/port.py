@@ -22,6 +22,9 @@ class Machine(Protocol):
     def matching(self, pattern: str) -> Sequence[str]:
         """The paths that match a shell pattern, in order."""
 
+    def names(self, folder: str) -> Sequence[str]:
+        """The names in a folder, in any order. Raises OSError."""
+
     def device(self, path: str) -> DeviceNode:
         """The device file for a container."""
 
@@ -122,6 +125,26 @@ class VendorIds(Protocol):
         """By card, the ids in a container's files, for a record that was lost. `text` reads a file by its name."""
 
 
+C = TypeVar("C", contravariant=True)
+"""As P, of figures that are only read."""
+
+
+class ProcessFigures(Protocol[C]):
+    """The kernel's figures of the processes that use a driver's cards. Processes have their ids on the host."""
+
+    def processes(self) -> Sequence[int] | None:
+        """The processes that have the driver open, lowest first; None if the driver does not list them."""
+
+    def memory(self, process: int, card: C) -> int | None:
+        """Bytes of the card's memory that the process holds; None if the driver does not say."""
+
+    def has_queue(self, process: int, card: C) -> bool:
+        """True if the process has a queue on the card, to which it can submit work."""
+
+    def busy_units(self, process: int, card: C) -> int | None:
+        """Compute units of the card that run work of the process at this moment; None if the driver does not say."""
+
+
 class Vendor(Protocol[P]):
     """A family of cards. Any thread may call."""
 
@@ -137,6 +160,10 @@ class Vendor(Protocol[P]):
 
     def usage(self, card: Card, payload: P) -> CardUsage:
         """The use of the card, read from the driver now."""
+
+    @property
+    def figures(self) -> ProcessFigures[P]:
+        """What the kernel says of the processes that use the cards."""
 
     def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles:
         """The files, devices and variables for these slices. Raises ConfigError if they cannot be expressed."""

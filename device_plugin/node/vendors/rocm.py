@@ -14,12 +14,14 @@ from device_plugin.core import masks
 from device_plugin.core.cards import Card
 from device_plugin.core.machine import DeviceNode
 from device_plugin.node.vendors import models
+from device_plugin.node.vendors.kfd_processes import KfdProcesses
 from device_plugin.node.vendors.port import (
     CardSlice,
     CardUsage,
     ContainerFiles,
     FoundCard,
     Machine,
+    ProcessFigures,
     Scan,
     Vendor,
     VendorIds,
@@ -65,6 +67,12 @@ class Rocm(Vendor[KfdCard]):
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._processes = KfdProcesses(machine)
+
+    @property
+    def figures(self) -> ProcessFigures[KfdCard]:
+        """The KFD's own figures, which are one list for the cards of all makers."""
+        return self._processes
 
     @property
     def ids(self) -> VendorIds | None:

@@ -1,0 +1,34 @@
+"""Kernel checks: every few seconds, what the kernel says of the cards is read and compared with the slices."""
+
+import time
+from collections.abc import Callable
+
+from device_plugin.node.kernel_figures import KernelFigures
+from device_plugin.node.unaccounted import UnaccountedMemory
+
+# Seconds between two looks: often enough to be sure of something within 30 s, seldom enough to cost nothing.
+LOOK_SECONDS = 5.0
+
+
+class KernelChecks:
+    """Reads the figures, then compares them."""
+
+    def __init__(
+        self,
+        figures: KernelFigures,
+        unaccounted: UnaccountedMemory,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._figures = figures
+        self._unaccounted = unaccounted
+        self._clock = clock
+        self._next = clock()
+
+    def step(self) -> None:
+        """Look, if it is time."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + LOOK_SECONDS
+        self._figures.look()
+        self._unaccounted.step()
