@@ -8,6 +8,7 @@ before there is a container, and the kubelet tries again. A mount that fails cou
 that never restarts is Failed for good (tests/contract/kubelet/test_injection.py).
 """
 
+import errno
 import filecmp
 import hashlib
 import json
@@ -56,6 +57,19 @@ def cdi_name(resource: str, tickets: Collection[str]) -> str:
     """The CDI device of a set of tickets: `dcu-mem-` and a hash, which does not depend on their order."""
     digest = hashlib.sha256(",".join(sorted(tickets)).encode()).hexdigest()[:16]
     return f"{resource.rpartition('/')[2]}-{digest}"
+
+
+def not_executable(state: Path) -> str:
+    """The problem of a folder of files from which no program runs, with its cure; empty if there is none.
+
+    A library on such a mount is left out by the loader of every program in the container, which then has no limit.
+    """
+    if not os.statvfs(state).f_flag & os.ST_NOEXEC:
+        return ""
+    return (
+        f"stateDir {state} is mounted noexec on the node, and containers could not load the library that limits them:"
+        " remount it with exec, or choose another folder (stateDir, and the hostPath of the DaemonSet)"
+    )
 
 
 class CdiReload:
@@ -156,6 +170,8 @@ class Injector:
         The container's other resources get only the guard device, because an edit must not be empty. Runtimes read the
         spec after `announce`. Raises OSError, and ConfigError if the slices cannot be expressed.
         """
+        if problem := not_executable(self._copies):
+            raise OSError(errno.ENOEXEC, problem)
         folder = self._records.folder(*record.key)
         wanted = self._wanted(record)
         limits = {limit.uuid: limit for limit in wanted.limits}

@@ -7,11 +7,13 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from device_plugin.core.events import Event
 from device_plugin.core.pods import Node
 from device_plugin.node.api import NodeApi
+from device_plugin.node.inject import not_executable
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +61,16 @@ class Preflight:
         for setting, folder in self._folders.items():
             if not os.access(folder, os.W_OK):
                 yield f"{setting} {folder} cannot be written: mount it into the agent's pod"
+        if problem := self._runs_nothing():
+            yield problem
         yield from self._problems()
         if not (self._kubelet / "pod-resources").is_dir():
             yield f"no pod-resources folder in {self._kubelet}: the kubelet's PodResources API is needed (kubeletDir)"
+
+    def _runs_nothing(self) -> str:
+        with suppress(OSError):
+            return not_executable(self._folders["stateDir"])
+        return ""  # a folder that is not there cannot be written either
 
 
 def _versions(node: Node) -> Iterator[str]:
