@@ -66,6 +66,10 @@ class PoolLeases:
         self._shared_among: frozenset[str] = frozenset()
         # Since when the note says that there are several pools of which none has a planner.
         self._empty_since: float | None = None
+        # Whether this replica was the dispatcher before it wrote its Lease.
+        self._was_dispatcher = False
+        # By number: the pool that has it by a note, and until when planners may act by that note once it is replaced.
+        self._noted: dict[int, tuple[str, float]] = {}
         self._wanted: Collection[str] | None = None
         self._decided = False
 
@@ -119,6 +123,7 @@ class PoolLeases:
 
         That is after RENEW_SECONDS, or as soon as another replica's Lease may be taken. Raises ApiError.
         """
+        self._was_dispatcher = self.dispatches()
         self._dispatcher.attempt()
         if not self.dispatches():
             self._empty_since = None
@@ -197,9 +202,15 @@ class PoolLeases:
     def _note(self, before: str) -> str:
         """The note to write on the dispatcher's Lease in place of this one."""
         now, wanted = self._clock(), self._wanted
+        if not self._was_dispatcher:
+            # Which pools the notes before this one had is not known.
+            unknown = set(range(1, MOST_POOLS + 1)) if before else set()
+            self._noted = dict.fromkeys(unknown, ("", now + REPLACED_SECONDS))
+        self._noted = {number: noted for number, noted in self._noted.items() if noted[1] > now}
+        self._noted |= {number: (name, now + REPLACED_SECONDS) for number, name in _decoded(before).items()}
         if wanted is not None:
             self._empty_since = None
-            return _encoded(_numbered(_decoded(before), wanted))
+            return _encoded(self._numbered(wanted))
         if not before or not self._decided:
             return before
         # Planners may act by the note of before for a while. Only then one planner may plan for all.
@@ -207,13 +218,15 @@ class PoolLeases:
             self._empty_since = now
         return _encoded({}) if now - self._empty_since < REPLACED_SECONDS else ""
 
+    def _numbered(self, wanted: Collection[str]) -> Numbers:
+        """The wanted pools with their numbers, those that they had where planners may still act by them.
 
-def _numbered(before: Numbers, wanted: Collection[str]) -> Numbers:
-    """The wanted pools with their numbers, those of before where they had one."""
-    kept = {number: name for number, name in before.items() if name in wanted}
-    free = (number for number in range(1, MOST_POOLS + 1) if number not in kept)
-    new = sorted(set(wanted) - set(kept.values()))
-    return dict(sorted({**kept, **dict(zip(free, new, strict=False))}.items()))
+        So until then a pool has no second number, and a number no second pool.
+        """
+        kept = {number: name for number, (name, _) in self._noted.items() if name in wanted}
+        free = (number for number in range(1, MOST_POOLS + 1) if number not in self._noted)
+        new = sorted(set(wanted) - set(kept.values()))
+        return dict(sorted({**kept, **dict(zip(free, new, strict=False))}.items()))
 
 
 def _encoded(numbers: Numbers) -> str:

@@ -211,11 +211,46 @@ def test_a_pool_keeps_its_number_and_one_that_goes_gives_its_lease_up() -> None:
     assert cluster.replicas["a"].numbers() == {1: "w", 2: "x", 3: "y", 4: "z"}
     cluster.wanted = ("v", "y", "z")
     cluster.run(4)
-    assert cluster.replicas["a"].numbers() == {1: "v", 3: "y", 4: "z"}
+    assert cluster.replicas["a"].numbers() == {3: "y", 4: "z", 5: "v"}
     cluster.wanted = ()
     cluster.run(4)
     assert cluster.held() == {"a": []}
     assert {lease.holder for name, lease in cluster.api.leases.items() if name != LEASE.name} == {""}
+
+
+def test_a_pool_that_comes_back_has_the_number_that_a_replica_may_still_plan_it_by() -> None:
+    cluster = Cluster("a", "b")
+    cluster.run(10)
+    pool = cluster.held()["b"][0]
+    before = cluster.replicas["a"].numbers()
+    cluster.cut.add("b")
+    cluster.wanted = tuple(name for name in POOLS if name != pool)
+    cluster.run(2)
+    assert pool in cluster.replicas["b"].planned(), "it does not know yet"
+    cluster.wanted = ("v", *cluster.wanted)
+    cluster.run(2)
+    cluster.wanted = ("v", *POOLS)
+    cluster.run(2)
+    assert cluster.replicas["a"].numbers() == {**before, 5: "v"}
+    cluster.wanted = ()
+    cluster.run(2 + REPLACED_SECONDS)
+    cluster.wanted = ("u",)
+    cluster.run(4)
+    assert cluster.replicas["a"].numbers() == {1: "u"}
+
+
+def test_a_new_dispatcher_gives_no_number_that_it_has_not_seen_free_for_long() -> None:
+    cluster = Cluster("a", "b")
+    cluster.run(10)
+    cluster.wanted = POOLS[:3]
+    cluster.run(2)
+    cluster.replicas.pop("a").release()
+    cluster.wanted = ("v", *POOLS[:3])
+    cluster.run(4)
+    assert cluster.replicas["b"].dispatches()
+    assert set(cluster.replicas["b"].numbers().values()) == set(POOLS[:3])
+    cluster.run(REPLACED_SECONDS)
+    assert cluster.replicas["b"].numbers()[4] == "v"
 
 
 def test_more_pools_than_leases_are_not_all_planned() -> None:
@@ -289,7 +324,7 @@ def test_nothing_is_ever_planned_twice(rng: random.Random) -> None:
                 case 3:
                     cluster.wanted = None
                 case 4:
-                    cluster.wanted = tuple(rng.sample(POOLS, rng.randint(0, 4)))
+                    cluster.wanted = tuple(rng.sample((*POOLS, "u", "v"), rng.randint(0, 6)))
                 case 5:
                     cluster.blind ^= {rng.choice(sorted(cluster.replicas))}
             cluster.run(rng.uniform(0.0, 16.0))
