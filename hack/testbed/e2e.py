@@ -52,8 +52,8 @@ JOBS = tuple(
     f"tests/e2e/test_{name}.py"
     for name in ("elastic", "job_engine", "job_kinds", "job_faults", "run", "queue_commands")
 )
-# With the job engine too, and a node that loses its power while others go on.
-STRANDED = ("tests/e2e/test_stranded_jobs.py",)
+# With the job engine too, on several nodes. The last one takes a node's power.
+STRANDED = ("tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
 # Jobs grow back at once, and the speed of a model is known.
 QUICK = {"VGPU_COOLDOWN_SECONDS": "1", "VGPU_RATES": '["resnet50 Z100 100"]'}
 ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED))

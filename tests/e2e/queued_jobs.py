@@ -24,6 +24,13 @@ def queued(name: str, width: int, *containers: dict[str, Any], **fields: Any) ->
     return made
 
 
+def queued_on(node: str, name: str, width: int) -> dict[str, Any]:
+    """A rigid Job whose pods may run on this node only, each with a card."""
+    made = queued(name, width)
+    made["spec"]["template"]["spec"] |= nodes.on(node)
+    return made
+
+
 def elastic(
     name: str, least: int, most: int, *containers: dict[str, Any], **annotations: str
 ) -> dict[str, Any]:

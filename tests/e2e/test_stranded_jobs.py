@@ -8,7 +8,7 @@ from device_plugin.kube.api import JOBS
 from tests.e2e import nodes
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machines import Machines, all_ready
-from tests.e2e.queued_jobs import pods, queued, running
+from tests.e2e.queued_jobs import pods, queued_on, running
 from tests.e2e.slices import inventory
 from tests.e2e.waiting import eventually
 from tests.requirement import require
@@ -22,7 +22,7 @@ def test_a_rigid_job_is_requeued_after_its_node_died_and_runs_when_it_is_back(
     require(len(nodes.names()) > 1, "needs a second node")
     first, dying = nodes.names()[:2]
     cards = len(inventory(dying)["cards"])
-    kubectl.create(on(dying, "rigid", cards))
+    kubectl.create(queued_on(dying, "rigid", cards))
     assert eventually(partial(running, kubectl, "rigid", cards), SECONDS)
     begun = uids(kubectl, "rigid")
 
@@ -31,7 +31,7 @@ def test_a_rigid_job_is_requeued_after_its_node_died_and_runs_when_it_is_back(
     stopped = Resize.decode(kubectl.get(JOBS, "rigid")["metadata"]["annotations"][RESIZE])
     assert (stopped.before, stopped.after, stopped.without_room) == (cards, 0, True)
     assert any("no room" in event for event in kubectl.events("rigid"))
-    kubectl.create(on(first, "other", 1))
+    kubectl.create(queued_on(first, "other", 1))
     assert eventually(partial(running, kubectl, "other", 1), SECONDS), "the queue goes on"
 
     machines.order(dying, "boot")
@@ -44,10 +44,3 @@ def test_a_rigid_job_is_requeued_after_its_node_died_and_runs_when_it_is_back(
 def uids(kubectl: Kubectl, name: str) -> set[str]:
     """The UIDs of a Job's pods."""
     return {each["metadata"]["uid"] for each in pods(kubectl, name)}
-
-
-def on(node: str, name: str, width: int) -> dict[str, object]:
-    """A rigid Job whose pods may run on this node only."""
-    made = queued(name, width)
-    made["spec"]["template"]["spec"] |= nodes.on(node)
-    return made
