@@ -3,7 +3,9 @@
 The program is vgpu-kfd-probe, which knows the driver's interface only, over the simulated driver.
 """
 
+import errno
 import json
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -16,9 +18,11 @@ from hack.testbed.images import cache
 from tests import compiled
 from tests.requirement import require
 from tests.runtime import slices
+from tests.runtime.conftest import HERE, STRICT, Slice
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
 from tests.runtime.test_preload import user_namespaces
 from vgpu_runtime import paths, region
+from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.sim.debian import Apt, DebianUnavailableError
 
 # Where Debian's cross compiler has the libc of programs for the other machine.
@@ -44,18 +48,20 @@ def assert_held(slice_: SimSlice, usage: Path, *probe: str | Path, **environment
     assert list(slice_.queue_masks().values()) == [[slice_.grant]]
 
 
-def userland(release: str) -> Path:
-    """A folder that stands for / with the libc of a release of Debian, fetched once into the cache."""
+def userland(release: str, libc: str = "libc6") -> Path:
+    """A folder that stands for / with a libc of a release of Debian, fetched once into the cache."""
 
     def make(root: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            Apt(Path(scratch), "libc6", release).unpack(["libc6"], root)
+            Apt(Path(scratch), libc, release).unpack([libc], root)
         for name in ("lib", "lib64"):  # links of another package since Debian 13
             if not (root / name).exists():
                 (root / name).symlink_to(f"usr/{name}")
 
     try:
-        return cache.keep(cache.folder() / "userlands" / f"{release}-{cache.fingerprint(release)}", make)
+        return cache.keep(
+            cache.folder() / "userlands" / f"{release}-{cache.fingerprint(release, libc)}", make
+        )
     except DebianUnavailableError as error:
         require(False, str(error))  # noqa: FBT003 - it is what require asks
         raise
@@ -82,6 +88,29 @@ def test_in_a_userland_of_debian(release: str, native: Path, tmp_path: Path) -> 
     (root / "etc/ld.so.preload").write_text("/opt/libvgpu.so\n/opt/libsimkfd.so\n")
     enter = ("unshare", "--user", "--map-root-user", "chroot", root, "/opt/probe")
     assert_held(slice_, usage, *enter, SIMKFD_DIR="/sim", SIMKFD_LOG="/driver.log")
+
+
+@pytest.fixture(scope="session")
+def musl_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require(shutil.which("musl-gcc"), "needs musl: apt-get install musl-tools")
+    program = tmp_path_factory.mktemp("musl") / "program"
+    include = f"-I{SOURCES / 'include'}"
+    subprocess.run(["musl-gcc", *STRICT, include, HERE / "musl_program.c", "-o", program], check=True)
+    return program
+
+
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+def test_on_musl(release: str, native: Path, musl_program: Path, tmp_path: Path) -> None:
+    """By LD_PRELOAD: musl reads no /etc/ld.so.preload. Before 1.2.4, in bookworm, it has `open64` and the like."""
+    slice_ = Slice(tmp_path, native / "libvgpu-test.so", Path())
+    slice_.configure()
+    loader = userland(release, "musl") / f"lib/{platform.machine()}-linux-musl/libc.so"
+    environment = {"LD_PRELOAD": str(slice_.library), "VGPU_TEST_FOLDER": str(tmp_path), "VGPU_QUIET": "1"}
+    done = subprocess.run(
+        [loader, musl_program], env=environment, text=True, capture_output=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"{errno.ENOMEM} 0 {errno.ENOMEM} 111\n", "")
+    assert region.read(slice_.region).denied[0] == 2
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 #ifndef VGPU_REAL_H
 #define VGPU_REAL_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -22,5 +23,13 @@ void *vgpu_real_if_any(void **slot, const char *name);
 
 /* Usable as REAL(open, open_fn)(path, flags). */
 #define REAL(name, type) ((type *)__extension__({ static void *slot; vgpu_real(&slot, #name); }))
+
+/* The same, or `plain` where there is no `name`. */
+#define REAL_OR(name, plain, type)                                              \
+	((type *)__extension__({                                                \
+		static void *slot;                                              \
+		void *found = vgpu_real_if_any(&slot, #name);                   \
+		found ? found : (void *)(uintptr_t)REAL(plain, type);           \
+	}))
 
 #endif

@@ -17,69 +17,70 @@ EXPORT int __openat_2(int folder, const char *path, int flags);
 EXPORT int __openat64_2(int folder, const char *path, int flags);
 
 /* The mode is an argument only where a file may be created. */
-#define MODE_AFTER(flags, mode)                                     \
-	do {                                                        \
-		va_list rest;                                       \
-		va_start(rest, flags);                              \
+#define MODE_AFTER(flags, mode)                                              \
+	do {                                                                 \
+		va_list rest;                                                \
+		va_start(rest, flags);                                       \
 		if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) \
-			(mode) = va_arg(rest, mode_t);              \
-		va_end(rest);                                       \
+			(mode) = va_arg(rest, mode_t);                       \
+		va_end(rest);                                                \
 	} while (0)
 
-#define DEFINE_OPEN(name)                                                         \
-	EXPORT int name(const char *path, int flags, ...)                         \
-	{                                                                         \
-		mode_t mode = 0;                                                  \
-		int fd = rewritten_open(path);                                    \
-                                                                                  \
-		MODE_AFTER(flags, mode);                                          \
-		return fd >= 0 ? fd : REAL(name, open_fn)(path, flags, mode);     \
+/* `plain`: what does the same where a libc has no names with 64, as musl since 1.2.4. */
+#define DEFINE_OPEN(name, plain)                                                        \
+	EXPORT int name(const char *path, int flags, ...)                               \
+	{                                                                               \
+		mode_t mode = 0;                                                        \
+		int fd = rewritten_open(path);                                          \
+                                                                                        \
+		MODE_AFTER(flags, mode);                                                \
+		return fd >= 0 ? fd : REAL_OR(name, plain, open_fn)(path, flags, mode); \
 	}
 
-#define DEFINE_OPENAT(name)                                                       \
-	EXPORT int name(int folder, const char *path, int flags, ...)             \
-	{                                                                         \
-		mode_t mode = 0;                                                  \
-		int fd = rewritten_open(path);                                    \
-                                                                                  \
-		MODE_AFTER(flags, mode);                                          \
-		return fd >= 0 ? fd : REAL(name, openat_fn)(folder, path, flags, mode); \
+#define DEFINE_OPENAT(name, plain)                                                                \
+	EXPORT int name(int folder, const char *path, int flags, ...)                             \
+	{                                                                                         \
+		mode_t mode = 0;                                                                  \
+		int fd = rewritten_open(path);                                                    \
+                                                                                                  \
+		MODE_AFTER(flags, mode);                                                          \
+		return fd >= 0 ? fd : REAL_OR(name, plain, openat_fn)(folder, path, flags, mode); \
 	}
 
-#define DEFINE_OPEN_2(name)                                                       \
-	EXPORT int name(const char *path, int flags)                              \
-	{                                                                         \
-		int fd = rewritten_open(path);                                    \
-                                                                                  \
-		return fd >= 0 ? fd : REAL(name, open_2_fn)(path, flags);         \
+#define DEFINE_OPEN_2(name)                                               \
+	EXPORT int name(const char *path, int flags)                      \
+	{                                                                 \
+		int fd = rewritten_open(path);                            \
+                                                                          \
+		return fd >= 0 ? fd : REAL(name, open_2_fn)(path, flags); \
 	}
 
-#define DEFINE_OPENAT_2(name)                                                     \
-	EXPORT int name(int folder, const char *path, int flags)                  \
-	{                                                                         \
-		int fd = rewritten_open(path);                                    \
-                                                                                  \
+#define DEFINE_OPENAT_2(name)                                                       \
+	EXPORT int name(int folder, const char *path, int flags)                    \
+	{                                                                           \
+		int fd = rewritten_open(path);                                      \
+                                                                                    \
 		return fd >= 0 ? fd : REAL(name, openat_2_fn)(folder, path, flags); \
 	}
 
-#define DEFINE_FOPEN(name)                                                        \
-	EXPORT FILE *name(const char *path, const char *mode)                     \
-	{                                                                         \
-		int fd = rewritten_open(path);                                    \
-		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;                   \
-                                                                                  \
-		if (fd >= 0 && !file)                                             \
-			close(fd);                                                \
-		return fd >= 0 ? file : REAL(name, fopen_fn)(path, mode);         \
+#define DEFINE_FOPEN(name, plain)                                                   \
+	EXPORT FILE *name(const char *path, const char *mode)                       \
+	{                                                                           \
+		int fd = rewritten_open(path);                                      \
+		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;                     \
+                                                                                    \
+		if (fd >= 0 && !file)                                               \
+			close(fd);                                                  \
+		return fd >= 0 ? file : REAL_OR(name, plain, fopen_fn)(path, mode); \
 	}
 
-DEFINE_OPEN(open)
-DEFINE_OPEN(open64)
-DEFINE_OPENAT(openat)
-DEFINE_OPENAT(openat64)
+DEFINE_OPEN(open, open)
+DEFINE_OPEN(open64, open)
+DEFINE_OPENAT(openat, openat)
+DEFINE_OPENAT(openat64, openat)
 DEFINE_OPEN_2(__open_2)
 DEFINE_OPEN_2(__open64_2)
 DEFINE_OPENAT_2(__openat_2)
 DEFINE_OPENAT_2(__openat64_2)
-DEFINE_FOPEN(fopen)
-DEFINE_FOPEN(fopen64)
+DEFINE_FOPEN(fopen, fopen)
+DEFINE_FOPEN(fopen64, fopen)
