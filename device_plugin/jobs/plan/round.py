@@ -12,7 +12,7 @@ from math import inf
 
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.forecast import starts
-from device_plugin.core.jobs.job import JobKey, JobSpec, JobState
+from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
@@ -122,7 +122,9 @@ class Rounds:
         )
         expected = starts(now, sizing.jobs, seen.room, self._rules)
         plan = plan_round(now, sizing.jobs, seen.room, self._rules)
-        states = {state.spec.key: state for state in sizing.jobs}
+        refused = (each for each in seen.states if each.spec.key in sizing.refused)
+        unsized = [replace(state, phase=JobPhase.REFUSED) for state in refused]
+        states = {state.spec.key: state for state in (*sizing.jobs, *unsized)}
         took = self._clock() - began
         self.last = Round(now, states, plan, took, sizing.short, sizing.refused, uncreated, expected)
         return plan

@@ -82,7 +82,8 @@ class Announcer:
     def _tell(self, rounds: Rounds, waits: Sequence[JobState], jobs: Mapping[JobKey, Job]) -> None:
         """Say that these Jobs wait."""
         last = rounds.last
-        found = places(last.states.values(), last.at, rounds.rules) if waits else {}
+        queued = [state for key, state in last.states.items() if key not in last.refused]
+        found = places(queued, last.at, rounds.rules) if waits else {}
         for state in waits:
             if state.spec.key in jobs and len(self._waiting) < MOST_WAITS:
                 text = _wait(state, found.get(state.spec.key, 0), rounds.rules)

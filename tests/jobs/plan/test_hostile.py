@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from device_plugin.adapters.kube.jobs import read_job
@@ -18,7 +19,9 @@ from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.executor import Executor
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.states import scene
+from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
+from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.watch.managed import Managed, planned
 from tests.builders.cards import FAMILY, MEM
 from tests.jobs.world import ONE_CARD, World
@@ -27,14 +30,15 @@ WORLDS, TURNS, NAMES = 6, 40, 12
 WORDS = ("", "0", "-1", "9" * 400, "8h", "ordered", "٣", "x" * 300, "\n", "{}", "master", "hygon.com/dcu/a")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "min-replicas": ("1", "2"), "max-replicas": ("4", "16"), "split": ("ordered", "any"),
-    "samples": ("1", "1000000000000"), "duration": ("1s", "366d"), "model": ("resnet50", "m"),
+    "samples": ("1", "1000000000000"), "epochs": ("1", "90"), "duration": ("1s", "366d"), "model": ("resnet50", "m"),
     "expected-duration": ("1s", "366d"), "checkpoint-seconds": ("1", "3600"), "barrier": ("true",),
 }  # fmt: skip
 LABELS: tuple[Mapping[str, str], ...] = (
     {}, {}, {}, {"group": "g"}, {"group": "g", "role": "trainer"}, {"split-of": "s", "part": "1"},
 )  # fmt: skip
+SIZED = ("samples", "epochs", "duration", "model")
 SETS = (
-    (), ("min-replicas", "max-replicas"), ("split",), ("samples", "duration", "model"), ("expected-duration",),
+    (), ("min-replicas", "max-replicas"), ("split",), SIZED, ("expected-duration",),
     ("min-replicas", "max-replicas", "checkpoint-seconds"), tuple(KEYS),
 )  # fmt: skip
 PLACES: tuple[Mapping[str, Any], ...] = (
@@ -67,14 +71,19 @@ class Tenant:
     def written(self, name: str, uid: str) -> Job:
         """A Job as the decoder reads it from JSON."""
         rng = self.rng
-        annotations = {f"vgpu.io/{key}": rng.choice(KEYS[key]) for key in rng.choice(SETS)}
+        asked = rng.choice(SETS)
+        annotations = {f"vgpu.io/{key}": rng.choice(KEYS[key]) for key in asked}
         labels = {f"vgpu.io/{key}": text for key, text in rng.choice(LABELS).items()}
         if rng.random() < 0.1:
             rng.choice((annotations, labels))[f"vgpu.io/{rng.choice((*KEYS, 'pool', 'colour'))}"] = (
                 rng.choice(WORDS)
             )
-        width = rng.choice((0, 1, 1, 2, 4, 8))
-        limits = rng.choice(({FAMILY: 1}, {FAMILY: 1}, {MEM: "4"}, {}, {FAMILY: "-1"}))
+        # A Job that is to be sized is refused unless all of this is right.
+        sized = asked == SIZED
+        width = 1 if sized else rng.choice((0, 1, 1, 2, 4, 8))
+        limits = (
+            {FAMILY: 1} if sized else rng.choice(({FAMILY: 1}, {FAMILY: 1}, {MEM: "4"}, {}, {FAMILY: "-1"}))
+        )
         pods = {
             "containers": [{"name": "main", "resources": {"limits": limits}}], "restartPolicy": "Never",
             "terminationGracePeriodSeconds": rng.choice((0, 30, 2**62)), **rng.choice(PLACES),
@@ -151,6 +160,11 @@ def hostile_worlds(rng: random.Random) -> Iterator[World]:
 
 def test_no_round_and_no_answer_ends_by_an_exception(rng: random.Random) -> None:
     for number, world in enumerate(hostile_worlds(rng), 1):
+        engine = world.engine
+        # The events of each round are prepared by the thread that plans.
+        announcer = Announcer(world.api, engine.known, partial(getattr, world, "now"))  # type: ignore[arg-type]
+        announcer.planned([engine.rounds], dispatches=True)
+        assert list(JobGauges(engine.known, engine.planners, lambda: True)())
         if number % TURNS:
             continue
         explain = JobExplainer(world.engine.known, world.engine.planners)
