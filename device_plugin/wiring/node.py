@@ -86,7 +86,7 @@ class Service:
         resources = [name for prefix in settings.prefixes.values() for name in resource_names(prefix)]
         self._client = KubeClient(endpoint, COMPONENT, resources=resources)
         self._api = NodeApi(self._client, settings.node_name)
-        vendors = Hygon(host.machine), Rocm(host.machine)
+        vendors = tuple(vendor(host.machine, _mounts(settings, vendor)) for vendor in (Hygon, Rocm))
         self._records = Records(state, settings.node_name)
         self._cards = SharedCards(_discovery(settings, vendors), self._api, self._records.all)
         self._writable = WritableFiles(state, self._records.folder)
@@ -178,6 +178,12 @@ class Service:
         yield from filter(None, found)
         yield from not_advertised(self._cards.cards())
         yield from self._others.problems()
+        for vendor in {local.vendor for local in self._cards().values()}:
+            for path in vendor.missing_mounts():
+                yield (
+                    f"mounts: {path} is not there, or empty, and containers start without it: install the maker's stack"
+                    " on the node, and mount it into the agent's pod at this path"
+                )
 
     def _listen(self, stack: ExitStack) -> None:
         app = probes(self._agent.why_dead, self._agent.why_not_ready, Exposition(self._meter))
@@ -193,6 +199,12 @@ class Service:
 
     def _on_pod(self, change: Change, pod: Pod) -> None:
         self._node_pods.change(pod, gone=change is Change.DELETED)
+
+
+def _mounts(settings: NodeSettings, vendor: type[Rocm]) -> Sequence[str]:
+    """The paths of the setting `mounts` for the vendor's containers."""
+    ids = (f"{vendor.PCI_VENDOR:04x}", f"{vendor.PCI_VENDOR:#06x}")
+    return [path for key, wanted in settings.mounts.items() if key.lower() in ids for path in wanted]
 
 
 def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discovery:

@@ -77,6 +77,14 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
             examples=[{"1d94": "hygon.com/dcu"}],
         ),
     ] = msgspec.field(default_factory=lambda: {"1d94": "hygon.com/dcu"})
+    mounts: Annotated[
+        dict[str, list[str]],
+        Meta(
+            description="paths of the node that all containers with cards of a PCI vendor id get, read-only; of devices"
+            " only /dev/dri/cardN, the granted card's own",
+            examples=[{"1d94": ["/opt/hyhal", "/dev/dri/cardN"]}],
+        ),
+    ] = {}
     mem_unit_mib: Annotated[int, Meta(description="MiB of one memory unit", ge=1)] = msgspec.field(
         default=1024, name="memUnitMiB"
     )

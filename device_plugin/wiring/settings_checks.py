@@ -2,13 +2,15 @@
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from device_plugin.adapters.http.server import address
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
 from device_plugin.core.jobs.rates import read_rates
+from device_plugin.node.vendors import host_stack
+from device_plugin.node.vendors.host_stack import MOST_MOUNTS
 
 if TYPE_CHECKING:
     from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeScoreSettings, NodeSettings
@@ -20,6 +22,7 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]
 def node(settings: "NodeSettings") -> Iterator[str]:
     """The problems of the settings of `vgpu node`."""
     yield from _prefixes(settings.prefixes.values(), '{"1d94": "hygon.com/dcu"}')
+    yield from _mounts(settings.mounts, settings.prefixes, settings.state_dir)
     yield from _address("httpListen", settings.http_listen)
     yield from _server(settings.kube.server)
 
@@ -77,6 +80,17 @@ def _prefixes(prefixes: Collection[str], example: str) -> Iterator[str]:
             yield f"prefixes: {prefix!r} has no domain: write domain/name, such as hygon.com/dcu"
         elif not _PREFIX.fullmatch(prefix):
             yield f"prefixes: {prefix!r} names no resource: write domain/name, such as hygon.com/dcu"
+
+
+def _mounts(mounts: Mapping[str, Sequence[str]], vendors: Collection[str], state: str) -> Iterator[str]:
+    for vendor, wanted in mounts.items():
+        if vendor not in vendors:
+            yield f"mounts: {vendor!r} is no vendor id of prefixes: write one of {', '.join(vendors)}"
+        if len(wanted) > MOST_MOUNTS:
+            yield f"mounts: {vendor} has {len(wanted)}: write at most {MOST_MOUNTS}"
+        for path in wanted:
+            if why := host_stack.problem(path, state):
+                yield f"mounts: {path!r}: {why}"
 
 
 def _address(key: str, listen: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from device_plugin.adapters.cards.host import HostMachine
@@ -27,6 +28,11 @@ class SimulatedMachine(HostMachine):
     def device(self, path: str) -> DeviceNode:
         """A runtime insists on a device; the driver answers in its place, whichever it is."""
         return DeviceNode(f"/{path}", os.devnull)
+
+    def host_file(self, path: str) -> Mount | None:
+        """A file or folder of the machine in its folder."""
+        found = super().host_file(path)
+        return found and replace(found, host=f"{self._folder}{path}")
 
     def mounts(self) -> Sequence[Mount]:
         """The machine, which the driver reads, and in it the memory account that all processes share."""

@@ -10,6 +10,7 @@ import yaml
 
 from device_plugin.core.jobs.pools import MOST_POOLS
 from device_plugin.node.inject import CARD_VARIABLES
+from device_plugin.node.vendors.host_stack import CARD_NODE
 from device_plugin.wiring.settings import ClusterSettings, JobsSettings, NodeSettings, load
 from hack.embedded.apiserver.server import job_policy_files, policy_files
 from tests.manifests.conftest import MANIFESTS, OVERLAYS, Installation, Object, kustomize, written
@@ -103,6 +104,18 @@ def test_families_are_added_by_a_component_each(manifests: Path, base: str) -> N
     made = overlay(manifests, base, "amd", "monitoring", "jobs", "vendor")
     vendors = {"1d94": "hygon.com/dcu", "1002": "amd.com/gpu", "beef": "vendor.com/card"}
     agree(made, [*HYGON, "amd.com/gpu", "vendor.com/card"], vendors, "vgpu-scheduler")
+
+
+@pytest.mark.parametrize("base", OVERLAYS)
+def test_hygons_stack_is_seen_by_the_agent_that_gives_it_to_containers(manifests: Path, base: str) -> None:
+    made = overlay(manifests, base, "hygon-stack")
+    given = load(NodeSettings, {}, made.environment("vgpu-node", "agent")).mounts
+    assert given == {"1d94": ["/opt/hyhal", CARD_NODE]}
+    pod = made.pods()["vgpu-node"]
+    (agent,) = [each for each in pod["containers"] if each["name"] == "agent"]
+    seen = {mount["mountPath"] for mount in agent["volumeMounts"] if mount.get("readOnly")}
+    assert {path for path in given["1d94"] if path != CARD_NODE} <= seen
+    assert {volume["name"] for volume in pod["volumes"]} >= {mount["name"] for mount in agent["volumeMounts"]}
 
 
 def test_a_changed_parameter_rolls_the_pods(manifests: Path) -> None:

@@ -62,6 +62,18 @@ def test_what_it_cannot_work_with_is_named(
         _run(settings, **changed)
 
 
+def test_a_stack_that_is_not_on_the_node_is_a_problem_where_its_cards_are(
+    settings: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    mounts = {"1d94": ["/opt/hyhal"], "1002": ["/opt/rocm"]}
+    assert _run(settings, mounts=mounts, prefixes={"1d94": "hygon.com/dcu", "1002": "amd.com/gpu"}) == 0
+    said = [record.message for record in caplog.records if "mounts:" in record.message]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "preflight: mounts: /opt/hyhal is not there, or empty, and containers start without it"
+    )
+
+
 def test_a_port_that_is_taken_is_named(settings: dict[str, object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

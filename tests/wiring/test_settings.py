@@ -12,6 +12,8 @@ from device_plugin.wiring.commands import main
 from device_plugin.wiring.settings import ClusterSettings, NodeSettings, SettingsError
 from vgpu_runtime.paths import SOURCES
 
+MANY_PATHS = "[" + ",".join(f'"/opt/{n}"' for n in range(17)) + "]"
+
 
 def load(argv: list[str], environ: dict[str, str]) -> NodeSettings:
     parser = argparse.ArgumentParser()
@@ -87,6 +89,17 @@ def test_a_bad_variable_is_named() -> None:
             'node --prefixes {"1d94":"foo"}',
             "prefixes: 'foo' has no domain: write domain/name, such as hygon.com/dcu",
         ),
+        (
+            'node --mounts {"beef":["/opt/x"]}',
+            "mounts: 'beef' is no vendor id of prefixes: write one of 1d94",
+        ),
+        (
+            'node --mounts {"1d94":["opt/hyhal"]}',
+            "mounts: 'opt/hyhal': write an absolute path without . or ..",
+        ),
+        ('node --mounts {"1d94":["/etc"]}', "mounts: '/etc': it is at, above or below /etc/"),
+        ('node --mounts {"1d94":["/dev/mem"]}', "of /dev only /dev/dri/cardN"),
+        (f'node --mounts {{"1d94":{MANY_PATHS}}}', "mounts: 1d94 has 17: write at most 16"),
         ("node --exclude-cards GPU-1", "--exclude-cards: 'GPU-1': write it as JSON"),
         ("node --http-listen 0.0.0.0:65536", "httpListen: port 65536 is out of range: write 0 to 65535"),
         ("node --http-listen 9400", "httpListen: '9400' is no address: write host:port"),

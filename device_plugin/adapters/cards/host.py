@@ -29,6 +29,15 @@ class HostMachine:
         """The host's own device file."""
         return DeviceNode(f"/{path}", f"/{path}")
 
+    def host_file(self, path: str) -> Mount | None:
+        """The host's file or folder, for the same path. A folder that the kubelet has made for our mount is empty."""
+        found = self._root / path.lstrip("/")
+        try:
+            there = found.is_file() or any(found.iterdir())
+        except OSError:
+            there = False
+        return Mount(path, path) if there else None
+
     def mounts(self) -> Sequence[Mount]:
         """No mounts: containers see the kernel of the host."""
         return ()

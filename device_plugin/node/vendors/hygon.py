@@ -55,8 +55,8 @@ class Hygon(Rocm):
     PCI_VENDOR: ClassVar[int] = 0x1D94
     MAX_SLICES: ClassVar[int] = vdev.MAX_SLICES
 
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
+    def __init__(self, machine: Machine, mounts: Sequence[str] = ()) -> None:
+        super().__init__(machine, mounts)
         self._pipes = Pipes()
 
     @property

@@ -28,6 +28,9 @@ class Machine(Protocol):
     def device(self, path: str) -> DeviceNode:
         """The device file for a container."""
 
+    def host_file(self, path: str) -> Mount | None:
+        """The host's file or folder at an absolute path, for a container; None if it is not there, or empty."""
+
     def mounts(self) -> Sequence[Mount]:
         """Files that every container needs besides ours: none on a real machine."""
 
@@ -167,6 +170,9 @@ class Vendor(Protocol[P]):
 
     def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles:
         """The files, devices and variables for these slices. Raises ConfigError if they cannot be expressed."""
+
+    def missing_mounts(self) -> Sequence[str]:
+        """Paths of the maker's stack that the settings give to containers and that are not on the node."""
 
     def container_path(self, name: str) -> str | None:
         """The path in the container of the text `name`; None if it is none of this vendor's."""

@@ -14,6 +14,7 @@ from device_plugin.core import masks
 from device_plugin.core.cards import Card
 from device_plugin.core.machine import DeviceNode
 from device_plugin.node.vendors import models
+from device_plugin.node.vendors.host_stack import HostStack
 from device_plugin.node.vendors.kfd_processes import KfdProcesses
 from device_plugin.node.vendors.port import (
     CardSlice,
@@ -65,8 +66,9 @@ class Rocm(Vendor[KfdCard]):
     PCI_VENDOR: ClassVar[int] = 0x1002
     MAX_SLICES: ClassVar[int] = MAX_SLICES
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, mounts: Sequence[str] = ()) -> None:
         self._machine = machine
+        self._stack = HostStack(machine, mounts)
         self._processes = KfdProcesses(machine)
 
     @property
@@ -111,11 +113,18 @@ class Rocm(Vendor[KfdCard]):
         limits = [limit_of(s) for s in slices]
         return ContainerFiles(
             limits=limits,
-            devices=self._devices([s.payload for s in slices]),
-            mounts=self._machine.mounts(),
+            devices=[
+                *self._devices([s.payload for s in slices]),
+                *self._stack.devices(s.card.pci for s in slices),
+            ],
+            mounts=[*self._machine.mounts(), *self._stack.mounts()],
             preloads=self._machine.preloads(),
             environment=rocm.environment([limit.family for limit in limits]),
         )
+
+    def missing_mounts(self) -> Sequence[str]:
+        """Those of the setting `mounts` that are not on the node."""
+        return self._stack.missing()
 
     def container_path(self, name: str) -> str | None:
         """No path: this vendor's runtime reads no texts."""
