@@ -72,13 +72,16 @@ class SliceState(Enum):
     """The pod is gone, replaced or ended, but processes of it still run: the slices are not free."""
     COVERED = "covered"
     """A mount hides files that the agent mounted into the container: its limits may not hold."""
+    UNENFORCED = "unenforced"
+    """The container uses a card by the kernel's figures, and the library does not limit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedSlice:
-    """A report about the slices of one container that outlive their pod or are covered.
+    """A report about the slices of one container that outlive their pod, or whose limits may not hold.
 
-    `pod` is the pod's UID, `namespace` and `pod_name` are for texts to people: the pod object may be gone.
+    `pod` is the pod's UID, `namespace` and `pod_name` are for texts to people: the pod object may be gone. `end` is
+    true if the allocator is to delete the pod: the enforcement mode of a card family may say so for UNENFORCED slices.
     """
 
     pod: str
@@ -87,6 +90,7 @@ class ReportedSlice:
     container: str
     state: SliceState
     slices: tuple[Slice, ...]
+    end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Inventory:
     def encode(self) -> str:
         """The text of the annotation: one line of JSON, keys in a fixed order, so equal values give equal text.
 
-        Reports that would make it longer than a reader takes are left out, those of covered slices first: beside 16
+        Reports that would make it longer than a reader takes are left out, those of outliving slices last: beside 16
         cards there is room for about 200 of one slice each, and a container that is left out is still waited for by
         PreStartContainer.
         """
@@ -208,6 +212,8 @@ def _fitting(reports: Iterable[ReportedSlice], room: int) -> list[dict[str, obje
             "state": report.state.value,
             "slices": slice_objects(report.slices),
         }
+        if report.end:
+            entry["end"] = True
         room -= annotations.json_length(entry) + 1
         if room < 0:
             break
@@ -223,7 +229,8 @@ def _report(fields: Fields) -> ReportedSlice | None:
     container = fields.text("container")
     namespace, _, pod_name = fields.text("name", max_length=MAX_NAME).partition("/")
     slices = read_slices(fields.items("slices", most=MAX_CARDS), f"inventory: container {container[:63]}")
-    return ReportedSlice(fields.text("pod"), namespace, pod_name, container, SliceState(state), slices)
+    end = fields.has("end") and fields.flag("end")
+    return ReportedSlice(fields.text("pod"), namespace, pod_name, container, SliceState(state), slices, end)
 
 
 def _card(fields: Fields) -> Card:

@@ -29,6 +29,9 @@ class Event(StrEnum):
     CARD_MEMORY_ACCOUNTED = "CardMemoryAccounted"
     SLICE_COVERED = "SliceCovered"
     COVERED_POD_DELETED = "CoveredPodDeleted"
+    SLICE_UNENFORCED = "SliceUnenforced"
+    SLICE_USE_UNKNOWN = "SliceUseUnknown"
+    UNENFORCED_POD_DELETED = "UnenforcedPodDeleted"
     SLICE_CONFLICT = "SliceConflict"
     PREEMPTED = "Preempted"
     PREEMPTING = "Preempting"
@@ -109,6 +112,25 @@ _ABOUT = {
         CLUSTER, "Pod",
         "The agent reported the pod as covered, and `coveredPods` is `delete`.",
         "As for `SliceCovered`.",
+    ),
+    Event.SLICE_UNENFORCED: About(
+        AGENT, "Pod",
+        "By the kernel's figures processes of the container hold card memory or a queue for 30 s, and fewer of them"
+        " have the library loaded: a static program, raw system calls, a musl program, a lost preload. Its limits do"
+        " not hold.",
+        "Use dynamically linked programs of glibc, and keep `/etc/ld.so.preload` and `LD_PRELOAD`. `enforcement: kill`"
+        " deletes such pods.",
+    ),
+    Event.SLICE_USE_UNKNOWN: About(
+        AGENT, "Pod",
+        "By the kernel's figures processes of the container hold card memory or a queue for 30 s, and its usage region"
+        " cannot be read: a program in the container has written into it, or a library of another version.",
+        "Create the pod again. If it comes back, see what its programs do with `/var/run/vgpu`.",
+    ),
+    Event.UNENFORCED_POD_DELETED: About(
+        CLUSTER, "Pod",
+        "The agent reported the pod as unenforced, and `enforcement` of the card's family is `kill`.",
+        "As for `SliceUnenforced`.",
     ),
     Event.SLICE_CONFLICT: About(
         CLUSTER, "Pod",

@@ -19,6 +19,7 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Record
+from device_plugin.node.unenforced import UnenforcedSlices
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Agent:
         reclaimer: Reclaimer,
         covered: CoveredSlices,
         kernel: KernelChecks,
+        unenforced: UnenforcedSlices,
         preflight: Preflight,
         others: OtherPlugins,
         drain_seconds: float,
@@ -51,6 +53,7 @@ class Agent:
         self._reclaimer = reclaimer
         self._covered = covered
         self._kernel = kernel
+        self._unenforced = unenforced
         self._preflight = preflight
         self._others = others
         self._known_others: list[str] = []
@@ -140,13 +143,17 @@ class Agent:
         ]
 
     def reports(self) -> list[ReportedSlice]:
-        """The reports for the inventory: outliving and covered containers; one that is both counts as outliving."""
-        outliving = {record.key: record for record in self._reclaimer.outliving()}
-        covered = [record for record in self._covered.found() if record.key not in outliving]
-        return [
-            *(_report(record, SliceState.OUTLIVING) for record in outliving.values()),
-            *(_report(record, SliceState.COVERED) for record in covered),
-        ]
+        """The reports for the inventory, one for each container; of several states the first of these counts."""
+        unenforced = [(record, self._unenforced.ends(record)) for record in self._unenforced.found()]
+        found: dict[tuple[str, str], ReportedSlice] = {}
+        for report in (
+            *(_report(record, SliceState.OUTLIVING) for record in self._reclaimer.outliving()),
+            *(_report(record, SliceState.UNENFORCED, end=True) for record, end in unenforced if end),
+            *(_report(record, SliceState.COVERED) for record in self._covered.found()),
+            *(_report(record, SliceState.UNENFORCED) for record, _ in unenforced),
+        ):
+            found.setdefault((report.pod, report.container), report)
+        return list(found.values())
 
     def _drain(self) -> None:
         self._draining = True
@@ -167,7 +174,7 @@ class Agent:
         return due
 
 
-def _report(record: Record, state: SliceState) -> ReportedSlice:
+def _report(record: Record, state: SliceState, *, end: bool = False) -> ReportedSlice:
     return ReportedSlice(
-        record.pod, record.namespace, record.pod_name, record.container, state, record.slices
+        record.pod, record.namespace, record.pod_name, record.container, state, record.slices, end
     )

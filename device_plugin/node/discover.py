@@ -4,12 +4,14 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from device_plugin.core import units
 from device_plugin.core.annotations import MAX_BYTES, MAX_CARDS
 from device_plugin.core.card_names import unique
 from device_plugin.core.cards import Card, Inventory
+from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.events import Event
 from device_plugin.node.api import NodeApi
@@ -28,13 +30,14 @@ NAMED = 3
 class LocalCard:
     """A card that the agent shares: its `card` in the inventory, its vendor, and the vendor's own `payload`.
 
-    `fault` is the reason why it is unhealthy, empty if it is not.
+    `fault` is the reason why it is unhealthy, empty if it is not. `enforcement` is the mode of its family.
     """
 
     card: Card
     vendor: Vendor[Any]
     payload: Any
     fault: str = ""
+    enforcement: Enforcement = Enforcement.OBSERVE
 
     def sick(self, fault: str) -> "LocalCard":
         """A copy, marked unhealthy."""
@@ -45,7 +48,7 @@ class Discovery:
     """Chooses the cards of `node` to share, by settings.
 
     `prefixes` are resource prefixes by PCI vendor id in hexadecimal; `exclude` names cards to leave alone, by uuid or
-    PCI address.
+    PCI address. `modes` are enforcement modes by PCI vendor id, Enforcement.OBSERVE for each that is not named.
     """
 
     def __init__(
@@ -55,10 +58,12 @@ class Discovery:
         prefixes: Mapping[str, str],
         unit_mib: int,
         exclude: Collection[str],
+        modes: Mapping[str, Enforcement] = MappingProxyType({}),
     ) -> None:
         self._node = node
         self._vendors = vendors
         self._prefixes = {int(vendor, 16): prefix for vendor, prefix in prefixes.items()}
+        self._modes = {int(vendor, 16): mode for vendor, mode in modes.items()}
         self._unit_mib = unit_mib
         self._exclude = frozenset(exclude)
         self._said: set[str] = set()
@@ -106,7 +111,8 @@ class Discovery:
                         f"card {found.pci} is not shared: {why}. Reload its driver, or exclude it",
                     )
                 else:
-                    yield LocalCard(card, vendor, found.payload, found.fault)
+                    mode = self._modes.get(vendor.PCI_VENDOR, Enforcement.OBSERVE)
+                    yield LocalCard(card, vendor, found.payload, found.fault, mode)
 
     def _card(self, found: FoundCard[Any], prefix: str) -> Card:
         return Card(

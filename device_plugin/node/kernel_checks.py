@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from device_plugin.node.kernel_figures import KernelFigures
 from device_plugin.node.unaccounted import UnaccountedMemory
+from device_plugin.node.unenforced import UnenforcedSlices
 
 # Seconds between two looks: often enough to be sure of something within 30 s, seldom enough to cost nothing.
 LOOK_SECONDS = 5.0
@@ -17,10 +18,12 @@ class KernelChecks:
         self,
         figures: KernelFigures,
         unaccounted: UnaccountedMemory,
+        unenforced: UnenforcedSlices,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._figures = figures
         self._unaccounted = unaccounted
+        self._unenforced = unenforced
         self._clock = clock
         self._next = clock()
 
@@ -32,3 +35,4 @@ class KernelChecks:
         self._next = now + LOOK_SECONDS
         self._figures.look()
         self._unaccounted.step()
+        self._unenforced.step()

@@ -17,9 +17,9 @@ MIB = 1 << 20
 
 CARD_INFO = Metric(
     "vgpu_card_info", Exporter.AGENT,
-    "Always 1. The labels say what the card is: its resource prefix (family), model, PCI address and NUMA node"
-    " (-1: not known).",
-    (*CARD, "family", "model", "pci", "numa"),
+    "Always 1. The labels say what the card is: its resource prefix (family), model, PCI address, NUMA node"
+    " (-1: not known) and enforcement mode.",
+    (*CARD, "family", "model", "pci", "numa", "enforcement"),
 )  # fmt: skip
 CARD_HEALTHY = Metric(
     "vgpu_card_healthy",
@@ -82,7 +82,8 @@ SLICE_DENIED = Metric(
 SLICES_REPORTED = Metric(
     "vgpu_reported_slices", Exporter.AGENT,
     "Containers whose slices the node reports, by state: outliving (the pod is gone and its processes still hold them),"
-    " covered (a mount hides the files that limit the container).", ("node", "state"),
+    " covered (a mount hides the files that limit the container), unenforced (it uses a card past the library).",
+    ("node", "state"),
 )  # fmt: skip
 
 PROGRESS_DONE = Metric(
@@ -153,7 +154,8 @@ class Meter:
     def _card(self, local: LocalCard) -> Iterator[Sample]:
         card = local.card
         labels = (self._node, card.uuid)
-        yield CARD_INFO, (*labels, card.family, card.model, card.pci, str(card.numa)), 1
+        about = (card.family, card.model, card.pci, str(card.numa), local.enforcement.value)
+        yield CARD_INFO, (*labels, *about), 1
         yield CARD_HEALTHY, labels, float(card.healthy)
         yield CARD_MEMORY, labels, card.mem_mib * MIB
         yield CARD_CORE_GROUPS, labels, card.core_groups

@@ -42,6 +42,7 @@ from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
 from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.unaccounted import UnaccountedMemory
+from device_plugin.node.unenforced import UnenforcedSlices
 from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
@@ -123,12 +124,13 @@ class Service:
         unaccounted = UnaccountedMemory(
             self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
         )
+        unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, self._api)
         preflight = Preflight(
             self._api, Path(settings.cdi_dir), state, kubelet, lambda: self._problems(host.problems())
         )
         self._agent = Agent(
             self._cards, advertiser, Publisher(self._api), reclaimer, covered,
-            KernelChecks(figures, unaccounted), preflight, self._others, settings.drain_seconds,
+            KernelChecks(figures, unaccounted, unenforced), unenforced, preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
         self._meter = Meter(
             settings.node_name,
@@ -215,11 +217,12 @@ def _discovery(settings: NodeSettings, vendors: Sequence[Vendor[Any]]) -> Discov
         )
     try:
         return Discovery(
-            settings.node_name, vendors, settings.prefixes, settings.mem_unit_mib, settings.exclude_cards
-        )
+            settings.node_name, vendors, settings.prefixes, settings.mem_unit_mib, settings.exclude_cards,
+            settings.enforcement,
+        )  # fmt: skip
     except ValueError as error:
         raise SettingsError(
-            f"prefixes: write PCI vendor ids in hexadecimal, such as 1d94: {error}"
+            f"prefixes, enforcement: write PCI vendor ids in hexadecimal, such as 1d94: {error}"
         ) from error
 
 

@@ -22,6 +22,7 @@ import yaml
 from msgspec import Meta
 
 from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, Scoring, Weights
+from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import VgpuError
 from device_plugin.core.jobs.rules import COOLDOWN_S
 from device_plugin.core.requests import DEFAULT_PREFIXES
@@ -92,6 +93,14 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         list[str],
         Meta(description="uuids or PCI addresses of cards to leave alone", examples=[["0000:03:00.0"]]),
     ] = []
+    enforcement: Annotated[
+        dict[str, Enforcement],
+        Meta(
+            description="observe, enforce or kill, for each PCI vendor id: what becomes of a container that uses a card"
+            " past the library; observe if not named",
+            examples=[{"1002": "kill"}],
+        ),
+    ] = msgspec.field(default_factory=dict)
     unaccounted_mib: Annotated[
         int,
         Meta(

@@ -21,6 +21,8 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]
 
 def node(settings: "NodeSettings") -> Iterator[str]:
     """The problems of the settings of `vgpu node`."""
+    for vendor in settings.enforcement.keys() - settings.prefixes.keys():
+        yield f"enforcement: no prefix is set for PCI vendor {vendor!r}: write one of {', '.join(settings.prefixes)}"
     yield from _prefixes(settings.prefixes.values(), '{"1d94": "hygon.com/dcu"}')
     yield from _mounts(settings.mounts, settings.prefixes, settings.state_dir)
     yield from _address("httpListen", settings.http_listen)

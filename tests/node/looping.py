@@ -16,6 +16,7 @@ from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.unaccounted import UnaccountedMemory
+from device_plugin.node.unenforced import UnenforcedSlices
 from tests.node.parts import Parts, Peer
 
 COVER = "50 10 0:99 / /usr/local/vgpu rw - tmpfs tmpfs rw"
@@ -110,13 +111,17 @@ class Looping:
         self.unaccounted_memory = UnaccountedMemory(
             parts.records, parts.writable, parts.cards, figures, self.peer, 64, self.clock
         )
-        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.clock)
+        self.unenforced = UnenforcedSlices(
+            parts.records, parts.writable, parts.cards, figures, self.peer, self.clock
+        )
+        self.kernel = KernelChecks(figures, self.unaccounted_memory, self.unenforced, self.clock)
         self.meter = Meter(
             "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory
         )
         self.agent = Agent(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, self.covered,
-            self.kernel, Preflight(self.peer, folder, folder, folder, lambda: ()), self.others, 0, self.clock,
+            self.kernel, self.unenforced, Preflight(self.peer, folder, folder, folder, lambda: ()), self.others,
+            0, self.clock,
         )  # fmt: skip
 
     def _make(self, resource: str) -> Plugin:

@@ -49,7 +49,7 @@ def test_a_slice_and_its_card_are_told_in_base_units(parts: Parts) -> None:
     assert found[(USED, *labels)] == 0
     assert found[("vgpu_card_memory_bytes", "n1", parts.uuids[1])] == 16368 << 20
     card = parts.shared()[parts.uuids[0]].card
-    info = ("vgpu_card_info", "n1", card.uuid, "hygon.com/dcu", "Z100", card.pci, str(card.numa))
+    info = ("vgpu_card_info", "n1", card.uuid, "hygon.com/dcu", "Z100", card.pci, str(card.numa), "observe")
     assert found[info] == 1
     assert ("vgpu_card_memory_used_bytes", "n1", card.uuid) not in found, "the driver says nothing"
 

@@ -129,6 +129,10 @@ def test_a_bad_variable_is_named() -> None:
             "cluster --node-score-most-load 1.5",
             "--node-score-most-load: nodeScore.mostLoad: write a number <= 1.0",
         ),
+        (
+            'node --enforcement {"1002":"kill"}',
+            "enforcement: no prefix is set for PCI vendor '1002': write one of 1d94",
+        ),
         ("cluster --covered-pods remove", "coveredPods: unknown value 'remove': write report or delete"),
         ("cluster --node-score-free amount", "nodeScore.free: 'amount': write share or count"),
         ("cluster --node-score-stale-seconds 3", "nodeScore.staleSeconds: 3 is less than askSeconds"),

@@ -1,8 +1,9 @@
 """Deletions of pods by the leader, each with an event that says why.
 
 Of two live grants that overlap the one bound later loses. It should never happen (one leader, fenced), and is looked
-for all the same. A pod whose limits may not hold, because something covers the files that its agent mounted, is deleted
-where the operator wants that (`coveredPods`); its agent reports it in the node's inventory, and in an event.
+for all the same. A pod whose limits may not hold is deleted where the operator wants that: one in which something
+covers the files that its agent mounted (`coveredPods`), or that uses its card past the library (`enforcement` of the
+card's family). Its agent reports it in the node's inventory, and in an event.
 """
 
 import logging
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.watch.view import read_again
-from device_plugin.core.cards import Inventory
+from device_plugin.core.cards import Inventory, ReportedSlice, SliceState
 from device_plugin.core.events import Event
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Conflict, Ledger
@@ -21,6 +22,12 @@ from device_plugin.kube.errors import ApiError, GoneError
 log = logging.getLogger(__name__)
 
 _NOT_SHOWN_YET = "~"  # sorts after every time
+_COVERED = (
+    "something covers the files that limit container {} on {}: the pod is deleted (coveredPods: delete)"
+)
+_UNENFORCED = (
+    "container {} uses its card on {} past the library that limits it: the pod is deleted (enforcement: kill)"
+)
 
 
 def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> list[Conflict]:
@@ -40,7 +47,8 @@ def losers(inventory: Inventory | None, held: Iterable[tuple[Pod, Grant]]) -> li
 class Deletions(ReplicaService):
     """Deletes pods, each with a log line and one event, however often its deletion fails.
 
-    Pods whose files agents report as covered are deleted only if `covered_too`.
+    Pods whose files agents report as covered are deleted only if `covered_too`; those that use a card past the library
+    if their report says so.
     """
 
     def __init__(self, shared: Shared, api: Api, *, covered_too: bool) -> None:
@@ -59,13 +67,14 @@ class Deletions(ReplicaService):
             except ApiError as error:
                 log.warning("overlapping grants on %s: %s; trying again", node, error)
                 self._view.suspect(node)
-        for pod, container in self._covered() if self._covered_too else ():
-            text = (
-                f"something covers the files that limit container {container} on {pod.node}: the pod is deleted"
-                " (coveredPods: delete)"
-            )
+        for pod, report in self._unlimited():
             try:
-                self._delete(pod, Event.COVERED_POD_DELETED, text)
+                if report.state is SliceState.UNENFORCED:
+                    self._delete(
+                        pod, Event.UNENFORCED_POD_DELETED, _UNENFORCED.format(report.container, pod.node)
+                    )
+                else:
+                    self._delete(pod, Event.COVERED_POD_DELETED, _COVERED.format(report.container, pod.node))
             except ApiError as error:
                 log.warning("%s/%s stays for now: %s", pod.namespace, pod.name, error)
 
@@ -93,16 +102,17 @@ class Deletions(ReplicaService):
             granted = [(pod, grant) for pod, grant in held if grant is not None]
             return losers(self._view.inventory(node), granted)
 
-    def _covered(self) -> list[tuple[Pod, str]]:
-        """The running pods that the agent of their own node reports, each with one of its covered containers."""
+    def _unlimited(self) -> list[tuple[Pod, ReportedSlice]]:
+        """The running pods to delete that the agent of their own node reports, each with one of its reports."""
         with self._view.lock:
             found = {
-                pod.uid: (pod, report.container)
-                for node in self._view.reports.nodes_with_covered()
-                for report in self._view.reports.covered(node)
+                pod.uid: (pod, report)
+                for node in self._view.reports.nodes_with_unlimited()
+                for report in self._view.reports.unlimited(node)
+                if report.end or (self._covered_too and report.state is SliceState.COVERED)
                 if (pod := self._view.pods.get(report.pod)) is not None and pod.node == node
             }
-        return [(pod, container) for pod, container in found.values() if not (pod.deleting or pod.ended)]
+        return [(pod, report) for pod, report in found.values() if not (pod.deleting or pod.ended)]
 
     def _delete(self, pod: Pod, event: Event, text: str) -> None:
         """Delete the pod of this UID, and report it with `event` and `text`. Raises ApiError."""

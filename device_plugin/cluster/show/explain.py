@@ -9,7 +9,7 @@ from device_plugin.cluster.preempt.openings import opening
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.watch.promises import PromiseStatus
 from device_plugin.core.annotations import GROUP
-from device_plugin.core.cards import Inventory, memory_units
+from device_plugin.core.cards import Inventory, SliceState, memory_units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant, slice_objects
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, Snapshot, Stage
@@ -213,7 +213,11 @@ class Explainer(ReplicaService):
             whose = left or pod
             if whose is None or grant is None:
                 continue
-            covered = {each.container for each in self._view.reports.covered(node) if each.pod == holder}
+            reports = [each for each in self._view.reports.unlimited(node) if each.pod == holder]
+            covered, unenforced = (
+                {each.container for each in reports if each.state is state}
+                for state in (SliceState.COVERED, SliceState.UNENFORCED)
+            )
             for container, slices in sorted(grant.containers.items()):
                 for s in slices:
                     if s.card == uuid:
@@ -221,6 +225,7 @@ class Explainer(ReplicaService):
                             "namespace": whose.namespace, "pod": whose.name, "uid": whose.uid, "container": container,
                             "memMiB": s.mem_mib, "cores": list(s.cores), "bound": reservation is None,
                             "outliving": left is not None, "covered": container in covered,
+                            "unenforced": container in unenforced,
                         }  # fmt: skip
 
 
@@ -344,6 +349,8 @@ def _card_lines(card: View) -> Iterator[str]:
             stage = " (its pod has ended, its processes have not)"
         elif s["covered"]:
             stage = " (something covers the files that limit it)"
+        elif s["unenforced"]:
+            stage = " (uses the card past the library that limits it)"
         yield (
             f"    {s['namespace']}/{s['pod']} {s['container']}: {s['memMiB']} MiB,"
             f" core groups {ranges(s['cores'])}{stage}"

@@ -329,10 +329,32 @@ def test_a_pod_whose_files_are_covered_is_deleted_if_so_set(world: World, one: R
     assert set(leader.view.ledger.grants()) == {other.uid}
 
 
+@pytest.mark.parametrize("end", [False, True])
+def test_a_pod_that_uses_its_card_past_the_library_is_deleted_if_its_agent_says_so(
+    world: World, one: Replica, end: bool
+) -> None:
+    loose, other = world.placed("loose"), world.placed("other")
+    one.lead()
+    says(world, [replace(report(loose, SliceState.UNENFORCED), end=end)])
+    for _ in range(3):
+        one.housekeeping.step()
+    deleted = [name for verb, name in world.api.written if verb == "delete"]
+    if not end:
+        assert (deleted, world.api.warnings) == ([], [])
+        assert "(uses the card past the library that limits it)" in as_text(one.explainer.view())
+        return
+    assert deleted == ["loose"]
+    ((about, text),) = world.api.warnings
+    assert about == "loose UnenforcedPodDeleted"
+    assert "container main uses its card on n1 past the library" in text
+    assert set(one.view.ledger.grants()) == {other.uid}
+
+
 def test_a_node_accuses_only_pods_of_its_own(world: World) -> None:
     """Whatever a node writes into its inventory, no other node's pods are deleted for it."""
     covered = world.placed("covered")
-    world.node("n2", Inventory((), slices=(report(covered, SliceState.COVERED),)))
+    accused = report(covered, SliceState.COVERED), replace(report(covered, SliceState.UNENFORCED), end=True)
+    world.node("n2", Inventory((), slices=(replace(accused[0], container="other"), accused[1])))
     leader = Replica(world.api, world.clock, "vgpu-1", "delete")
     leader.follow()
     leader.lead()

@@ -1,0 +1,17 @@
+"""Enforcement modes: what becomes of a container that uses a card past the library that limits it.
+
+The library refuses and masks in every mode, and so does the stack of a vendor that has one of its own (Hygon).
+"""
+
+from enum import Enum
+
+
+class Enforcement(Enum):
+    """The mode of a card family. Each does what the one before it does, and more."""
+
+    OBSERVE = "observe"
+    """The container is reported: in an event, a metric and /explain."""
+    ENFORCE = "enforce"
+    """The kernel limits the pod's card memory as well, where it can (dmem.max of its cgroup)."""
+    KILL = "kill"
+    """The allocator deletes its pod."""
