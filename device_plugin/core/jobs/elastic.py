@@ -9,6 +9,9 @@ from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import share
 from device_plugin.core.jobs.rules import Rules
 
+# Widths are found by powers and shares: less than this is nothing.
+EXACT = 1e-9
+
 
 def score(job: JobState, width: int) -> float:
     """How far a width is from the least to the most of a job that has both, from 0 to 1."""
@@ -18,7 +21,7 @@ def score(job: JobState, width: int) -> float:
 def grow(draft: Draft, rules: Rules) -> None:
     """Widen new jobs, and running ones whose width has not changed lately, where a card adds the most speed.
 
-    A running job grows by the share `growth` of its width, or to its most, or not at all: each change costs a start.
+    A running job grows by a large share of its width, or to its most, or not at all: each change costs a start.
     The next card goes to the queue that has the fewest for its weight: speeds and remaining work are the word of the
     jobs' authors, which moves nobody of another queue.
     """
@@ -35,17 +38,35 @@ def grow(draft: Draft, rules: Rules) -> None:
         _, _, key = heapq.heappop(wishes[queue])
         job = draft.jobs[key]
         width = draft.width(job)
-        wider = width + 1
-        if width == job.width:
-            wider = min(job.spec.most, max(wider, ceil(width * (1 + rules.growth) - 1e-9)))
+        wider = _next_width(job, draft.room.cards(), rules) if width == job.width else width + 1
         step = job.spec.request, job.spec.nodes, wider - width
-        if step not in full:
+        if wider <= job.spec.most and step not in full:
             if not draft.widen(job, wider):
                 full.add(step)
             elif wider < job.spec.most:
                 heapq.heappush(wishes[queue], _wish(job, wider, rules))
         if wishes[queue]:
             heapq.heappush(order, (share(draft, queue, rules), queue))
+
+
+def _next_width(job: JobState, cards: float, rules: Rules) -> int:
+    """The least width that a running job grows to, of `cards` in all; above its most if it does not grow."""
+    added = rules.growth
+    if job.spec.cards:
+        added = min(added, max(rules.wide_growth, rules.idle * cards / (job.spec.cards * job.width)))
+    wider = min(job.spec.most, max(job.width + 1, ceil(job.width * (1 + added) - EXACT)))
+    return max(wider, _saving_width(job, rules))
+
+
+def _saving_width(job: JobState, rules: Rules) -> int:
+    """The least width at which a job whose remaining work is known saves `saving_s`; above its most if none does."""
+    if job.remaining is None:
+        return job.width
+    now, fastest = (float(width) ** -job.exponent for width in (job.width, job.spec.most))
+    if job.remaining * (now - fastest) < rules.saving_s:
+        return job.spec.most + 1
+    wanted: float = (now - rules.saving_s / job.remaining) ** (-1 / job.exponent)
+    return min(job.spec.most, ceil(wanted - EXACT))
 
 
 def may_grow(job: JobState, now: float, rules: Rules) -> bool:

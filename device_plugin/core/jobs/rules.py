@@ -23,14 +23,20 @@ class Rules:
     """A job runs on for this share of the time that it has run in all, before a job that ran before takes its place."""
     turn_s: float = 10 * HOUR
     """A job does not run on for longer than this for that reason."""
-    stop_s: float = 10.5 * HOUR
+    stop_s: float = 11.75 * HOUR
     """A job that has been stopped for this long goes before others of its priority."""
     age_s: float = HOUR
     """So does a job that has never run and has waited for this long; cards are kept free for it."""
     cooldown_s: float = COOLDOWN_S
     """The width of a job does not grow for this long after it changed."""
-    growth: float = 0.25
+    growth: float = 1.0
     """A running job grows by at least this share of its width, or to its most, or not at all."""
+    wide_growth: float = 0.25
+    """This share of its width is enough where it is at least the share `idle` of all cards."""
+    idle: float = 0.125
+    """The share of all cards that is worth the restart of a job that takes it."""
+    saving_s: float = 900.0
+    """A running job of which the remaining work is known grows only if it ends at least this much earlier."""
     shortness: float = 0.03
     """Growth prefers jobs that are known to end soon: the speed that a card adds is divided by the remaining work to
     this power. Speeds of neighbouring widths differ little, so a small one orders jobs that are about as wide."""

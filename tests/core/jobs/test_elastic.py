@@ -5,7 +5,7 @@ from dataclasses import replace
 from device_plugin.core.jobs.elastic import score
 from device_plugin.core.jobs.job import JobPhase
 from device_plugin.core.jobs.plan import Scale, Window
-from device_plugin.core.jobs.rules import Rules
+from device_plugin.core.jobs.rules import HOUR, Rules
 from tests.builders.jobs import running, waiting
 from tests.core.jobs.rounds import NOW, RULES, planned, widths
 
@@ -78,13 +78,35 @@ def test_r4_of_jobs_that_are_equally_wide_the_one_that_ends_soonest_grows() -> N
     assert widths(jobs, planned(12, *jobs)) == {"a": 4, "b": 8}
 
 
-def test_a_running_job_grows_by_a_quarter_or_to_its_most_or_not_at_all() -> None:
-    job = running("a", 8, most=16)
-    assert planned(9, job).steps == ()
-    assert planned(10, job).steps == (Scale(job.spec.key, 8, 10),)
+def test_a_running_job_doubles_or_grows_to_its_most_or_not_at_all() -> None:
+    job, small = running("a", 4, most=32), running("b", 4, most=5)
+    assert planned(64, job, running("busy", 57)).steps == ()
+    assert planned(64, job, running("busy", 56)).steps == (Scale(job.spec.key, 4, 8),)
+    assert planned(64, small, running("busy", 57)).steps == (Scale(small.spec.key, 4, 5),)
 
 
-def test_one_that_cannot_grow_by_a_quarter_leaves_the_cards_to_others() -> None:
+def test_a_wide_job_grows_by_a_quarter_that_is_an_eighth_of_all_cards() -> None:
+    job, wider = running("a", 32, most=60), running("b", 36, most=60)
+    assert planned(64, job, running("busy", 25)).steps == ()
+    assert planned(64, job, running("busy", 24)).steps == (Scale(job.spec.key, 32, 40),)
+    assert planned(64, wider, running("busy", 20)).steps == ()
+    assert planned(64, wider, running("busy", 19)).steps == (Scale(wider.spec.key, 36, 45),)
+
+
+def test_a_job_that_is_known_to_end_soon_does_not_grow() -> None:
+    job = replace(running("a", 4, most=8), exponent=1.0)
+    assert planned(8, replace(job, remaining=8 * RULES.saving_s)).steps == (Scale(job.spec.key, 4, 8),)
+    assert planned(8, replace(job, remaining=8 * RULES.saving_s - 1)).steps == ()
+    assert planned(8, replace(job, remaining=0.0)).steps == ()
+
+
+def test_a_job_grows_as_far_as_it_must_to_end_much_earlier() -> None:
+    job = replace(running("a", 2, most=8), exponent=1.0, remaining=3 * RULES.saving_s)
+    assert planned(7, job, running("busy", 2)).steps == ()
+    assert planned(8, job, running("busy", 2)).steps == (Scale(job.spec.key, 2, 6),)
+
+
+def test_one_that_cannot_grow_leaves_the_cards_to_others() -> None:
     jobs = [running("a", 16, most=32), running("b", 17, most=64), running("c", 8, most=9)]
     assert planned(42, *jobs).steps == (Scale(("default", "c"), 8, 9),)
 
@@ -100,7 +122,7 @@ def test_the_window_of_a_split_job_grows_one_by_one_and_at_once() -> None:
 
 
 def test_what_a_job_tells_of_itself_gets_it_cards_of_its_own_queue_only() -> None:
-    bold = replace(running("bold", 2, most=8), exponent=1.0, remaining=1.0)
+    bold = replace(running("bold", 2, most=8), exponent=1.0, remaining=HOUR)
     jobs = [bold, running("modest", 2, most=8)]
     assert widths(jobs, planned(8, *jobs)) == {"bold": 6, "modest": 2}
     apart = [bold, running("modest", 2, most=8, queue="other")]

@@ -103,7 +103,7 @@ def check(jobs: Sequence[JobState], plan: Plan, slots: int) -> None:
             assert other.priority >= job.spec.priority
             assert isinstance(step, Suspend) or not job.spec.parts or step.before - step.after <= job.young
         elif isinstance(step, Scale):
-            assert step.after >= min(job.spec.most, step.before * (1 + RULES.growth))
+            assert step.after >= min(job.spec.most, step.before * (1 + RULES.wide_growth))
             assert NOW - job.resized >= RULES.cooldown_s
         elif isinstance(step, Admit):
             assert job.queued
