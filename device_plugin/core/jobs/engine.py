@@ -7,7 +7,17 @@ from device_plugin.core.jobs import elastic
 from device_plugin.core.jobs.groups import group_problem
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft, Plan
-from device_plugin.core.jobs.queue import Unit, due, due_at, in_turn, ordered, priority, waits
+from device_plugin.core.jobs.queue import (
+    Unit,
+    due,
+    due_at,
+    in_turn,
+    lately_changed,
+    ordered,
+    priority,
+    waits,
+    yielded_to_at,
+)
 from device_plugin.core.jobs.rank import attained_work, expected_work, level, next_level_at, turn_end
 from device_plugin.core.jobs.rearrange import Rearrangement, fits
 from device_plugin.core.jobs.room import Room
@@ -145,7 +155,7 @@ def _kind(unit: Unit, draft: Draft, rules: Rules) -> object:
     others = len(draft.cards_of) > 1
     return tuple(
         (job.spec.request, job.spec.nodes, job.spec.least, job.spec.priority, job.spec.preempts, job.spec.queue,
-         job.phase, due(job, draft.now, rules), level(expected_work(job), rules),
+         job.phase, due(job, draft.now, rules), lately_changed(job, draft.now, rules), level(expected_work(job), rules),
          level(attained_work(job), rules) if others else 0)
         for job in unit
     )  # fmt: skip
@@ -173,6 +183,8 @@ def _growths(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
 
 def _turns(draft: Draft, job: JobState, rules: Rules) -> Iterator[float]:
     """The times at which a job's claim to its cards changes, while jobs wait for cards."""
+    if lately_changed(job, draft.now, rules):
+        yield yielded_to_at(job, rules)
     if not draft.width(job):
         yield due_at(job, rules)
     elif job.running:

@@ -37,6 +37,19 @@ def due_at(job: JobState, rules: Rules) -> float:
     return job.since + (rules.stop_s if job.phase is JobPhase.STOPPED else rules.age_s)
 
 
+def lately_changed(job: JobState, now: float, rules: Rules) -> bool:
+    """True if a job stopped, or the width of a split that could run more sub-tasks changed, less than a cooldown ago.
+
+    Others do not give way to it yet: they would take from others in turn, and rest after more than two rounds.
+    """
+    return (job.phase is JobPhase.STOPPED or job.extendable) and now < yielded_to_at(job, rules)
+
+
+def yielded_to_at(job: JobState, rules: Rules) -> float:
+    """The time from which others give way to a job that ran before; it may take free cards earlier."""
+    return (max(job.since, job.resized) if job.extendable else job.since) + rules.cooldown_s
+
+
 def need(unit: Unit) -> float:
     """The cards that the jobs need at least."""
     return sum(job.spec.least * job.spec.cards for job in unit)

@@ -14,7 +14,7 @@ from math import ceil
 from device_plugin.core.jobs.groups import undeclared
 from device_plugin.core.jobs.job import JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.plan import Draft
-from device_plugin.core.jobs.queue import Unit, due, need, priority, share
+from device_plugin.core.jobs.queue import Unit, due, lately_changed, need, priority, share
 from device_plugin.core.jobs.rank import attained_work, expected_work, level, turn_end
 from device_plugin.core.jobs.rules import Rules
 
@@ -58,7 +58,12 @@ class Rearrangement:
 
     def admit(self, unit: Unit) -> bool:
         """Admit the jobs at their least widths where others give way; false, and nothing changes, if that fails."""
-        if not all(job.spec.preempts for job in unit) or not self._searches.take(unit[0].spec.user):
+        first = unit[0]
+        if first.extendable and lately_changed(first, self._draft.now, self._rules):
+            return False
+        if not all(job.spec.preempts for job in unit):
+            return False
+        if not self._searches.take(first.spec.user):
             return False
         largest = _largest(unit)
         lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
@@ -220,6 +225,8 @@ class Rearrangement:
             return False
         if job.spec.priority != claim.priority:
             return job.spec.priority < claim.priority
+        if claim.early:
+            return False
         # A sub-task begins anew for who would wait as long as the split has sub-tasks.
         return (claim.due or not job.spec.parts) and self._shares(job, claim)
 
@@ -237,7 +244,8 @@ class Rearrangement:
             return ending.priority < claim.priority
         # Sub-tasks that are suspended begin anew.
         if (
-            ending.split
+            claim.early
+            or ending.split
             or draft.now < ending.since + self._rules.quantum_s
             or not self._shares(ending.jobs[0], claim)
         ):
@@ -259,6 +267,7 @@ class Rearrangement:
         return _Claim(
             priority(unit), first.queue, _group(first),
             due=any(due(job, draft.now, rules) for job in unit),
+            early=any(lately_changed(job, draft.now, rules) for job in unit),
             ran=all(job.phase is JobPhase.STOPPED or job.extendable for job in unit),
             level=max(level(expected_work(job), rules) for job in unit),
             attained=max(level(attained_work(job), rules) for job in unit),
@@ -288,14 +297,15 @@ class _Claim:
     """What decides which running jobs may give way to a unit; it is found once, and compared with thousands of jobs.
 
     `level` and `attained` are as those of `_Ending`, and `share` the cards that the unit's queue has with it, for each
-    unit of its weight. All jobs of a unit that `ran` have run before, as
-    a split that could run more sub-tasks has.
+    unit of its weight. All jobs of a unit that `ran` have run before, as a split that could run more sub-tasks has.
+    One that is `early` stopped or began so lately that its equals do not give way to it.
     """
 
     priority: int
     queue: str
     group: "_Group | None"
     due: bool
+    early: bool
     ran: bool
     level: int
     attained: int

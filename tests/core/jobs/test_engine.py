@@ -32,10 +32,6 @@ from tests.builders.requests import whole_request
 from tests.core.jobs.rounds import NOW, RULES, carried_out, planned
 
 STATES = 10_000
-# States that may change in a third round too: a job that gives way lowers the share of its queue, and then it takes
-# from others of its queue, or these from another queue, which sees only what each has had; and a group or a split
-# gives all that it has, of which lower priorities may have the rest until it starts again. It was 1 of 60,000 states.
-MOST_LATER = 4
 GROUPS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -117,23 +113,18 @@ PLACES = (
 
 
 @pytest.mark.no_cover
-def test_every_plan_over_random_states_keeps_the_invariants_and_comes_to_rest() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    later = 0
-    for _ in range(STATES):
+def test_every_plan_over_random_states_keeps_the_invariants_and_comes_to_rest_in_two_rounds() -> None:
+    for seed in range(STATES):
+        rng = random.Random(seed)
         slots = rng.randint(1, 40)
         jobs = random_jobs(rng, slots, 2)
         plans: list[Plan] = []
-        while not plans or (plans[-1].steps and len(plans) < 5):
+        while len(plans) < 3:
             held = sum(job.width * int(job.spec.cards) for job in jobs)
             plans.append(plan_round(NOW, jobs, SlotRoom(slots, held), RULES))
             check(jobs, plans[-1], slots)
             jobs = carried_out(jobs, plans[-1], NOW)
-        assert len(plans) <= 4, plans
-        later += len(plans) == 4
-    assert later <= MOST_LATER
+        assert not plans[-1].steps, f"seed {seed}: {plans}"
 
 
 def test_every_plan_over_a_ledger_keeps_the_invariants() -> None:
@@ -229,7 +220,7 @@ def test_equal_states_give_equal_plans_whatever_the_order_of_the_jobs() -> None:
         ([running("a", 1, since=NOW, most=4), running("b", 3, since=NOW)], RULES.cooldown_s),
         ([running("a", 1, since=NOW, attained=HOUR / 2), waiting("b")], HOUR / 2),
         ([running("a", 1, since=NOW, attained=9 * HOUR), waiting("b")], HOUR),
-        ([running("a", 1, since=NOW, attained=7 * HOUR), stopped("b", since=NOW, attained=3 * HOUR)], HOUR),
+        ([running("a", 1, since=NOW, attained=7 * HOUR), stopped("b", since=NOW, attained=3 * HOUR)], RULES.cooldown_s),
     ],
 )  # fmt: skip
 def test_the_next_plan_that_may_differ_is_announced(jobs: list[JobState], after: float) -> None:

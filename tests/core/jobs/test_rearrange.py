@@ -124,10 +124,20 @@ def test_the_longest_is_suspended_first_and_shrinking_comes_before_it() -> None:
 
 def test_a_job_that_ran_before_waits_for_the_end_of_a_turn_that_is_as_long_as_the_job_is_old() -> None:
     old = running("old", 1, attained=16 * HOUR, since=NOW - 8 * HOUR)
-    back = stopped("back", attained=3 * HOUR, since=LATELY)
+    back = stopped("back", attained=3 * HOUR, since=NOW - RULES.cooldown_s)
     assert widths([old, back], planned(1, old, back)) == {"old": 0, "back": 1}
     younger = replace(old, since=old.since + 1)
     assert planned(1, younger, back).steps == ()
+
+
+def test_equals_give_way_to_a_stopped_job_after_a_cooldown() -> None:
+    wide, back = running("wide", 4, most=4), stopped("back", since=NOW - RULES.cooldown_s)
+    lately = replace(back, since=back.since + 1)
+    assert widths([wide, back], planned(4, wide, back)) == {"wide": 3, "back": 1}
+    assert planned(4, wide, lately).steps == ()
+    assert planned(5, wide, lately).steps == (Admit(back.spec.key, 1),), "it may take a free card at once"
+    lower = running("wide", 4, most=4, priority=-1)
+    assert widths([lower, lately], planned(4, lower, lately)) == {"wide": 3, "back": 1}
 
 
 def test_who_was_stopped_for_too_long_goes_before_any_job_after_its_quantum() -> None:
@@ -311,9 +321,10 @@ def test_no_job_keeps_the_cards_of_another_queue_by_what_it_tells() -> None:
 
 def test_no_job_takes_the_cards_of_another_queue_by_what_it_tells() -> None:
     began = running("began", 6, attained=1.0, since=NOW - 2 * HOUR)
-    short = replace(stopped("short", since=LATELY, attained=9 * HOUR, queue="other"), remaining=1.0)
+    back = NOW - RULES.cooldown_s
+    short = replace(stopped("short", since=back, attained=9 * HOUR, queue="other"), remaining=1.0)
     assert planned(6, began, short).steps == ()
-    same = replace(stopped("short", since=LATELY, attained=9 * HOUR), remaining=1.0)
+    same = replace(stopped("short", since=back, attained=9 * HOUR), remaining=1.0)
     assert planned(6, began, same).steps == ()
     late = replace(began, attained=60 * HOUR, since=NOW - 20 * HOUR)
     assert widths([late, same], planned(6, late, same)) == {"began": 0, "short": 1}
@@ -321,7 +332,8 @@ def test_no_job_takes_the_cards_of_another_queue_by_what_it_tells() -> None:
 
 def test_nobody_gives_way_to_a_split_that_gives_way_in_turn() -> None:
     rigid = running("rigid", 4, queue="b", since=LATELY)
-    split = replace(running("split", 3, least=1, most=17, parts=17, priority=1, since=LATELY), young=2)
+    began = NOW - RULES.cooldown_s
+    split = replace(running("split", 3, least=1, most=17, parts=17, priority=1, since=began), young=2)
     late = stopped("late", least=3, most=3, cards=2.0, queue="b", priority=1, since=NOW - 20 * HOUR)
     plan = planned(7, rigid, split, late)
     admitted = {step.job for step in plan.steps if isinstance(step, (Admit, Window))}

@@ -57,8 +57,8 @@ def test_q2_the_window_of_a_job_slides() -> None:
 
 
 def begun(parts: int, width: int, **spec: Any) -> JobState:
-    """A Job of sub-tasks, of which `width` run at a time."""
-    return running("frames", width, least=1, most=parts, parts=parts, since=NOW - 1, **spec)
+    """A Job of sub-tasks, of which `width` run at a time; it began so long ago that its equals give way to it."""
+    return running("frames", width, least=1, most=parts, parts=parts, since=NOW - RULES.cooldown_s, **spec)
 
 
 def test_q2_the_next_sub_task_goes_before_the_growth_of_others() -> None:
@@ -73,6 +73,15 @@ def test_q2_others_shrink_for_the_next_sub_tasks_to_their_least_width() -> None:
     assert list(plan.given(jobs[0].spec.key)) == [jobs[1].spec.key]
     jobs[0] = begun(5, 2)
     assert widths(jobs, planned(8, *jobs)) == {"frames": 5, "wide": 2}
+
+
+def test_q2_others_give_way_to_a_split_a_cooldown_after_its_last_change() -> None:
+    split = begun(16, 2)
+    for priority in (0, -1):
+        wide = running("wide", 6, most=6, priority=priority)
+        assert planned(8, wide, split).steps
+        assert planned(8, wide, replace(split, since=split.since + 1)).steps == ()
+        assert planned(8, wide, replace(split, resized=split.since + 1)).steps == ()
 
 
 def test_q2_nobody_is_suspended_for_a_sub_task_of_a_split_that_had_as_much_service() -> None:

@@ -547,10 +547,13 @@ def test_others_shrink_for_sub_tasks_and_the_window_widens_when_their_cards_are_
         world.queue("wide", 3, 1)
         world.settle(2)
         started = world.queue("frames", 1, completions=8, annotations={"vgpu.io/split": "ordered"})
-        world.api.put(replace(started, suspend=False))
+        world.api.put(replace(started, suspend=False, started=api_time(world.now)))
         world.cluster()
         world.lingers = True
         world.api.patches.clear()
+        world.turn()
+        assert not world.api.patches, "the split has just begun"
+        world.turn(EAGER.cooldown_s)
         for _ in range(4):
             world.turn()
             if restarted:
