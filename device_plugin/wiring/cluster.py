@@ -58,7 +58,7 @@ FREEZE_SECONDS = 300.0
 STUCK_SECONDS = 60.0
 
 
-class Service(Replica):
+class ClusterService(Replica):
     """One replica of the cluster service."""
 
     def __init__(self, settings: ClusterSettings, stop: threading.Event) -> None:
@@ -168,4 +168,4 @@ def run(settings: ClusterSettings, stop: threading.Event) -> int:
         # The scheduler's identity is the host name, which Kubernetes cuts at 63 characters.
         raise SettingsError(f"podName {settings.pod_name!r} is longer than a host name can be: 63 characters")
     sys.setswitchinterval(SWITCH_SECONDS)
-    return Service(settings, stop).run()
+    return ClusterService(settings, stop).run()

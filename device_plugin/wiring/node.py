@@ -75,7 +75,7 @@ def host(settings: NodeSettings) -> Host:
     )
 
 
-class Service:
+class NodeService:
     """The node agent. If one of its threads fails, the process ends."""
 
     def __init__(self, settings: NodeSettings, stop: threading.Event, host: Host) -> None:
@@ -236,4 +236,4 @@ def run(settings: NodeSettings, stop: threading.Event, of: Callable[[NodeSetting
             f"root: no folder {settings.root}: write where the host's sys/ and dev/ are, such as /"
         )
     os.umask(0o022)  # containers of any user read our files
-    return Service(settings, stop, of(settings)).run()
+    return NodeService(settings, stop, of(settings)).run()

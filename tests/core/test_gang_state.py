@@ -6,7 +6,7 @@ import pytest
 
 from device_plugin.core.gang import BINDING_SECONDS, Asked, GangPod, GangState, GangView, Phase
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Reservation, Stage
+from device_plugin.core.ledger import Reservation, ReservationStage
 from device_plugin.core.placement import Refusal
 from device_plugin.core.pods import Pod
 from device_plugin.core.reasons import Reason
@@ -20,14 +20,14 @@ def member(name: str, size: int = 3) -> GangPod:
     return GangPod.of(Pod("ns", name, name), PodRequest(name, (), gang=gang), gang)
 
 
-def reserved(name: str, stage: Stage = Stage.WAITING) -> Reservation:
+def reserved(name: str, stage: ReservationStage = ReservationStage.WAITING) -> Reservation:
     made = member(name)
     return Reservation.for_pod(made.pod, made.request, Grant(name, "n", {}), 0.0, stage)
 
 
 def view(waiting: str = "", held: str = "", sent: str = "", bound: int = 0, finished: int = 0) -> GangView:
     """A gang of three; a letter for each pod that waits, has a reservation, or whose Binding was sent."""
-    reservations = (*map(reserved, held), *(reserved(name, Stage.BINDING) for name in sent))
+    reservations = (*map(reserved, held), *(reserved(name, ReservationStage.BINDING) for name in sent))
     names = (*waiting, *held, *sent, *(f"there-{number}" for number in range(bound + finished)))
     sizes = frozenset({3}) if names else frozenset[int]()
     return GangView("g", names, tuple(map(member, waiting)), reservations, bound, finished, sizes, classes=1)

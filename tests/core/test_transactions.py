@@ -20,8 +20,8 @@ from device_plugin.core.ledger import (
     Ledger,
     PromiseHolder,
     Reservation,
+    ReservationStage,
     Snapshot,
-    Stage,
     Transaction,
 )
 from device_plugin.core.masks import core_mask
@@ -108,7 +108,7 @@ class Driver:
         elif kind < 0.6:
             pod, request = Pod("default", holder, holder), PodRequest(holder, (), host=host)
             expires = rng.choice((inf, self.now + rng.randint(1, 20)))
-            made = Reservation.for_pod(pod, request, grant, expires, rng.choice(list(Stage)))
+            made = Reservation.for_pod(pod, request, grant, expires, rng.choice(list(ReservationStage)))
         conflicts = self.ledger.put(made)
         self.model.holdings[holder] = made
         assert {conflict.other for conflict in conflicts} <= self.model.holdings.keys() - {holder}

@@ -27,7 +27,7 @@ from device_plugin.core.gang import (
     place_all,
 )
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Ledger, Reservation, Stage
+from device_plugin.core.ledger import Ledger, Reservation, ReservationStage
 from device_plugin.core.placement import Placer, Refusal
 from device_plugin.core.placement.policies import NODE_SCORE
 from device_plugin.core.pods import Pod
@@ -160,7 +160,7 @@ class Gangs:
         member = self._groups.gang_pod(reservation.pod.uid)
         if member is None or member.gang != reservation.request.gang or not member.live:
             return False
-        self._ledger.put(replace(reservation, stage=Stage.WAITING))
+        self._ledger.put(replace(reservation, stage=ReservationStage.WAITING))
         self._groups.group(member.name).state.keep(self._end_later(self._seconds))
         return True
 

@@ -23,7 +23,7 @@ from device_plugin.cluster.refused.refusals import Waiting, WaitsFor
 from device_plugin.core.annotations import GROUP, TOUCHED
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import PromiseHolder, Stage
+from device_plugin.core.ledger import PromiseHolder, ReservationStage
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import PodRequest
 from device_plugin.kube.api import PODS, Api
@@ -266,8 +266,8 @@ class Touch(ReplicaService):
             self._reservations.waiting.drop(uid)
             return False
         reserved = self._view.ledger.reservation(uid)
-        if reserved is not None and reserved.stage is not Stage.NOMINATED:
-            return reserved.stage is Stage.WAITING
+        if reserved is not None and reserved.stage is not ReservationStage.NOMINATED:
+            return reserved.stage is ReservationStage.WAITING
         if waiting.waits_for is WaitsFor.DECISION:
             return True
         try:

@@ -13,7 +13,7 @@ from device_plugin.cluster.watch.view import read_again
 from device_plugin.core import annotations
 from device_plugin.core.errors import AnnotationError, RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Reservation, Stage
+from device_plugin.core.ledger import Reservation, ReservationStage
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS, Api
@@ -53,7 +53,7 @@ class Binder(ReplicaService):
     def settle(self) -> None:
         """Learn the outcome of Bindings that were not answered, by reading their pods."""
         for reservation in self._view.ledger.reservations():
-            if reservation.stage is Stage.UNKNOWN:
+            if reservation.stage is ReservationStage.UNKNOWN:
                 self._settle(reservation)
 
     def _bind(self, call: BindCall) -> None:

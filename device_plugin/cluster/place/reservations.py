@@ -23,7 +23,7 @@ from device_plugin.core.annotations import GROUP
 from device_plugin.core.app_types import Scoring
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant
-from device_plugin.core.ledger import Holder, Reservation, Stage
+from device_plugin.core.ledger import Holder, Reservation, ReservationStage
 from device_plugin.core.placement import Placer, Refusal, Refused
 from device_plugin.core.placement.place import BY_DEFAULT
 from device_plugin.core.placement.policies import NODE_SCORE
@@ -125,13 +125,15 @@ class Reservations:
         """
         with self._view.lock:
             until = self._clock() + seconds
-            self._ledger.put(Reservation.for_pod(pending.pod, pending.request, grant, until, Stage.NOMINATED))
+            self._ledger.put(
+                Reservation.for_pod(pending.pod, pending.request, grant, until, ReservationStage.NOMINATED)
+            )
 
     def resume(self, pending: Pending) -> None:
         """Release the nomination of a pod whose victims stay, and put the pod back into the preemption queue."""
         with self._view.lock:
             found = self._ledger.reservation(pending.pod.uid)
-            if found is not None and found.stage is Stage.NOMINATED:
+            if found is not None and found.stage is ReservationStage.NOMINATED:
                 self.release(pending.pod.uid)
                 self.preemption_queue.add(pending)
 
@@ -140,13 +142,13 @@ class Reservations:
         with self._view.lock:
             self.expire()
             found = self._ledger.reservation(uid)
-            if found is None or found.stage is not Stage.WAITING or found.grant.node != node:
+            if found is None or found.stage is not ReservationStage.WAITING or found.grant.node != node:
                 return None
             if not self._ledger.fits_still(found.grant):
                 # Since it was chosen the card was cordoned, fell sick or reports less: nothing new is bound to it.
                 self.release(uid)
                 return None
-            claimed = replace(found, stage=Stage.BINDING, sent=self._clock(), expires=inf)
+            claimed = replace(found, stage=ReservationStage.BINDING, sent=self._clock(), expires=inf)
             self._ledger.put(claimed)
             return claimed
 
@@ -156,7 +158,7 @@ class Reservations:
             found = self._ledger.reservation(reservation.pod.uid)
             if found is None:
                 return None
-            unknown = replace(found, stage=Stage.UNKNOWN)
+            unknown = replace(found, stage=ReservationStage.UNKNOWN)
             self._ledger.put(unknown)
             return unknown
 
@@ -180,7 +182,7 @@ class Reservations:
         """Release a pod's reservation if it is WAITING: the pod was preempted or refused, or must be placed anew."""
         with self._view.lock:
             found = self._ledger.reservation(holder)
-            if found is not None and found.stage is Stage.WAITING:
+            if found is not None and found.stage is ReservationStage.WAITING:
                 log.info("reservation given back pod=%s/%s", found.pod.namespace, found.pod.name)
                 self.release(found.pod.uid)
 
@@ -305,7 +307,11 @@ class Reservations:
 
     def _queue_preemption(self, pending: Pending, before: Reservation | None) -> None:
         """Restore the nomination that a refused pod had; a pod without one goes into the preemption queue."""
-        if before is not None and before.stage is Stage.NOMINATED and before.request == pending.request:
+        if (
+            before is not None
+            and before.stage is ReservationStage.NOMINATED
+            and before.request == pending.request
+        ):
             self._ledger.put(before)
         else:
             if self.preemption_queue.may_win(pending.pod):

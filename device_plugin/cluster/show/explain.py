@@ -12,7 +12,7 @@ from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, SliceState, memory_units
 from device_plugin.core.errors import RequestError
 from device_plugin.core.grants import Grant, slice_objects
-from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, Snapshot, Stage
+from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, ReservationStage, Snapshot
 from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.policies import NODE_SCORE
@@ -231,7 +231,9 @@ class Explainer(ReplicaService):
 
 def _is_placed(held: Holding | None) -> bool:
     """True if the pod has its grant: it may have been bound since it was seen unbound."""
-    return held is not None and (not isinstance(held, Reservation) or held.stage is not Stage.NOMINATED)
+    return held is not None and (
+        not isinstance(held, Reservation) or held.stage is not ReservationStage.NOMINATED
+    )
 
 
 def _shape(request: PodRequest, pod: Pod) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from device_plugin.core.ledger import Ledger
 from device_plugin.core.loads import Load, Loads
 
 
-class Measured:
+class MeasuredLoads:
     """Keeps the loads of nodes measured within the last `stale` seconds. All but `age` need the ledger's lock."""
 
     def __init__(self, ledger: Ledger, stale: float, clock: Callable[[], float]) -> None:

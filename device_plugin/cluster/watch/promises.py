@@ -17,7 +17,7 @@ from math import inf
 
 from device_plugin.cluster.watch.faults import Faults
 from device_plugin.cluster.watch.pods import KnownPods
-from device_plugin.cluster.watch.records import Giver, Records
+from device_plugin.cluster.watch.records import Giver, ResizeRecords
 from device_plugin.cluster.watch.reports import MOST_NAMED, Reports
 from device_plugin.core.batch import QueuedJob
 from device_plugin.core.errors import AnnotationError
@@ -95,7 +95,7 @@ class Promises:
         self._pods = pods
         self._reports = reports
         self._clock = clock
-        self._records = Records(faults, clock, wall)
+        self._records = ResizeRecords(faults, clock, wall)
         self._leaving: dict[str, _Leaving] = {}
         # By beneficiary, then by node.
         self._promises: dict[str, dict[str, _Promise]] = {}

@@ -44,7 +44,7 @@ class Giver:
         return self.record.beneficiary if self.record is not None else None
 
 
-class Records:
+class ResizeRecords:
     """All Jobs of queues. Callers hold the view's lock.
 
     `clock` is that of the view, `wall` tells the seconds since 1970.

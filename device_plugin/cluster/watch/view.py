@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from device_plugin.cluster.watch.faults import Fault, Faults
-from device_plugin.cluster.watch.loads import Measured
+from device_plugin.cluster.watch.loads import MeasuredLoads
 from device_plugin.cluster.watch.pods import KnownPods, alike, concerns_us, sound_grant
 from device_plugin.cluster.watch.promises import Promises
 from device_plugin.cluster.watch.reports import CardChanges, Outliving, Reports
@@ -24,7 +24,7 @@ from device_plugin.core.cards import Inventory
 from device_plugin.core.errors import AnnotationError
 from device_plugin.core.grants import Grant
 from device_plugin.core.hosts import NOTHING, HostAmounts
-from device_plugin.core.ledger import Holder, Holding, Ledger, ReportHolder, Snapshot, Stage
+from device_plugin.core.ledger import Holder, Holding, Ledger, ReportHolder, ReservationStage, Snapshot
 from device_plugin.core.pods import Node, Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Api
@@ -60,7 +60,7 @@ class ClusterView:
     ) -> None:  # fmt: skip
         self.lock = threading.RLock()
         self.ledger = Ledger()
-        self.measured = Measured(self.ledger, stale_seconds, clock)
+        self.measured = MeasuredLoads(self.ledger, stale_seconds, clock)
         self.faults = Faults()
         self.reports = Reports()
         self.pods_listed = False
@@ -148,7 +148,7 @@ class ClusterView:
         with self.lock:
             pod, grant = self.pods.get(uid), self.ledger.grant(uid)
             reservation = self.ledger.reservation(uid)
-            unknown = reservation is not None and reservation.stage is Stage.UNKNOWN
+            unknown = reservation is not None and reservation.stage is ReservationStage.UNKNOWN
             if pod is not None and grant is not None and (pod.node or unknown) and not (pod.ended or ended):
                 self.reports.vanish(pod, grant, self._clock())
             if pod is not None or reservation is not None:

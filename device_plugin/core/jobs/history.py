@@ -23,7 +23,7 @@ STUCK_TIMES, STUCK_S = 10, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRate:
     """The units of work that a job has done at one width, and the seconds that they took."""
 
     width: int
@@ -49,7 +49,7 @@ class History:
     width: int
     at: float
     since: float | None
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredRate, ...] = ()
     intervals: tuple[float, ...] = ()
 
     def after(self, now: float, width: int, progress: Progress | None) -> "History":
@@ -69,7 +69,7 @@ class History:
         if progress.done == last.done or now == self.since:
             return replace(self, progress=progress, at=now)
         seconds, units = now - self.since, float(progress.done - last.done)
-        measured = _added(self.measured, Measured(width, units, seconds)) if width else self.measured
+        measured = _added(self.measured, MeasuredRate(width, units, seconds)) if width else self.measured
         intervals = (*self.intervals, seconds)[-MOST_INTERVALS:]
         return History(progress, width, now, now, measured, intervals)
 
@@ -138,10 +138,10 @@ class Histories:
         self._known.pop(uid, None)
 
 
-def _added(measured: tuple[Measured, ...], more: Measured) -> tuple[Measured, ...]:
+def _added(measured: tuple[MeasuredRate, ...], more: MeasuredRate) -> tuple[MeasuredRate, ...]:
     """The measured values with one more, which is the newest then."""
-    before = next((each for each in measured if each.width == more.width), Measured(more.width, 0.0, 0.0))
+    before = next((each for each in measured if each.width == more.width), MeasuredRate(more.width, 0.0, 0.0))
     units, seconds = before.units + more.units, before.seconds + more.seconds
     part = min(1.0, REMEMBERED_S / seconds)
     others = [each for each in measured if each.width != more.width]
-    return (*others[1 - MOST_WIDTHS :], Measured(more.width, units * part, seconds * part))
+    return (*others[1 - MOST_WIDTHS :], MeasuredRate(more.width, units * part, seconds * part))

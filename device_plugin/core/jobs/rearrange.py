@@ -27,7 +27,7 @@ EXACT = 1e-9
 
 Offer = tuple[JobState, int]
 """A running job, and a width that it may be left with; 0 if it is suspended."""
-Giver = tuple[Offer, ...]
+JointOffer = tuple[Offer, ...]
 """The offers that are taken together or not at all: that of one job, or those of a group that is suspended."""
 
 
@@ -67,7 +67,7 @@ class Rearrangement:
             return False
         largest = _largest(unit)
         lacking = max(0.0, need(unit) - self._draft.room.free(largest) * largest.cards)
-        before: list[Giver] = []
+        before: list[JointOffer] = []
         for givers in self._givers(unit):
             if givers and self._make(unit, givers, before, lacking):
                 self._helped |= {job.spec.key for job in unit}
@@ -115,7 +115,7 @@ class Rearrangement:
         ending = self._groups.get(_group(unit[0].spec) or ("", ""))
         return ending is not None and not self._draft.width(ending.jobs[0])
 
-    def _givers(self, unit: Unit) -> Iterator[Sequence[Giver]]:
+    def _givers(self, unit: Unit) -> Iterator[Sequence[JointOffer]]:
         """The jobs that may give, each with the least width that it may be left with: lower priorities come first.
 
         Jobs shrink before one is suspended, and of each priority before the next: a job that is suspended then finds
@@ -151,7 +151,9 @@ class Rearrangement:
             )  # fmt: skip
         return self._ordered[queue]
 
-    def _make(self, unit: Unit, givers: Sequence[Giver], before: Sequence[Giver], lacking: float) -> bool:
+    def _make(
+        self, unit: Unit, givers: Sequence[JointOffer], before: Sequence[JointOffer], lacking: float
+    ) -> bool:
         """Admit the unit where one of `givers` suffices, or several together; those of `before` give first."""
         alone = (giver for giver in givers if self._may_suffice(unit, self._gives(giver), lacking))
         for giver in islice(alone, TRIES):
@@ -167,11 +169,11 @@ class Rearrangement:
         """
         return given > lacking - _largest(unit).cards + EXACT
 
-    def _gives(self, giver: Giver) -> float:
+    def _gives(self, giver: JointOffer) -> float:
         """The number of cards that the offers release."""
         return sum((self._draft.width(job) - width) * job.spec.cards for job, width in giver)
 
-    def _kept(self, giver: Giver, lacking: float) -> Giver:
+    def _kept(self, giver: JointOffer, lacking: float) -> JointOffer:
         """The width that a giver keeps: it gives what is needed, and at least a share of its width."""
         (job, floor), *_ = giver
         if not floor:
@@ -179,9 +181,9 @@ class Rearrangement:
         given = max(ceil(lacking / job.spec.cards - EXACT), ceil(job.width * self._rules.giving), 1)
         return ((job, max(floor, self._draft.width(job) - given)),)
 
-    def _together(self, unit: Unit, givers: Sequence[Giver], lacking: float) -> Sequence[Giver]:
+    def _together(self, unit: Unit, givers: Sequence[JointOffer], lacking: float) -> Sequence[JointOffer]:
         """The first givers that suffice together, with what they keep; none if all of them do not."""
-        draft, chosen = self._draft, dict[JobKey, Giver]()
+        draft, chosen = self._draft, dict[JobKey, JointOffer]()
         most = {job.spec.key: self._gives(((job, width),)) for giver in givers for job, width in giver}
         if not self._may_suffice(unit, sum(most.values()), lacking):
             return ()
@@ -199,7 +201,7 @@ class Rearrangement:
                     return list(chosen.values())
             return list(chosen.values()) if fits(draft, unit) else ()
 
-    def _spared(self, unit: Unit, givers: Sequence[Giver]) -> Sequence[Giver]:
+    def _spared(self, unit: Unit, givers: Sequence[JointOffer]) -> Sequence[JointOffer]:
         """The givers without those that turn out not to be needed."""
         for giver in givers[:TRIES]:
             fewer = [other for other in givers if other is not giver]
@@ -208,13 +210,13 @@ class Rearrangement:
                     givers = fewer
         return givers
 
-    def _apply(self, unit: Unit, givers: Sequence[Giver]) -> bool:
+    def _apply(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
         with self._draft.trial() as trial:
             if self._give(unit, givers):
                 trial.keep()
         return trial.kept
 
-    def _give(self, unit: Unit, givers: Sequence[Giver]) -> bool:
+    def _give(self, unit: Unit, givers: Sequence[JointOffer]) -> bool:
         for giver in givers:
             for job, width in giver:
                 self._draft.narrow(job, width, unit[0].spec)

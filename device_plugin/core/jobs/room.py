@@ -30,7 +30,7 @@ _Class = tuple[PodRequest, NodeSet | None]
 """What replicas ask for, and where they may go: there is as much room for one as for another of its class."""
 
 
-class Trial(Protocol):
+class RoomTrial(Protocol):
     """Changes to a room that are undone at the end of the block, unless `commit` is called."""
 
     def commit(self) -> None:
@@ -73,7 +73,7 @@ class Room(Protocol):
     def idle(self) -> float:
         """The cards that are idle, by the resource of which the least is left."""
 
-    def trial(self) -> AbstractContextManager[Trial]:
+    def trial(self) -> AbstractContextManager[RoomTrial]:
         """A block whose changes are undone unless they are committed; blocks nest."""
 
 

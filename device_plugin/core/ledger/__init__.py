@@ -6,7 +6,7 @@ from device_plugin.core.ledger.holdings import (
     PromiseHolder,
     ReportHolder,
     Reservation,
-    Stage,
+    ReservationStage,
 )
 from device_plugin.core.ledger.ledger import Ledger, Transaction
 from device_plugin.core.ledger.states import CardState, NodeState
@@ -24,7 +24,7 @@ __all__ = [
     "PromiseHolder",
     "ReportHolder",
     "Reservation",
+    "ReservationStage",
     "Snapshot",
-    "Stage",
     "Transaction",
 ]  # fmt: skip

@@ -49,7 +49,7 @@ class Holding:
         return Holding(holder=grant.pod, node=grant.node, grant=grant, host=host)
 
 
-class Stage(Enum):
+class ReservationStage(Enum):
     """The stages of a reservation on its way to a binding."""
 
     NOMINATED = "nominated"
@@ -69,12 +69,17 @@ class Reservation(Holding):
     grant: Grant
     pod: Pod
     request: PodRequest
-    stage: Stage = Stage.WAITING
+    stage: ReservationStage = ReservationStage.WAITING
     sent: float = 0.0
 
     @classmethod
     def for_pod(
-        cls, pod: Pod, request: PodRequest, grant: Grant, expires: float, stage: Stage = Stage.WAITING
+        cls,
+        pod: Pod,
+        request: PodRequest,
+        grant: Grant,
+        expires: float,
+        stage: ReservationStage = ReservationStage.WAITING,
     ) -> "Reservation":
         """The reservation of `grant`, and of the host amounts that the pod requests."""
         return Reservation(
@@ -85,4 +90,4 @@ class Reservation(Holding):
     @property
     def under_way(self) -> bool:
         """True from the moment a Binding is sent: then the API server decides its outcome, and we can only learn it."""
-        return self.stage in (Stage.BINDING, Stage.UNKNOWN)
+        return self.stage in (ReservationStage.BINDING, ReservationStage.UNKNOWN)

@@ -8,7 +8,7 @@ import pytest
 
 from device_plugin.core import annotations
 from device_plugin.core.grants import CardSize, Grant
-from device_plugin.core.ledger import Stage
+from device_plugin.core.ledger import ReservationStage
 from device_plugin.core.pods import Pod
 from device_plugin.kube.errors import UnknownError
 from tests.builders.cards import inventory
@@ -274,7 +274,7 @@ def test_of_two_binds_of_one_pod_one_is_sent(world: World, one: Replica) -> None
     one.ask(made)
     apart.run(lambda: errors.append(one.bind(made)))
     assert sent.wait(10.0)
-    assert [r.stage for r in one.view.ledger.reservations()] == [Stage.BINDING]
+    assert [r.stage for r in one.view.ledger.reservations()] == [ReservationStage.BINDING]
     assert one.bind(made) == "another Binding of the pod is under way: try again"
     go.set()
     apart.join()
