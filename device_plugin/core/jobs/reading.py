@@ -61,17 +61,10 @@ def job_spec(
     `priorities` has the cluster's PriorityClasses by name, and under an empty name the one of pods that name none.
     `share` says what part of a card a slice takes.
     """
-    queue = job.labels.get(annotations.QUEUE)
-    if queue is None:
+    if annotations.QUEUE not in job.labels:
         return None
     _check_keys(job)
-    if not queue:
-        raise RequestError(f"label {annotations.QUEUE} is empty: write the name of a queue, such as default")
-    if job.managed_by not in ("", KUBERNETES_CONTROLLER):
-        raise RequestError(
-            f"managedBy is {job.managed_by}, a controller that decides by itself when and how wide the Job runs:"
-            f" leave out managedBy, or the label {annotations.QUEUE}"
-        )
+    queue = _queue(job)
     request = pod_request(job.template, prefixes)
     order, split_of, owner, goal = _order(job), _split_of(job), _width_owner(job), _goal(job, request)
     divided = order is not None and not split_of
@@ -108,6 +101,18 @@ def job_spec(
         kueue=annotations.KUEUE_QUEUE in job.labels,
         created=datetime.fromisoformat(job.created).timestamp() if job.created else 0.0,
     )
+
+
+def _queue(job: Job) -> str:
+    if job.managed_by not in ("", KUBERNETES_CONTROLLER):
+        raise RequestError(
+            f"managedBy is {job.managed_by}, a controller that decides by itself when and how wide the Job runs:"
+            f" leave out managedBy, or the label {annotations.QUEUE}"
+        )
+    queue = job.labels[annotations.QUEUE]
+    if not queue:
+        raise RequestError(f"label {annotations.QUEUE} is empty: write the name of a queue, such as default")
+    return queue
 
 
 def _check_keys(job: Job) -> None:
