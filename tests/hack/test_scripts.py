@@ -53,6 +53,7 @@ def test_the_longer_trials_run_their_tests(tmp_path: Path) -> None:
         ("takeover --kills=0", "write --kills of at least 1"),
         ("last-slices --rounds=0", "write --rounds of at least 1"),
         ("region-torture --kills=-5", "write --kills of at least 1"),
+        ("region-torture --admissions=0", "write --admissions of at least 1"),
     ],
 )
 def test_a_trial_of_nothing_is_refused(words: str, says: str, tmp_path: Path) -> None:

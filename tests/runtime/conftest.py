@@ -108,6 +108,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source, target, flags in (
         ("stubkfd.c", "libstubkfd.so", ["-shared", "-fPIC", "-lpthread"]),
         ("churn.c", "churn", []),
+        ("admit.c", "admit", []),
         ("parse.c", "parse", [*SANITIZE, *own("common/config.c")]),
         ("mask.c", "mask", [*SANITIZE, *own("rocm/mask.c", "common/config.c")]),
     ):
