@@ -239,6 +239,18 @@ int fstat(int fd, struct stat *status)
 	return 0;
 }
 
+/* A driver has no threads that a fork leaves behind: in the child nobody holds the lock. */
+static void begin_in_child(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+}
+
+__attribute__((constructor)) static void survive_forks(void)
+{
+	if (pthread_atfork(NULL, NULL, begin_in_child))
+		abort();
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	va_list rest;
