@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PB := device_plugin/adapters/kubelet/pb
 UV := $(VENV)/tools/bin/uv
 
-.PHONY: demo test e2e lint setup native protos docs lock clean
+.PHONY: demo test e2e fuzz lint setup native protos docs lock clean
 
 demo: setup
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
@@ -28,6 +28,10 @@ endif
 e2e: setup
 	@$(BIN)/python -m hack.testbed.e2e $(if $(filter command%,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG)) \
 		$(if $(KEEP),--keep) $(ARGS)
+
+# About a minute of what hack/fuzz does for as long as it is told.
+fuzz: setup
+	@hack/fuzz --seconds 20
 
 lint: setup
 	$(BIN)/ruff check .

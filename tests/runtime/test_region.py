@@ -11,6 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from tests.runtime.conftest import MIB, Slice
+from tests.runtime.regions import read_damaged
 from vgpu_runtime import region
 from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.region import RegionError
@@ -156,6 +157,14 @@ def test_garbage_behind_the_header_is_refused_only_in_live_slots(path: Path) -> 
         fcntl.fcntl(owner, fcntl.F_OFD_SETLK, lock)
         with pytest.raises(RegionError):
             region.read(path)
+
+
+def test_whatever_a_tenant_changes_the_agent_gets_figures_or_a_refusal(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    """`hack/fuzz agent` does this for longer."""
+    for _ in range(300):
+        read_damaged(tmp_path / "usage", rng)
 
 
 def test_missing_file(tmp_path: Path) -> None:

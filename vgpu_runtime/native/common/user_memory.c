@@ -38,7 +38,7 @@ bool user_read(void *to, uint64_t from, size_t size)
 	for (uint64_t at = from; good && at < from + size; at = next_page(at))
 		good = readable(at & ~(uint64_t)(WORD - 1));
 	errno = saved;
-	if (good)
+	if (good && size) /* memcpy forbids NULL also for no bytes */
 		memcpy(to, (const void *)(uintptr_t)from, size);
 	return good;
 }
@@ -56,7 +56,7 @@ bool user_write(uint64_t to, const void *from, size_t size)
 		else
 			good = writable(end - at < WORD ? end - WORD : at);
 	errno = saved;
-	if (good)
+	if (good && size)
 		memcpy((void *)(uintptr_t)to, from, size);
 	return good;
 }
