@@ -4,6 +4,7 @@ vgpu simulate build --cards cards.yaml --folder /var/lib/vgpu-sim --machine node
 vgpu simulate sick GPU-1122334455000001 --folder /var/lib/vgpu-sim
 vgpu simulate well GPU-1122334455000001 --folder /var/lib/vgpu-sim
 vgpu simulate busy GPU-1122334455000001 --percent 85 --folder /var/lib/vgpu-sim
+vgpu simulate process 4711 GPU-1122334455000001 --mib 512 --folder /var/lib/vgpu-sim
 """
 
 import argparse
@@ -47,6 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--percent", type=int, choices=range(101), metavar="0-100", help="default: the driver reports nothing"
     )
     busy.set_defaults(act=_set_busy)
+    process = verbs.add_parser("process", help="set what the driver says that a process uses of a card")
+    process.add_argument("process", type=int, metavar="PID", help="its number on the host")
+    process.add_argument("uuid", metavar="UUID")
+    process.add_argument("--mib", type=int, default=0, help="card memory that it holds (default: 0)")
+    process.add_argument("--queues", type=int, default=0, help="queues that it has on the card (default: 0)")
+    process.add_argument(
+        "--busy-units", type=int, help="compute units that run its work (default: not reported)"
+    )
+    process.set_defaults(act=_set_process)
     for command in verbs.choices.values():
         command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="folder of the cards")
 
@@ -85,3 +95,8 @@ def _set_busy(args: argparse.Namespace) -> None:
     sim.set_busy(args.folder, args.uuid, args.percent)
     shown = "says no load" if args.percent is None else f"is {args.percent} % busy"
     print(f"{args.uuid} {shown}")
+
+
+def _set_process(args: argparse.Namespace) -> None:
+    sim.set_process(args.folder, args.process, args.uuid, args.mib, args.queues, args.busy_units)
+    print(f"process {args.process} uses {args.mib} MiB and {args.queues} queues of {args.uuid}")

@@ -8,6 +8,7 @@ from device_plugin.node.vendors.port import CardSlice
 from device_plugin.wiring.commands import main
 from hack.simulated.cards import SimulatedMachine
 from tests.builders.cards import CARDS
+from vgpu_runtime import sim
 
 
 @pytest.fixture
@@ -127,3 +128,19 @@ def test_a_card_that_is_not_there_is_an_error_that_names_it(
     build(machine)
     assert main(["simulate", "sick", "GPU-1", "--folder", str(machine)]) == 2
     assert "GPU-1" in capsys.readouterr().err
+
+
+def test_the_driver_says_of_a_process_what_the_operator_sets(machine: Path) -> None:
+    build(machine)
+    first, second = shared(machine)
+    assert first.vendor.figures.processes() is None
+    options = ["--mib", "512", "--queues", "1", "--busy-units", "5", "--folder", str(machine)]
+    assert main(["simulate", "process", "4711", first.card.uuid, *options]) == 0
+    figures = first.vendor.figures
+    assert figures.processes() == [4711]
+    assert (figures.memory(4711, first.payload), figures.busy_units(4711, first.payload)) == (512 << 20, 5)
+    assert figures.has_queue(4711, first.payload)
+    assert figures.memory(4711, second.payload) is None
+    sim.end_process(machine, 4711)
+    assert figures.processes() == []
+    assert main(["simulate", "process", "4711", "GPU-0", "--folder", str(machine)]) != 0

@@ -2,6 +2,7 @@
 
 from vgpu_runtime.sim.cards import PRESETS, SimCard, SpecError, load, number, parse
 from vgpu_runtime.sim.drm import set_busy, set_health
+from vgpu_runtime.sim.processes import end_process, set_process
 from vgpu_runtime.sim.save_area import Kernel
 from vgpu_runtime.sim.tree import CONF_VERSION, DRIVER, add_driver, build
 
@@ -14,9 +15,11 @@ __all__ = [
     "SpecError",
     "add_driver",
     "build",
+    "end_process",
     "load",
     "number",
     "parse",
     "set_busy",
     "set_health",
+    "set_process",
 ]

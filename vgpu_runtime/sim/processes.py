@@ -1,0 +1,44 @@
+"""The KFD's figures of processes on a simulated machine, as Linux's kfd_process.c shows them in sysfs.
+
+The simulated driver does not write them: it lives in the container, and does not know its process's number on the host.
+"""
+
+import shutil
+from pathlib import Path
+
+from vgpu_runtime.sim.tree import TOPOLOGY
+
+PROCESSES = TOPOLOGY.parent / "proc"
+
+
+def set_process(
+    folder: Path, process: int, uuid: str, mib: int, queues: int = 0, busy_units: int | None = None
+) -> None:
+    """The process with this number on the host uses the card with this unique id so much.
+
+    Raises LookupError where no card has the id.
+    """
+    gpu = _gpu_id(folder, uuid)
+    own = folder / PROCESSES / str(process)
+    figures = {f"vram_{gpu}": f"{mib << 20}\n", f"sdma_{gpu}": "0\n"}
+    figures |= {f"queues/{queue}/gpuid": str(gpu) for queue in range(queues)}
+    if busy_units is not None:
+        figures[f"stats_{gpu}/cu_occupancy"] = f"{busy_units}\n"
+    for name, text in figures.items():
+        path = own / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+
+
+def end_process(folder: Path, process: int) -> None:
+    """The process has ended, or closed the driver."""
+    shutil.rmtree(folder / PROCESSES / str(process), ignore_errors=True)
+
+
+def _gpu_id(folder: Path, uuid: str) -> int:
+    wanted = int(uuid.rpartition("-")[2], 16)
+    for node in sorted((folder / TOPOLOGY / "nodes").iterdir()):
+        lines = (node / "properties").read_text(encoding="ascii").splitlines()
+        if f"unique_id {wanted}" in lines:
+            return int((node / "gpu_id").read_text(encoding="ascii"))
+    raise LookupError(f"no simulated card has the unique id {uuid}")
