@@ -7,7 +7,7 @@ On a real node the kernel knows: the pod's cgroup, v1 or v2, named by the cgroup
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 # In cgroup v1 every controller has a tree of its own; each of these shows a pod's processes.
@@ -115,7 +115,7 @@ class CgroupProcesses:
 
     def live(self, pod: str) -> bool:
         """True while any process is in the pod's cgroup or one below it, and while there is no tree to tell."""
-        return bool(self.problem()) or any(_populated(folder) for folder in self._folders(pod))
+        return bool(self.problem()) or any(_populated(folder) for folder in pod_folders(self._trees, pod))
 
     def problem(self) -> str:
         """The reason why it is unknown which pods have processes, as text; empty if it is known."""
@@ -126,11 +126,13 @@ class CgroupProcesses:
             " there, or set cgroupRoot"
         )
 
-    def _folders(self, pod: str) -> Iterator[Path]:
-        names = (f"pod{pod}", f"pod{pod.replace('-', '_')}.slice")
-        for tree in self._trees:
-            for top in KUBEPODS:
-                yield from (path for path in _below(tree / top, DEPTH) if path.name.endswith(names))
+
+def pod_folders(trees: Iterable[Path], pod: str) -> Iterator[Path]:
+    """The cgroups of the pod of this UID in these trees, by the names that the kubelet gives them."""
+    names = (f"pod{pod}", f"pod{pod.replace('-', '_')}.slice")
+    for tree in trees:
+        for top in KUBEPODS:
+            yield from (path for path in _below(tree / top, DEPTH) if path.name.endswith(names))
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:

@@ -22,6 +22,7 @@ from device_plugin.node.api import NodeApi
 from device_plugin.node.claims import Claim, Holders, NotNowError, blocking_record
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.inject import KIND, Injector, cdi_name
+from device_plugin.node.kernel_limits import KernelLimits
 from device_plugin.node.pods import NodePods
 from device_plugin.node.ports import PodResources
 from device_plugin.node.records import Record, Records
@@ -49,6 +50,7 @@ class Allocator:
         records: Records,
         injector: Injector,
         cards: Callable[[], Mapping[str, LocalCard]],
+        limits: KernelLimits,
     ) -> None:
         self._api = api
         self._holders = Holders(kubelet)
@@ -56,6 +58,7 @@ class Allocator:
         self._records = records
         self._injector = injector
         self._cards = cards
+        self._limits = limits
         self._given: dict[str, dict[str, float]] = {}
         self._told: set[str] = set()
         self._stop = threading.Event()
@@ -139,6 +142,7 @@ class Allocator:
                 self._injector.carry(record, carrier)
             except (OSError, ConfigError) as error:
                 raise NotNowError(f"its files cannot be written: {error}") from error
+        self._limits.limit(record.pod, claim.pod_slices)
         try:
             self._injector.announce()
         except OSError as error:

@@ -45,6 +45,16 @@ class HostProcesses(Protocol):
         """The mountinfo of the agent's own process."""
 
 
+class PodCgroups(Protocol):
+    """The cgroups of the pods of this machine."""
+
+    def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
+        """Limit the pod of this UID to so many bytes of each memory, by the kernel's name of it.
+
+        Returns why that failed, as a text; empty if it did not.
+        """
+
+
 class Plugin(Protocol):
     """One resource's device plugin server."""
 

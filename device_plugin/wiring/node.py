@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from device_plugin.adapters.card_memory import DmemCgroups
 from device_plugin.adapters.cards.host import HostMachine
 from device_plugin.adapters.exposition import Exposition
 from device_plugin.adapters.http import server as http
@@ -33,6 +34,7 @@ from device_plugin.node.discover import Discovery, SharedCards
 from device_plugin.node.inject import Injector
 from device_plugin.node.kernel_checks import KernelChecks
 from device_plugin.node.kernel_figures import KernelFigures
+from device_plugin.node.kernel_limits import KernelLimits
 from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.pods import NodePods
@@ -63,6 +65,7 @@ class Host:
     machine: Machine
     pods: ports.Processes
     processes: ports.HostProcesses
+    cgroups: ports.PodCgroups
     # Problems with reading the host: one text each, or an empty one.
     problems: Callable[[], Iterable[str]]
 
@@ -71,7 +74,11 @@ def host(settings: NodeSettings) -> Host:
     """The host below the folders that the settings name."""
     cgroups, processes = CgroupProcesses(Path(settings.cgroup_root)), HostProcesses(Path(settings.proc_root))
     return Host(
-        HostMachine(Path(settings.root)), cgroups, processes, lambda: (cgroups.problem(), processes.problem())
+        HostMachine(Path(settings.root)),
+        cgroups,
+        processes,
+        DmemCgroups(Path(settings.cgroup_root)),
+        lambda: (cgroups.problem(), processes.problem()),
     )
 
 
@@ -104,8 +111,9 @@ class NodeService:
         self._node_pods = NodePods(host.pods)
         self._pod_resources = KubeletPodResources(kubelet / "pod-resources" / "kubelet.sock")
         self._allocator = Allocator(
-            self._api, self._pod_resources, self._node_pods, self._records, self._injector, self._cards
-        )
+            self._api, self._pod_resources, self._node_pods, self._records, self._injector, self._cards,
+            KernelLimits(self._cards, host.cgroups),
+        )  # fmt: skip
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
             self._pod_resources,

@@ -17,6 +17,7 @@ from device_plugin.node.allocate import Allocator
 from device_plugin.node.api import NodeApi
 from device_plugin.node.discover import Discovery, LocalCard, SharedCards
 from device_plugin.node.inject import Injector, cdi_name
+from device_plugin.node.kernel_limits import KernelLimits
 from device_plugin.node.pods import NodePods
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
@@ -58,6 +59,8 @@ class Peer(NodeApi):
     holders: list[Holder] = field(default_factory=list)
     healthy: dict[str, frozenset[str]] = field(default_factory=dict)
     mute: bool = False
+    # By pod UID: what its cgroup is limited to.
+    limited: dict[str, Mapping[str, int]] = field(default_factory=dict)
     living: set[str] = field(default_factory=set)
     events: list[tuple[str, str]] = field(default_factory=list)
 
@@ -90,6 +93,10 @@ class Peer(NodeApi):
     def list(self) -> Sequence[Holder]:
         return list(self.holders)
 
+    def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
+        self.limited[pod] = limits
+        return ""
+
     def live(self, pod: str) -> bool:
         return pod in self.living
 
@@ -121,7 +128,10 @@ class Parts:
             self.records, self.writable, families, self.cards, self.state, self.cdi, library, tools
         )
         self.active = NodePods(peer)
-        self.allocator = Allocator(peer, peer, self.active, self.records, self.injector, self.cards)
+        self.allocator = Allocator(
+            peer, peer, self.active, self.records, self.injector, self.cards,
+            KernelLimits(self.cards, peer),
+        )  # fmt: skip
         self.now = 0.0
         self.reclaimer = Reclaimer(
             self.records, self.writable, self.injector, self.active, self.allocator, peer, lambda: self.now

@@ -164,6 +164,9 @@ class Vendor(Protocol[P]):
     def usage(self, card: Card, payload: P) -> CardUsage:
         """The use of the card, read from the driver now."""
 
+    def memory_region(self, card: Card) -> str:
+        """The name under which the kernel counts the memory of the card for cgroups (dmem)."""
+
     @property
     def figures(self) -> ProcessFigures[P]:
         """What the kernel says of the processes that use the cards."""

@@ -71,6 +71,10 @@ class Rocm(Vendor[KfdCard]):
         self._stack = HostStack(machine, mounts)
         self._processes = KfdProcesses(machine)
 
+    def memory_region(self, card: Card) -> str:
+        """As amdgpu registers it."""
+        return f"drm/{card.pci}/vram"
+
     @property
     def figures(self) -> ProcessFigures[KfdCard]:
         """The KFD's own figures, which are one list for the cards of all makers."""
