@@ -70,7 +70,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.pairs < 1:
         parser.error("write --pairs of at least 1")
-    subprocess.run(["make", "--no-print-directory", "-C", SOURCES], check=True)
+    subprocess.run(["make", "--silent", "-C", SOURCES], check=True)
     with tempfile.TemporaryDirectory(dir=TMPFS) as folder:
         _report(Path(folder), options.pairs)
     return 0

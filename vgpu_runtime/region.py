@@ -23,8 +23,7 @@ PIDS_OFFSET = 1024
 USED_OFFSET = 4096
 DENIED_OFFSET = USED_OFFSET + CARDS * SLOTS * 8
 SIZE = DENIED_OFFSET + CARDS * SLOTS * 8
-LOCK_ADMISSION = 1 << 20
-LOCK_SLOT = LOCK_ADMISSION + 1
+LOCK_SLOT = (1 << 20) + 1
 USED_MAX = 1 << 50  # more than any card holds: a slot that says so is garbage
 # Seconds of CPU time after which read() gives up on a file with so many locks that the kernel is slow to search them.
 PROBE_SECONDS = 0.005

@@ -41,4 +41,10 @@ int fcntl(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
+int flock(int fd, int operation)
+{
+	(void)fd, (void)operation;
+	return 0;
+}
+
 int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));

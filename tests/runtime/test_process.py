@@ -2,9 +2,7 @@
 
 import dataclasses
 import fcntl
-import os
 import platform
-import struct
 import subprocess
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from vgpu_runtime import region
 
 SIGCHLD = 17
 CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
-FCNTL = {"x86_64": 72, "aarch64": 25}[platform.machine()]
+FLOCK = {"x86_64": 73, "aarch64": 32}[platform.machine()]
 # The last two run no handlers of pthread_atfork.
 FORKS = {
     "fork": "os.fork()",
@@ -97,12 +95,11 @@ def test_child_does_not_wait_for_a_thread_of_its_parent(container: Slice, fork: 
         "print(os.waitpid(pid, 0)[1], flush=True); thread.join()"
     )
     with container.region.open("r+b") as owner, container.start(script) as process:
-        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, region.LOCK_ADMISSION, 1, 0)
-        fcntl.fcntl(owner, fcntl.F_OFD_SETLK, lock)
+        fcntl.flock(owner, fcntl.LOCK_EX)
         assert process.stdout is not None
         assert process.stdin is not None
         call = Path(f"/proc/{process.pid}/task/{process.stdout.readline().strip()}/syscall")
-        until(lambda: call.read_text().startswith(f"{FCNTL} "), "the thread waits for the lock")
+        until(lambda: call.read_text().startswith(f"{FLOCK} "), "the thread waits for the lock")
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.readline() == "0\n"

@@ -25,7 +25,6 @@ HEADER_CONSTANTS = {
     "USED_OFFSET": region.USED_OFFSET,
     "DENIED_OFFSET": region.DENIED_OFFSET,
     "SIZE": region.SIZE,
-    "LOCK_ADMISSION": region.LOCK_ADMISSION,
     "LOCK_SLOT": region.LOCK_SLOT,
 }
 

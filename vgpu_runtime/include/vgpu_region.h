@@ -9,9 +9,9 @@
  *
  * A process owns one slot and is the only writer of its cells. A total is the sum over live slots
  * and is never stored, so a process that dies at any instruction cannot leave it wrong. Liveness is an OFD write
- * lock on byte LOCK_SLOT + slot, which the kernel drops with the process; charges are added while holding byte
- * LOCK_ADMISSION, so that two processes cannot both take the last free bytes. Both bytes lie behind the end of
- * the file: OFD locks do not need the byte to exist. Used cells of a dead slot count for nothing; its denied
+ * lock on byte LOCK_SLOT + slot, which the kernel drops with the process's memory; charges are added while holding
+ * the file's flock, so that two processes cannot both take the last free bytes. The bytes lie behind the end of the
+ * file: OFD locks do not need the byte to exist. Used cells of a dead slot count for nothing; its denied
  * cells keep counting, and the slot's next owner goes on from them.
  *
  * Version 1 had no pids, and zeroes in their place. Readers of regions know it, because a container keeps its region while
@@ -33,8 +33,7 @@
 #define VGPU_REGION_USED_OFFSET 4096
 #define VGPU_REGION_DENIED_OFFSET (VGPU_REGION_USED_OFFSET + VGPU_REGION_CARDS * VGPU_REGION_SLOTS * 8)
 #define VGPU_REGION_SIZE (VGPU_REGION_DENIED_OFFSET + VGPU_REGION_CARDS * VGPU_REGION_SLOTS * 8)
-#define VGPU_REGION_LOCK_ADMISSION (1 << 20)
-#define VGPU_REGION_LOCK_SLOT (VGPU_REGION_LOCK_ADMISSION + 1)
+#define VGPU_REGION_LOCK_SLOT ((1 << 20) + 1)
 
 struct vgpu_region_header {
 	uint64_t magic;

@@ -29,6 +29,11 @@ static inline int raw_fcntl(int fd, int command, long argument)
 	return (int)raw_call(SYS_fcntl, fd, command, argument, 0, 0, 0);
 }
 
+static inline int raw_flock(int fd, int operation)
+{
+	return (int)raw_call(SYS_flock, fd, operation, 0, 0, 0, 0);
+}
+
 static inline int raw_fstat(int fd, struct stat *status)
 {
 	return (int)raw_call(SYS_fstat, fd, (long)(uintptr_t)status, 0, 0, 0, 0);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 
 #include "paths.h"
@@ -48,6 +49,22 @@ static bool lock(int of, short type, off_t byte, int command)
 		result = raw_fcntl(of, command, (long)(uintptr_t)&range);
 	while (result == -EINTR);
 	return result == 0 && (command != F_OFD_GETLK || range.l_type != F_UNLCK);
+}
+
+/* flock, not a lock on a byte: it takes half the time, and is as much the open file's. Of `fd`; false: not a file. */
+static bool lock_admission(void)
+{
+	int result;
+
+	do
+		result = raw_flock(fd, LOCK_EX);
+	while (result == -EINTR);
+	return result == 0;
+}
+
+static void unlock_admission(void)
+{
+	raw_flock(fd, LOCK_UN);
 }
 
 static off_t used_at(unsigned card, int of)
@@ -154,10 +171,10 @@ static bool hold_slot(struct usage *usage)
 	give_up();
 	device = now.st_dev;
 	inode = now.st_ino;
-	if (!lock(fd, F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW))
+	if (!lock_admission())
 		return false;
 	held = claim(usage);
-	lock(fd, F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+	unlock_admission();
 	if (!held)
 		give_up();
 	return held;
@@ -233,10 +250,10 @@ enum admission region_charge(struct usage *usage, unsigned card, uint64_t bytes,
 {
 	enum admission admission;
 
-	if (!region_attach(usage) || !lock(fd, F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW))
+	if (!region_attach(usage) || !lock_admission())
 		return REGION_BROKEN;
 	admission = admit(usage, card, bytes, allowed);
-	lock(fd, F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+	unlock_admission();
 	return admission;
 }
 
@@ -251,10 +268,10 @@ uint64_t region_used(struct usage *usage, unsigned card)
 {
 	uint64_t sum = 0;
 
-	if (region_attach(usage) && lock(fd, F_WRLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLKW)) {
+	if (region_attach(usage) && lock_admission()) {
 		if (!others(usage, card, true, &sum))
 			sum = 0;
-		lock(fd, F_UNLCK, VGPU_REGION_LOCK_ADMISSION, F_OFD_SETLK);
+		unlock_admission();
 	}
 	return __builtin_add_overflow(sum, usage->used[card], &sum) ? UINT64_MAX : sum;
 }
