@@ -60,6 +60,16 @@ def free(handle: int) -> None:
     call(0x17, "handle:64", handle)
 
 
+def export(handle: int) -> int:
+    """A descriptor of the memory's DMA-buf."""
+    return int(call(0x24, "handle:64 flags:32 fd:32", handle, os.O_CLOEXEC).fd)
+
+
+def take(gpu_id: int, dmabuf: int) -> int:
+    """A handle of a DMA-buf's memory."""
+    return int(call(0x1D, "va:64 handle:64 gpu_id:32 fd:32", 0, 0, gpu_id, dmabuf).handle)
+
+
 def available(gpu_id: int) -> int:
     return int(call(0x23, "available:64 gpu_id:32 pad:32", 0, gpu_id).available)
 

@@ -15,7 +15,7 @@ from vgpu_runtime import paths, region
 from vgpu_runtime.paths import SOURCES
 
 EXPORTS = {
-    "ioctl", "open", "open64", "openat", "openat64", "__open_2", "__open64_2", "__openat_2", "__openat64_2",
+    "ioctl", "close", "open", "open64", "openat", "openat64", "__open_2", "__open64_2", "__openat_2", "__openat64_2",
     "fopen", "fopen64", "dlopen", "dlmopen",
 }  # fmt: skip
 # The loader is no library of a program's own: what asks for it by name is part of the same libc.

@@ -18,7 +18,9 @@
 #define KFD_NR_ALLOC_MEMORY 0x16
 #define KFD_NR_FREE_MEMORY 0x17
 #define KFD_NR_SET_CU_MASK 0x1a
+#define KFD_NR_IMPORT_DMABUF 0x1d
 #define KFD_NR_AVAILABLE_MEMORY 0x23
+#define KFD_NR_EXPORT_DMABUF 0x24
 
 #define KFD_QUEUE_COMPUTE 0
 #define KFD_QUEUE_SDMA 1
@@ -70,6 +72,19 @@ struct kfd_free_memory {
 	uint64_t handle;
 };
 
+struct kfd_import_dmabuf {
+	uint64_t va_addr;
+	uint64_t handle; /* result */
+	uint32_t gpu_id;
+	uint32_t fd;
+};
+
+struct kfd_export_dmabuf {
+	uint64_t handle;
+	uint32_t flags;
+	uint32_t fd; /* result */
+};
+
 struct kfd_available_memory {
 	uint64_t available; /* result */
 	uint32_t gpu_id;
@@ -81,6 +96,8 @@ _Static_assert(sizeof(struct kfd_destroy_queue) == 8, "as in the kernel's interf
 _Static_assert(sizeof(struct kfd_set_cu_mask) == 16, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_alloc_memory) == 40, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_free_memory) == 8, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_import_dmabuf) == 24, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_export_dmabuf) == 16, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_available_memory) == 16, "as in the kernel's interface");
 
 #define KFD_DESTROY_QUEUE _IOWR(KFD_IOC_TYPE, KFD_NR_DESTROY_QUEUE, struct kfd_destroy_queue)

@@ -1,7 +1,8 @@
 # The simulated driver and the programs that look at cards as a container's program does. Included by ../Makefile.
-SIM_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -Inative/common
+SIM_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -Iinclude -Inative/common
 SIM_SOURCES := $(sort $(wildcard sim/driver/*.c)) native/common/user_memory.c
-SIM_HEADERS := $(wildcard sim/driver/*.h) include/vgpu_kfd.h native/common/user_memory.h
+SIM_HEADERS := $(wildcard sim/driver/*.h) include/vgpu_kfd.h include/vgpu_drm.h include/vgpu_raw_call.h \
+	native/common/user_memory.h
 PROBE := sim/probe/command.c
 PROBE_HIP := $(PROBE) sim/probe/hip.c sim/probe/hsa.c
 PROBE_KFD := $(PROBE) sim/probe/kfd.c sim/probe/save_area.c

@@ -131,6 +131,7 @@ static const char *read_card(const struct section *section, struct config *confi
 	card->uuid = values[UUID];
 	card->pci = values[PCI];
 	card->gpu_id = (uint32_t)gpu_id;
+	card->render_minor = (uint32_t)minor;
 	card->compute_units = (unsigned)units;
 	card->xcc = (unsigned)xcc;
 	card->paired = paired;

@@ -37,6 +37,7 @@ struct card {
 	struct span uuid;
 	struct span pci;
 	uint32_t gpu_id;
+	uint32_t render_minor;
 	uint64_t mem_bytes;
 	unsigned compute_units;
 	unsigned xcc;

@@ -11,6 +11,7 @@ typedef int open_fn(const char *path, int flags, ...);
 typedef int openat_fn(int folder, const char *path, int flags, ...);
 typedef int open_2_fn(const char *path, int flags);
 typedef int openat_2_fn(int folder, const char *path, int flags);
+typedef int close_fn(int fd);
 typedef int fstat_fn(int fd, struct stat *status);
 typedef int setenv_fn(const char *name, const char *value, int overwrite);
 typedef FILE *fopen_fn(const char *path, const char *mode);

@@ -22,6 +22,8 @@ static void start_afresh(void)
 {
 	memset(&slice.usage, 0, sizeof slice.usage);
 	table_clear(&slice.buffers);
+	table_clear(&slice.gem);
+	table_clear(&slice.shared);
 	table_clear(&slice.queues);
 	region_forget();
 }

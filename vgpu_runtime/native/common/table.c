@@ -52,18 +52,19 @@ void table_unreserve(struct table *table)
 	table->count--;
 }
 
-void table_put(struct table *table, uint64_t key, uint64_t bytes, uint32_t card)
+void table_put(struct table *table, struct entry entry)
 {
-	struct entry *entry = &table->entries[find(table, key)];
+	struct entry *place = &table->entries[find(table, entry.key)];
 
-	if (entry->used) /* a driver that hands out a live handle again: one entry, not two */
+	if (place->used) /* a driver that hands out a live handle again: one entry, not two */
 		table->count--;
-	*entry = (struct entry){.key = key, .bytes = bytes, .card = card, .used = 1};
+	*place = entry;
+	place->used = 1;
 }
 
-const struct entry *table_get(const struct table *table, uint64_t key)
+struct entry *table_get(const struct table *table, uint64_t key)
 {
-	const struct entry *entry = table->capacity ? &table->entries[find(table, key)] : NULL;
+	struct entry *entry = table->capacity ? &table->entries[find(table, key)] : NULL;
 
 	return entry && entry->used ? entry : NULL;
 }

@@ -13,6 +13,7 @@
 struct entry {
 	uint64_t key;
 	uint64_t bytes;
+	uint64_t share; /* the key of what it is a part of in another table; 0: of nothing */
 	uint32_t card;
 	uint32_t used;
 };
@@ -28,10 +29,10 @@ bool table_reserve(struct table *table);
 void table_unreserve(struct table *table);
 
 /* Turns a reservation into an entry. */
-void table_put(struct table *table, uint64_t key, uint64_t bytes, uint32_t card);
+void table_put(struct table *table, struct entry entry);
 
-/* Finds an entry; NULL where there is none. Valid until the next change. */
-const struct entry *table_get(const struct table *table, uint64_t key);
+/* Finds an entry; NULL where there is none. Valid until the next change; the key must not be changed. */
+struct entry *table_get(const struct table *table, uint64_t key);
 
 /* Takes an entry out and keeps its room reserved, so that table_put can bring it back. */
 bool table_take(struct table *table, uint64_t key, struct entry *taken);

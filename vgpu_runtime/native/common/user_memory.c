@@ -1,10 +1,8 @@
-#define _DEFAULT_SOURCE
 #include <errno.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "user_memory.h"
+#include "vgpu_raw_call.h"
 
 #define PAGE_BYTES 4096 /* or a part of a page, where pages are larger */
 #define WORD 8          /* the kernel's sigset_t */
@@ -16,12 +14,12 @@
  */
 static bool readable(uint64_t word)
 {
-	return word >= PAGE_BYTES && (syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, word, NULL, WORD) == 0 || errno != EFAULT);
+	return word >= PAGE_BYTES && raw_call(SYS_rt_sigprocmask, NO_SUCH_HOW, (long)word, 0, WORD, 0, 0) != -EFAULT;
 }
 
 static bool writable(uint64_t word)
 {
-	return word >= PAGE_BYTES && syscall(SYS_rt_sigprocmask, 0, NULL, word, WORD) == 0;
+	return word >= PAGE_BYTES && raw_call(SYS_rt_sigprocmask, 0, 0, (long)word, WORD, 0, 0) == 0;
 }
 
 static uint64_t next_page(uint64_t at)
@@ -31,13 +29,11 @@ static uint64_t next_page(uint64_t at)
 
 bool user_read(void *to, uint64_t from, size_t size)
 {
-	int saved = errno;
 	bool good = from + size >= from;
 
 	/* The word that holds a byte never crosses a page. */
 	for (uint64_t at = from; good && at < from + size; at = next_page(at))
 		good = readable(at & ~(uint64_t)(WORD - 1));
-	errno = saved;
 	if (good && size) /* memcpy forbids NULL also for no bytes */
 		memcpy(to, (const void *)(uintptr_t)from, size);
 	return good;
@@ -47,7 +43,6 @@ bool user_read(void *to, uint64_t from, size_t size)
 bool user_write(uint64_t to, const void *from, size_t size)
 {
 	uint64_t end = to + size;
-	int saved = errno;
 	bool good = end >= to;
 
 	for (uint64_t at = to; good && at < end; at = next_page(at))
@@ -55,7 +50,6 @@ bool user_write(uint64_t to, const void *from, size_t size)
 			good = readable(at & ~(uint64_t)(WORD - 1));
 		else
 			good = writable(end - at < WORD ? end - WORD : at);
-	errno = saved;
 	if (good && size)
 		memcpy((void *)(uintptr_t)to, from, size);
 	return good;

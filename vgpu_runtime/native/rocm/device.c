@@ -1,19 +1,23 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "device.h"
+#include "raw.h"
 #include "real.h"
+#include "slice.h"
 #include "sysfs.h"
+#include "vgpu_drm.h"
 #include "vgpu_kfd.h"
 
 #define KFD_NUMBER "/sys/devices/virtual/kfd/kfd/dev"
 #define KFD_NODE "/dev/kfd"
+#define FIRST_RENDER_MINOR 128
 #define UNKNOWN UINT64_MAX
 
 /* The kernel's numbers; makedev is a function that not every libc has. */
@@ -22,16 +26,21 @@ static uint64_t device_number(uint64_t major, uint64_t minor)
 	return (major & ~UINT64_C(0xfff)) << 32 | (major & 0xfff) << 8 | (minor & ~UINT64_C(0xff)) << 12 | (minor & 0xff);
 }
 
+static unsigned minor_of(uint64_t number)
+{
+	return (unsigned)((number & 0xff) | (number >> 12 & ~UINT64_C(0xff)));
+}
+
 /*
  * The next library's fstat, so that a simulated driver says what its descriptors stand for. Before glibc 2.33 no
  * library has that name, and the system call fills the same structure.
  */
-static bool identify(int fd, struct stat *status)
+bool device_identify(int fd, struct stat *status)
 {
 	static void *slot;
 	fstat_fn *next = vgpu_real_if_any(&slot, "fstat");
 
-	return (next ? next(fd, status) : (int)syscall(SYS_fstat, fd, status)) == 0;
+	return (next ? next(fd, status) : raw_fstat(fd, status)) == 0;
 }
 
 /* Sysfs has "MAJOR:MINOR". */
@@ -62,18 +71,43 @@ static uint64_t kfd_number(void)
 	return number;
 }
 
-enum device device_of(int fd, unsigned type)
+struct device device_of(int fd, unsigned type)
 {
 	int saved = errno;
-	enum device device = DEVICE_OTHER;
+	struct device device = {.kind = DEVICE_OTHER};
 	struct stat status;
 	uint64_t kfd;
 
-	if (identify(fd, &status) && S_ISCHR(status.st_mode)) {
+	if (device_identify(fd, &status) && S_ISCHR(status.st_mode)) {
+		device.minor = minor_of(status.st_rdev);
 		kfd = kfd_number();
-		if (kfd == UNKNOWN ? type == KFD_IOC_TYPE : status.st_rdev == kfd)
-			device = DEVICE_KFD;
+		if (status.st_rdev == device_number(DRM_MAJOR, device.minor))
+			device.kind = DEVICE_DRM;
+		else if (kfd == UNKNOWN ? type == KFD_IOC_TYPE : status.st_rdev == kfd)
+			device.kind = DEVICE_KFD;
 	}
 	errno = saved;
 	return device;
+}
+
+/* Sysfs has a folder for the primary node beside that of the render node. */
+static bool is_primary_of(unsigned minor, const struct card *card)
+{
+	char path[96], text[32];
+
+	snprintf(path, sizeof path, "/sys/class/drm/renderD%u/device/drm/card%u/dev", card->render_minor, minor);
+	return sysfs_read(path, text, sizeof text);
+}
+
+int device_card(const struct device *device)
+{
+	int saved = errno;
+	int found = -1;
+
+	for (unsigned i = 0; i < slice.config.card_count && found < 0; i++)
+		if (device->minor == slice.config.cards[i].render_minor ||
+		    (device->minor < FIRST_RENDER_MINOR && is_primary_of(device->minor, &slice.config.cards[i])))
+			found = (int)i;
+	errno = saved;
+	return found;
 }

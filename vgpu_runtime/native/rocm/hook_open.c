@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "raw.h"
 #include "real.h"
 #include "rewritten.h"
 
@@ -70,7 +71,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 		FILE *file = fd >= 0 ? fdopen(fd, mode) : NULL;                     \
                                                                                     \
 		if (fd >= 0 && !file)                                               \
-			close(fd);                                                  \
+			raw_close(fd);                                               \
 		return fd >= 0 ? file : REAL_OR(name, plain, fopen_fn)(path, mode); \
 	}
 

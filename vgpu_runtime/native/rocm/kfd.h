@@ -8,6 +8,6 @@
 bool kfd_hooks(unsigned number);
 
 /* Result as of ioctl(2). */
-int kfd_request(int fd, unsigned request, void *arguments);
+int kfd_request(int fd, unsigned code, void *arguments);
 
 #endif

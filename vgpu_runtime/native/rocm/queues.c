@@ -18,21 +18,21 @@ static int set_mask(int fd, uint32_t queue, const struct card *card, const struc
 	return REAL(ioctl, ioctl_fn)(fd, KFD_SET_CU_MASK, &arguments);
 }
 
-static int create_masked(int fd, unsigned long request, struct kfd_create_queue *arguments, const struct card *card)
+static int create_masked(struct request *request, const struct card *card)
 {
+	const struct kfd_create_queue *arguments = ARGUMENTS(request, struct kfd_create_queue);
 	struct kfd_destroy_queue unwanted = {0};
-	int result = REAL(ioctl, ioctl_fn)(fd, request, arguments);
+	int result = request_send(request);
 	int failure = errno;
 
-	if (result || set_mask(fd, arguments->queue_id, card, &card->granted) == 0) {
+	if (result || set_mask(request->fd, arguments->queue_id, card, &card->granted) == 0) {
 		errno = failure;
 		return result;
 	}
 	failure = errno;
 	unwanted.queue_id = arguments->queue_id; /* it would run on everybody's units */
-	REAL(ioctl, ioctl_fn)(fd, KFD_DESTROY_QUEUE, &unwanted);
-	errno = failure;
-	return -1;
+	REAL(ioctl, ioctl_fn)(request->fd, KFD_DESTROY_QUEUE, &unwanted);
+	return request_refuse(failure);
 }
 
 /* DMA engines are not compute units and have no mask. */
@@ -55,68 +55,65 @@ static bool prepare(void)
 	return ready;
 }
 
-int queue_create(int fd, unsigned long request, struct kfd_create_queue *arguments)
+int queue_create(struct request *request)
 {
+	const struct kfd_create_queue *arguments = ARGUMENTS(request, struct kfd_create_queue);
 	int card = slice_card(arguments->gpu_id);
 	int result;
 
-	if (card < 0 || !prepare()) {
-		errno = card < 0 ? EPERM : ENOMEM;
-		return -1;
-	}
-	result = is_dma(arguments->queue_type)
-			 ? REAL(ioctl, ioctl_fn)(fd, request, arguments)
-			 : create_masked(fd, request, arguments, &slice.config.cards[card]);
+	if (card < 0)
+		return request_refuse(EPERM);
+	if (!prepare())
+		return request_refuse(ENOMEM);
+	result = is_dma(arguments->queue_type) ? request_send(request)
+					       : create_masked(request, &slice.config.cards[card]);
 	slice_lock();
 	if (result == 0)
-		table_put(&slice.queues, arguments->queue_id, 0, (uint32_t)card);
+		table_put(&slice.queues, (struct entry){.key = arguments->queue_id, .card = (uint32_t)card});
 	else
 		table_unreserve(&slice.queues);
 	slice_unlock();
 	return result;
 }
 
-int queue_destroy(int fd, unsigned long request, struct kfd_destroy_queue *arguments)
+int queue_destroy(struct request *request)
 {
 	struct entry queue;
 	bool known;
 	int result;
 
 	slice_lock();
-	known = table_take(&slice.queues, arguments->queue_id, &queue);
+	known = table_take(&slice.queues, ARGUMENTS(request, struct kfd_destroy_queue)->queue_id, &queue);
 	slice_unlock();
-	result = REAL(ioctl, ioctl_fn)(fd, request, arguments);
+	result = request_send(request);
 	if (!known)
 		return result;
 	slice_lock();
 	if (result == 0)
 		table_unreserve(&slice.queues);
 	else
-		table_put(&slice.queues, queue.key, queue.bytes, queue.card);
+		table_put(&slice.queues, queue);
 	slice_unlock();
 	return result;
 }
 
 /* Cards have fewer units than CONFIG_MAX_UNITS, and the driver ignores bits beyond as well. */
-int queue_set_mask(int fd, const struct kfd_set_cu_mask *arguments)
+int queue_set_mask(struct request *request)
 {
+	const struct kfd_set_cu_mask *arguments = ARGUMENTS(request, struct kfd_set_cu_mask);
 	unsigned bits = arguments->num_cu_mask < CONFIG_MAX_UNITS ? arguments->num_cu_mask : CONFIG_MAX_UNITS;
 	const struct entry *queue;
 	const struct card *card;
 	struct mask wanted, physical;
 
-	if (!arguments->num_cu_mask || arguments->num_cu_mask % 32) {
-		errno = EINVAL;
-		return -1;
-	}
+	if (!arguments->num_cu_mask || arguments->num_cu_mask % 32)
+		return request_refuse(EINVAL);
 	slice_lock();
 	queue = table_get(&slice.queues, arguments->queue_id);
 	card = queue ? &slice.config.cards[queue->card] : NULL;
 	slice_unlock();
-	if (!user_read(&wanted, arguments->cu_mask_ptr, bits / 8) || !card) {
-		errno = EFAULT; /* also for a queue that is not there: as the driver answers */
-		return -1;
-	}
+	if (!user_read(&wanted, arguments->cu_mask_ptr, bits / 8) || !card)
+		return request_refuse(EFAULT); /* also for a queue that is not there: as the driver answers */
 	mask_of_program(card, wanted.words, bits, &physical);
-	return set_mask(fd, arguments->queue_id, card, &physical);
+	return set_mask(request->fd, arguments->queue_id, card, &physical);
 }

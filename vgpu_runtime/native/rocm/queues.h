@@ -2,12 +2,13 @@
 #ifndef VGPU_QUEUES_H
 #define VGPU_QUEUES_H
 
+#include "request.h"
 #include "vgpu_kfd.h"
 
-int queue_create(int fd, unsigned long request, struct kfd_create_queue *arguments);
-int queue_destroy(int fd, unsigned long request, struct kfd_destroy_queue *arguments);
+int queue_create(struct request *request);
+int queue_destroy(struct request *request);
 
 /* What a program sets is taken as bits of its granted units. */
-int queue_set_mask(int fd, const struct kfd_set_cu_mask *arguments);
+int queue_set_mask(struct request *request);
 
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "card_memory.h"
+#include "raw.h"
 #include "rewritten.h"
 #include "sysfs.h"
 #include "topology.h"
@@ -15,7 +16,7 @@ static int as_file(const char *text)
 	int fd = (int)syscall(SYS_memfd_create, "sysfs", 1U /* MFD_CLOEXEC */);
 
 	if (fd >= 0 && (write(fd, text, length) != (ssize_t)length || lseek(fd, 0, SEEK_SET) != 0)) {
-		close(fd);
+		raw_close(fd);
 		return -1;
 	}
 	return fd;

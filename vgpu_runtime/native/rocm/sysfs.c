@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "raw.h"
 #include "real.h"
 #include "sysfs.h"
 
@@ -11,7 +12,7 @@ bool sysfs_read(const char *path, char *text, size_t size)
 	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
 
 	if (fd >= 0)
-		close(fd);
+		raw_close(fd);
 	text[length < 0 ? 0 : length] = '\0';
 	return length > 0;
 }

@@ -15,11 +15,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "../../include/vgpu_drm.h"
+#include "real.h"
 #include "simkfd.h"
 
 #define DEVICES (SIM_MAX_CARDS + 1)
 #define KFD_MAJOR 511 /* the last of those that the kernel gives to whoever asks; ../tree.py writes it into sysfs */
-#define DRM_MAJOR 226
 #define DEVICE_BYTES (INT64_C(1) << 50)
 
 static struct device {
@@ -30,17 +31,40 @@ static struct device {
 } devices[DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The kernel's answer: libc's function of this name is answered here, too. */
-static int stat_file(int fd, struct stat *st)
+/* The kernel's answer: libc's function is answered here, too. */
+int sim_stat(int fd, struct stat *st)
 {
 	return (int)syscall(SYS_fstat, fd, st);
+}
+
+int sim_open_again(int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return real_open(path, O_RDWR | O_CLOEXEC, 0);
+}
+
+/* A lock belongs to the open file, and goes with its last descriptor and mapping. */
+bool sim_mark(int fd, int64_t byte)
+{
+	struct flock range = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+
+bool sim_is_marked(int fd, int64_t byte)
+{
+	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
 static bool refers_to(int fd, const struct device *device)
 {
 	struct stat st;
 
-	return device->made && stat_file(fd, &st) == 0 && st.st_ino == device->ino && st.st_dev == device->dev;
+	return device->made && sim_stat(fd, &st) == 0 && st.st_ino == device->ino && st.st_dev == device->dev;
 }
 
 static int make(struct device *device)
@@ -50,8 +74,8 @@ static int make(struct device *device)
 
 	if (fd < 0)
 		return -1;
-	if (ftruncate(fd, DEVICE_BYTES) < 0 || stat_file(fd, &st) < 0) {
-		close(fd);
+	if (ftruncate(fd, DEVICE_BYTES) < 0 || sim_stat(fd, &st) < 0) {
+		real_close(fd);
 		return -1;
 	}
 	*device = (struct device){.made = true, .fd = fd, .dev = st.st_dev, .ino = st.st_ino};
@@ -86,9 +110,21 @@ int sim_device_open(const char *path, int flags)
 	}
 	pthread_mutex_lock(&lock);
 	if (refers_to(devices[index].fd, &devices[index]) || make(&devices[index]) == 0)
-		fd = fcntl(devices[index].fd, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 3);
+		fd = sim_open_again(devices[index].fd);
 	pthread_mutex_unlock(&lock);
+	if (fd >= 0 && index != SIM_DEVICE_KFD && sim_gem_open(fd, index) < 0) {
+		real_close(fd);
+		errno = ENFILE;
+		return -1;
+	}
+	if (fd >= 0 && !(flags & O_CLOEXEC))
+		fcntl(fd, F_SETFD, 0);
 	return fd;
+}
+
+int sim_device_watcher(int card)
+{
+	return devices[card].fd;
 }
 
 bool sim_device_is(int fd, int device)
@@ -100,7 +136,7 @@ int sim_device_stat(int fd, struct stat *st)
 {
 	int card = sim_device_render_card(fd);
 
-	if (stat_file(fd, st) < 0)
+	if (sim_stat(fd, st) < 0)
 		return -1;
 	if (card < 0 && !sim_device_is(fd, SIM_DEVICE_KFD))
 		return 0;
@@ -130,7 +166,7 @@ void sim_device_forget(void)
 {
 	for (int index = 0; index < DEVICES; index++) {
 		if (devices[index].made && refers_to(devices[index].fd, &devices[index]))
-			close(devices[index].fd);
+			real_close(devices[index].fd);
 		devices[index].made = false;
 	}
 }

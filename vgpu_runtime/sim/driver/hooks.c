@@ -41,6 +41,11 @@ int real_openat(int folder, const char *path, int flags, mode_t mode)
 	return NEXT(int (*)(int, const char *, int, ...), "openat")(folder, path, flags, mode);
 }
 
+int real_close(int fd)
+{
+	return NEXT(int (*)(int), "close")(fd);
+}
+
 int real_ioctl(int fd, unsigned long request, void *args)
 {
 	return NEXT(int (*)(int, unsigned long, ...), "ioctl")(fd, request, args);
@@ -148,6 +153,21 @@ SIM_EXPORT int fstat64(int fd, struct stat64 *st)
 	return sim_device_stat(fd, (struct stat *)st); /* one structure on 64-bit machines */
 }
 
+/* What was held by descriptors that are closed, in whatever way, is given back. */
+static void sim_look(void)
+{
+	sim_gem_look();
+	sim_object_look();
+}
+
+SIM_EXPORT int close(int fd)
+{
+	int result = real_close(fd);
+
+	sim_look();
+	return result;
+}
+
 /* As in the kernel, the descriptor alone says whose the request is; its type letter says nothing. */
 SIM_EXPORT int ioctl(int fd, unsigned long request, ...)
 {
@@ -159,10 +179,11 @@ SIM_EXPORT int ioctl(int fd, unsigned long request, ...)
 	va_start(rest, request);
 	args = va_arg(rest, void *);
 	va_end(rest);
+	sim_look();
 	if (sim_device_is(fd, SIM_DEVICE_KFD))
 		result = sim_ioctl((unsigned)request, (uintptr_t)args);
 	else if ((card = sim_device_render_card(fd)) >= 0)
-		result = sim_drm_ioctl(card, request, args);
+		result = sim_drm_ioctl(fd, card, (unsigned)request, (uintptr_t)args);
 	else
 		return real_ioctl(fd, request, args);
 	if (result >= 0)

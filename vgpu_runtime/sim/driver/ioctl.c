@@ -102,6 +102,8 @@ static unsigned definition(unsigned number)
 		COMMAND(KFD_NR_SET_CU_MASK, _IOW, struct kfd_set_cu_mask);
 		COMMAND(KFD_NR_SET_XNACK_MODE, _IOWR, struct kfd_xnack_mode);
 		COMMAND(KFD_NR_AVAILABLE_MEMORY, _IOWR, struct kfd_available_memory);
+		COMMAND(KFD_NR_IMPORT_DMABUF, _IOWR, struct kfd_import_dmabuf);
+		COMMAND(KFD_NR_EXPORT_DMABUF, _IOWR, struct kfd_export_dmabuf);
 #undef COMMAND
 	default:
 		return 0;
@@ -155,6 +157,10 @@ static int carry_out(unsigned number, void *args)
 		return xnack_mode(args);
 	case KFD_NR_AVAILABLE_MEMORY:
 		return sim_memory_available(args);
+	case KFD_NR_IMPORT_DMABUF:
+		return sim_memory_import(args);
+	case KFD_NR_EXPORT_DMABUF:
+		return sim_memory_export(args);
 	default:
 		return -EINVAL;
 	}
@@ -166,11 +172,11 @@ static int carry_out(unsigned number, void *args)
  */
 int sim_ioctl(unsigned request, uint64_t args)
 {
-	unsigned char data[1 << _IOC_SIZEBITS] = {0};
+	_Alignas(8) unsigned char data[1 << _IOC_SIZEBITS] = {0};
 	unsigned defined = definition(_IOC_NR(request));
 	int result;
 
-	if (!defined) /* SVM, CRIU, debugging, dmabuf: cards without them */
+	if (!defined) /* SVM, CRIU, debugging: cards without them */
 		return -EINVAL;
 	if (_IOC_DIR(defined) & _IOC_WRITE && !user_read(data, args, _IOC_SIZE(request)))
 		return -EFAULT;
@@ -186,6 +192,8 @@ static void forget(void)
 	sim_device_forget();
 	sim_vram_forget();
 	sim_memory_forget();
+	sim_gem_forget();
+	sim_object_forget();
 	sim_queue_forget();
 	sim_event_forget();
 }

@@ -31,5 +31,5 @@ void sim_log(const char *format, ...)
 		return;
 	if (write(fd, line, (size_t)head) < 0)
 		perror("simkfd: SIMKFD_LOG");
-	close(fd);
+	real_close(fd);
 }

@@ -1,27 +1,23 @@
-/* Buffers of this process. VRAM is charged to the card; everything gets a range of the device file to be mapped. */
+/* Buffers of this process: KFD's handles of objects. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "simkfd.h"
 
-#define FIRST_OFFSET (UINT64_C(1) << 20) /* below it lie the doorbells */
-#define OFFSET_ALIGN (UINT64_C(2) << 20)
 #define MAX_BUFFERS (1u << 20)
 
 static struct buffer {
 	bool live;
 	int card;
-	uint32_t flags;
+	uint32_t object;
 	uint32_t mapped; /* bit i: card i sees it */
 	uint64_t bytes;
-	uint64_t offset; /* in the card's device file; not of USERPTR */
 	uint64_t va; /* where the card sees it */
 	uint64_t cpu; /* where the process has it: elsewhere only for USERPTR */
 } *buffers;
 static uint32_t buffer_count;
 static uint32_t first_free; /* no free place below it */
-static uint64_t next_offset = FIRST_OFFSET;
 static bool vm_acquired[SIM_MAX_CARDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -61,38 +57,61 @@ static int64_t free_place(void)
 	return first_free;
 }
 
+/* Makes a buffer of an object, whose reference it takes over. */
+static int add(struct buffer buffer, uint64_t *handle)
+{
+	int64_t place;
+
+	pthread_mutex_lock(&lock);
+	place = free_place();
+	if (place >= 0) {
+		buffers[place] = buffer;
+		*handle = (uint64_t)sim_world()->cards[buffer.card].gpu_id << 32 | (uint64_t)place;
+	}
+	pthread_mutex_unlock(&lock);
+	if (place < 0)
+		sim_object_drop(buffer.object);
+	return place < 0 ? (int)place : 0;
+}
+
 int sim_memory_alloc(struct kfd_alloc_memory *args)
 {
 	int card = sim_card_index(args->gpu_id);
-	int64_t place;
-	int error = 0;
+	bool own = !(args->flags & KFD_MEM_USERPTR);
+	int64_t object;
+	struct buffer buffer;
 
 	if (card < 0 || args->size == 0)
 		return -EINVAL;
 	if (!vm_acquired[card])
 		return -ENODEV;
-	if (args->flags & KFD_MEM_VRAM)
-		error = sim_vram_charge(card, args->size);
-	sim_log("alloc gpu_id=%u bytes=%lu flags=%#x error=%d", args->gpu_id, args->size, args->flags, -error);
-	if (error)
-		return error;
-	pthread_mutex_lock(&lock);
-	place = free_place();
-	if (place >= 0) {
-		buffers[place] = (struct buffer){
-			.live = true, .card = card, .flags = args->flags, .bytes = args->size, .va = args->va_addr,
-			.cpu = args->flags & KFD_MEM_USERPTR ? args->mmap_offset : args->va_addr,
-		};
-		args->handle = (uint64_t)args->gpu_id << 32 | (uint64_t)place;
-		if (!(args->flags & KFD_MEM_USERPTR)) {
-			buffers[place].offset = args->mmap_offset = next_offset;
-			next_offset += (args->size + OFFSET_ALIGN - 1) & ~(OFFSET_ALIGN - 1);
-		}
-	}
-	pthread_mutex_unlock(&lock);
-	if (place < 0 && args->flags & KFD_MEM_VRAM)
-		sim_vram_release(card, args->size);
-	return place < 0 ? (int)place : 0;
+	object = sim_object_create(card, args->flags & KFD_MEM_VRAM, own, args->size);
+	sim_log("alloc gpu_id=%u bytes=%lu flags=%#x error=%d", args->gpu_id, args->size, args->flags,
+		object < 0 ? (int)-object : 0);
+	if (object < 0)
+		return (int)object;
+	buffer = (struct buffer){
+		.live = true, .card = card, .object = (uint32_t)object, .bytes = args->size, .va = args->va_addr,
+		.cpu = own ? args->va_addr : args->mmap_offset,
+	};
+	if (own)
+		args->mmap_offset = sim_object_get((uint32_t)object).offset;
+	return add(buffer, &args->handle);
+}
+
+int sim_memory_import(struct kfd_import_dmabuf *args)
+{
+	int card = sim_card_index(args->gpu_id);
+	int64_t object = card < 0 ? -EINVAL : sim_object_import((int)args->fd);
+	struct buffer buffer;
+
+	if (object < 0)
+		return (int)object;
+	buffer = (struct buffer){
+		.live = true, .card = card, .object = (uint32_t)object, .va = args->va_addr, .cpu = args->va_addr,
+		.bytes = sim_object_get((uint32_t)object).bytes,
+	};
+	return add(buffer, &args->handle);
 }
 
 /* The live buffer of a handle, or NULL. Call with the lock held. */
@@ -104,6 +123,20 @@ static struct buffer *find(uint64_t handle)
 	if (card < 0 || place >= buffer_count || !buffers[place].live || buffers[place].card != card)
 		return NULL;
 	return &buffers[place];
+}
+
+int sim_memory_export(struct kfd_export_dmabuf *args)
+{
+	struct buffer *buffer;
+	int fd = -EINVAL;
+
+	pthread_mutex_lock(&lock);
+	buffer = find(args->handle);
+	if (buffer)
+		fd = sim_object_export(buffer->object);
+	pthread_mutex_unlock(&lock);
+	args->fd = (uint32_t)fd;
+	return fd < 0 ? fd : 0;
 }
 
 int sim_memory_free(const struct kfd_free_memory *args)
@@ -122,10 +155,7 @@ int sim_memory_free(const struct kfd_free_memory *args)
 	pthread_mutex_unlock(&lock);
 	if (!freed.live)
 		return -EINVAL;
-	if (freed.offset)
-		sim_device_discard(freed.card, freed.offset, freed.bytes);
-	if (freed.flags & KFD_MEM_VRAM)
-		sim_vram_release(freed.card, freed.bytes);
+	sim_object_drop(freed.object);
 	sim_log("free gpu_id=%u bytes=%lu", (uint32_t)(args->handle >> 32), freed.bytes);
 	return 0;
 }
@@ -193,7 +223,6 @@ void sim_memory_forget(void)
 	free(buffers);
 	buffers = NULL;
 	buffer_count = first_free = 0;
-	next_offset = FIRST_OFFSET;
 	for (int card = 0; card < SIM_MAX_CARDS; card++)
 		vm_acquired[card] = false;
 	pthread_mutex_init(&lock, NULL);

@@ -2,7 +2,7 @@
  * A simulated /dev/kfd: the shared vocabulary of its files.
  *
  * The driver is a preloaded library. It answers the libc calls with which the ROCm runtime reaches the kernel
- * (open, fopen, opendir, fstat, ioctl) for the KFD device, the DRM render nodes and the KFD topology, and passes
+ * (open, fopen, opendir, fstat, close, ioctl) for the KFD device, the DRM render nodes and the KFD topology, and passes
  * everything else on with RTLD_NEXT. It is loaded after libvgpu.so, as a kernel is below it.
  *
  * Functions that answer an ioctl return 0 or a negative errno.
@@ -63,12 +63,47 @@ int sim_card_index(uint32_t gpu_id); /* -1: no such card, or hidden */
 enum sim_path { SIM_PATH_OTHER, SIM_PATH_DEVICE, SIM_PATH_TREE, SIM_PATH_FORBIDDEN };
 enum sim_path sim_path_kind(const char *path, char *real_path, size_t size); /* real_path: for TREE and FORBIDDEN */
 
+/* object.c: memory of this process, by the number of its object */
+struct sim_object {
+	int card;
+	bool vram;
+	uint64_t bytes;
+	uint64_t offset; /* in the card's device file; 0: none */
+};
+int64_t sim_object_create(int card, bool vram, bool mapped, uint64_t bytes); /* with one reference; or an errno */
+struct sim_object sim_object_get(uint32_t object);
+void sim_object_drop(uint32_t object);
+int sim_object_move(uint32_t object); /* to VRAM */
+int sim_object_export(uint32_t object); /* a descriptor of its DMA-buf, or a negative errno */
+int64_t sim_object_import(int dmabuf); /* with one more reference; or an errno */
+void sim_object_look(void); /* drops what only closed descriptors held */
+void sim_object_forget(void);
+
+/* gem.c: handles in open render nodes */
+struct drm_handle;
+struct drm_prime;
+struct amdgpu_gem_op;
+union amdgpu_gem_create;
+int sim_gem_open(int fd, int card);
+int sim_gem_create(int fd, int card, union amdgpu_gem_create *args);
+int sim_gem_close(int fd, int card, const struct drm_handle *args);
+int sim_gem_op(int fd, int card, struct amdgpu_gem_op *args);
+int sim_gem_export(int fd, int card, struct drm_prime *args);
+int sim_gem_import(int fd, int card, struct drm_prime *args);
+void sim_gem_look(void); /* closes the handles of files that are closed */
+void sim_gem_forget(void);
+
 /* device.c: file descriptors that stand for /dev/kfd and /dev/dri/renderD<minor> */
 #define SIM_DEVICE_KFD SIM_MAX_CARDS
 int sim_device_open(const char *path, int flags); /* -1 and errno */
 bool sim_device_is(int fd, int device); /* `device`: a card's index for its render node, or SIM_DEVICE_KFD */
 int sim_device_render_card(int fd); /* -1: not a render node */
 int sim_device_stat(int fd, struct stat *st); /* fstat(2), with the device number of what it stands for */
+int sim_device_watcher(int card); /* a descriptor of ours for the card's file */
+int sim_stat(int fd, struct stat *st); /* fstat(2), as the kernel answers */
+int sim_open_again(int fd); /* another open file of the same inode */
+bool sim_mark(int fd, int64_t byte); /* for as long as the open file lives */
+bool sim_is_marked(int fd, int64_t byte); /* by another open file than that of `fd` */
 void sim_device_discard(int card, uint64_t offset, uint64_t bytes); /* gives the machine its memory back */
 void sim_device_forget(void);
 
@@ -82,6 +117,8 @@ void sim_vram_forget(void);
 int sim_memory_acquire_vm(const struct kfd_acquire_vm *args);
 bool sim_memory_vm_acquired(int card);
 int sim_memory_alloc(struct kfd_alloc_memory *args);
+int sim_memory_export(struct kfd_export_dmabuf *args);
+int sim_memory_import(struct kfd_import_dmabuf *args);
 int sim_memory_free(const struct kfd_free_memory *args);
 int sim_memory_map(struct kfd_map_memory *args, bool mapped);
 uint64_t sim_memory_mapped(int card, uint64_t va); /* bytes of the buffer that begins there for this card, or 0 */
@@ -130,7 +167,7 @@ void sim_event_forget(void);
 int sim_ioctl(unsigned request, uint64_t args); /* `args`: an address of the program's */
 
 /* drm.c */
-int sim_drm_ioctl(int card, unsigned long request, void *args);
+int sim_drm_ioctl(int fd, int card, unsigned request, uint64_t args); /* `args`: an address of the program's */
 
 /* log.c: one line per noteworthy call, appended to the file that SIMKFD_LOG names */
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

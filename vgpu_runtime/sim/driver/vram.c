@@ -96,7 +96,7 @@ static void publish(int card, uint64_t used)
 		return;
 	if (pwrite(file, text, 21, 0) < 0)
 		perror("simkfd: mem_info_vram_used");
-	close(file);
+	real_close(file);
 }
 
 /* Adds `delta` to what this process uses, where it fits, and tells the card's new total. */
@@ -149,7 +149,7 @@ uint64_t sim_vram_available(int card)
 void sim_vram_forget(void)
 {
 	if (fd >= 0)
-		close(fd);
+		real_close(fd);
 	if (slots)
 		munmap(slots, SLOTS * sizeof(*slots));
 	fd = -1;
