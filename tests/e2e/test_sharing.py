@@ -64,13 +64,29 @@ def test_beyond_the_limit_is_out_of_memory_while_the_other_allocates(
     assert probe(kubectl, b, "alloc", "4000")["error"] == "hipSuccess"
 
 
-def test_the_tool_in_the_container_shows_the_limit_and_the_refusals(
+# HIP itself refuses what exceeds the whole slice, so a second process asks for more than is left.
+SHORT = f"""
+mkfifo /tmp/until && {{ {PROBE} hold 3000 </tmp/until >/tmp/held & }} && exec 3>/tmp/until
+until grep -q error /tmp/held; do :; done
+{PROBE} alloc 2000 2>&1 >/dev/null | grep ^vgpu
+/usr/local/vgpu/vgpu-smi --json
+exec 3>&-
+wait
+"""
+
+
+def test_a_refusal_is_said_and_the_tool_in_the_container_shows_it(
     kubectl: Kubectl, pair: tuple[str, str]
 ) -> None:
-    assert probe(kubectl, pair[1], "alloc", "6144")["error"] == "hipErrorOutOfMemory"
-    (card,) = json.loads(kubectl.inside(pair[1], "/usr/local/vgpu/vgpu-smi", "--json"))["cards"]
+    printed = kubectl.inside(pair[1], "sh", "-c", SHORT)
+    said, shown = printed.split("\n", 1)
+    assert said.startswith("vgpu: 2000 MiB refused: the slice has 4092 MiB, 300"), printed
+    found = json.loads(shown)
+    (card,) = found["cards"]
     assert (card["memoryLimitBytes"], card["units"], card["cardUnits"]) == (4092 << 20, 15, 60)
     assert card["refusedAllocations"] >= 1
+    assert card["memoryUsedBytes"] >= 3000 << 20
+    assert [process["name"] for process in found["processes"]] == [PROBE]
 
 
 def test_the_config_is_read_only_inside(kubectl: Kubectl, pair: tuple[str, str]) -> None:
