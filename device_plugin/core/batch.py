@@ -91,6 +91,11 @@ class Job:
     conditions: tuple[JobCondition, ...] = ()
 
     @property
+    def width(self) -> int:
+        """The pods that run at a time as the Job is written: no more than there are successes to wait for."""
+        return self.parallelism if self.completions is None else min(self.parallelism, self.completions)
+
+    @property
     def ended(self) -> bool:
         """True once the Job is complete or has failed for good, and makes no more pods."""
         return any(condition.type in ("Complete", "Failed") for condition in self.conditions)

@@ -170,6 +170,8 @@ class World:
         """How many pods the namespace may have."""
         self.lingers = False
         """True while pods that are deleted do not end."""
+        self.kept_back = set[str]()
+        """Names of pods that something beside cards keeps from nodes."""
         self.crashed = set[str]()
         """Nodes on which none ends."""
         self.engine = Engine(self)
@@ -237,7 +239,7 @@ class World:
         for key in list(self.api.jobs):
             self._control(self.api.jobs[key])
         for pod in list(self.api.pods.values()):
-            if not pod.node:
+            if not pod.node and pod.name not in self.kept_back:
                 self._bind(pod)
 
     def settle(self, turns: int = 12) -> None:
@@ -253,6 +255,15 @@ class World:
             replace(job, active=0, ready=0, succeeded=job.parallelism, conditions=(JobCondition("Complete"),))
         )
 
+    def succeed(self, name: str, index: int) -> None:
+        """A pod of an Indexed Job succeeds."""
+        job = self.job(name)
+        for pod in self.of(job):
+            if pod.index == index:
+                self.api.remove_pod(pod)
+        done = job.succeeded + 1
+        self.api.put(replace(job, active=job.active - 1, succeeded=done, completed_indexes=str(index)))
+
     def tell(self, name: str, told: Told, index: int = 0) -> None:
         """The agent tells what the program of a Job's pod says."""
         said = {("default", f"{name}-{index}", "main"): told}
@@ -266,14 +277,15 @@ class World:
         return [pod for pod in self.api.pods.values() if pod.owner_uid == job.uid]
 
     def _control(self, job: Job) -> None:
-        wanted = 0 if job.suspend or job.ended else job.parallelism
+        wanted = 0 if job.suspend or job.ended else job.width
         for pod in self.of(job):
             if pod.index is not None and (pod.index >= wanted or pod.deleting):
                 if not self.lingers and pod.node not in self.crashed:
                     self.api.remove_pod(pod)
                 elif not pod.deleting:
                     self.delete_pod(pod)
-        there = {pod.index for pod in self.of(job) if job.replacement == "Failed" or not pod.deleting}
+        there: set[int | None] = {int(index) for index in job.completed_indexes.split(",") if index}
+        there |= {pod.index for pod in self.of(job) if job.replacement == "Failed" or not pod.deleting}
         for index in set(range(wanted)) - there:
             name = f"{job.name}-{index}"
             if self.quota is not None and len(self.api.pods) >= self.quota:

@@ -146,8 +146,7 @@ def _widths(job: Job, goal: Goal | None, owner: str) -> tuple[int, int, int]:
     """The width that a Job has, and its bounds; of one that is to be sized only the bounds count."""
     _check_count("parallelism", job.parallelism)
     _check_count("completions", job.completions)
-    # Kubernetes runs no more pods than there are successes to wait for.
-    asked = min(job.parallelism, job.completions or job.parallelism)
+    asked = job.width
     if asked > MAX_GANG:
         raise RequestError(f"parallelism is {job.parallelism}: write at most {MAX_GANG}")
     least = _number(job, annotations.MIN_REPLICAS, MAX_GANG)

@@ -167,7 +167,7 @@ class Executor:
     def _ended(self, managed: Managed, width: int) -> Write:
         """The write after which the Job has this width, 0 to stop, for nobody's sake."""
         record = self._record(
-            managed, before=managed.job.parallelism, after=width, asked=self._later(managed),
+            managed, before=managed.job.width, after=width, asked=self._later(managed),
             until=self._now + JOIN_SECONDS + managed.job.grace_seconds, applied=True,
         )  # fmt: skip
         return Write(Action.WIDTH if width else Action.STOP, managed, record, width or None)
@@ -199,7 +199,7 @@ class Executor:
         asked = self._later(*together)
         records = [
             self._record(
-                each, before=each.job.parallelism, after=width, asked=asked, until=self._now, applied=True,
+                each, before=each.job.width, after=width, asked=asked, until=self._now, applied=True,
                 refusals=refusals, refusal=why,
             )
             for each in together
@@ -331,7 +331,7 @@ class Executor:
         self, managed: Managed, step: Scale | Suspend, widths: Mapping[JobKey, int]
     ) -> Iterator[Write]:
         """The record of a shrink or a stop, which promises all that the leaving pods hold."""
-        before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.parallelism, 0)
+        before, after = (step.before, step.after) if isinstance(step, Scale) else (managed.job.width, 0)
         helped = self._jobs.get(step.beneficiary) if step.beneficiary is not None else None
         wanted = widths.get(step.beneficiary, 0) if step.beneficiary is not None else 0
         if step.beneficiary is not None and (helped is None or not wanted or not helped.wants(wanted)):
@@ -377,7 +377,7 @@ class Executor:
 
         It is made narrower only for another job, while sub-tasks have just begun.
         """
-        more = width - managed.job.parallelism
+        more = width - managed.job.width
         if managed.spec.parts and more > 0 and self._trial.take(managed.key, more):
             yield Write(Action.WINDOW, managed, width=width)
 

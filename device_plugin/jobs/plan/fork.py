@@ -126,9 +126,7 @@ def expected(job: Managed, now: float) -> int:
     """
     if not job.lives:
         return 0
-    width = 0 if job.job.suspend else job.created if job.refused else job.job.parallelism
-    if job.spec.parts:
-        width = min(width, job.spec.parts - job.job.succeeded)
+    width = job.created if job.refused else job.due
     # Pods that are replaced before they have ended hold cards beside those that come.
     active, ending = job.job.active, job.job.terminating
     width = max(width, active + ending) if job.waits_for_ends else max(width, active) + ending

@@ -50,7 +50,7 @@ def _promised(
     found = {key: promised_width(each) for key, each in giving.items() if not jobs[key].spec.joint}
     return {
         key: width for key, width in found.items()
-        if width and fork.take(jobs[key], width - (0 if jobs[key].waits else jobs[key].job.parallelism))
+        if width and fork.take(jobs[key], width - (0 if jobs[key].waits else jobs[key].job.width))
     }  # fmt: skip
 
 
@@ -61,11 +61,11 @@ def _width(managed: Managed, reached: Stage) -> int:
         return 0
     if record is not None and reached is Stage.ASKED:
         return min(record.after, record.before)
-    return 0 if managed.job.suspend else managed.job.parallelism
+    return 0 if managed.job.suspend else managed.job.width
 
 
 def _state(now: float, managed: Managed, reached: Stage, promised: int) -> JobState:
-    phase, width = _phase(managed, reached, promised)
+    phase, width = _phase(now, managed, reached, promised)
     record = managed.record
     asked = record.asked if record is not None else None
     began = seconds(managed.job.created, now)
@@ -89,7 +89,7 @@ def _remaining(managed: Managed, now: float) -> float | None:
     return declared_work(managed.spec, managed.author_width, managed.attained(now)) if told is None else told
 
 
-def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, int]:
+def _phase(now: float, managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, int]:
     """The phase of a live Job, and its width."""
     job, record = managed.job, managed.record
     if job.suspend:
@@ -105,17 +105,27 @@ def _phase(managed: Managed, reached: Stage, promised: int) -> tuple[JobPhase, i
     if promised:
         return JobPhase.STARTING, promised
     bound = sum(bool(pod.node) and not pod.deleting for pod in managed.pods)
-    # A Job whose other pods are refused runs with those that it has: it can be stopped for another one.
-    whole = bound + job.succeeded >= job.parallelism or (
-        bool(managed.refused) and reached is not Stage.JOINING
-    )
-    return (JobPhase.RUNNING if whole else JobPhase.STARTING), job.parallelism
+    # A Job whose other pods are refused, or wait though there is room, runs with those that it has: it can be stopped
+    # for another one.
+    whole = bound + job.succeeded >= job.width or (_partial(managed, now) and reached is not Stage.JOINING)
+    return (JobPhase.RUNNING if whole else JobPhase.STARTING), job.width
+
+
+def _partial(managed: Managed, now: float) -> bool:
+    """True if some pods of the Job will not come: they are refused, or something beside room keeps them from nodes."""
+    return bool(managed.refused or managed.stranded(now))
 
 
 def _held(managed: Managed) -> bool:
-    """True if the width is not the engine's to change: that of another controller, or an index has succeeded."""
-    ended = bool(managed.job.succeeded or managed.job.completed_indexes) and not managed.spec.parts
-    return bool(managed.spec.width_owner or managed.rigid) or ended
+    """True if the Job keeps its width as long as it runs: another controller's, or it could not start again."""
+    # Pods of a group that start together would wait for those that have succeeded.
+    whole = _index_ended(managed) and managed.spec.group != ""
+    return bool(managed.spec.width_owner or managed.rigid) or whole
+
+
+def _index_ended(managed: Managed) -> bool:
+    """True if an index that succeeded could run again in another width; the sub-tasks of a split do not."""
+    return bool(managed.job.succeeded or managed.job.completed_indexes) and not managed.spec.parts
 
 
 def _bounded(managed: Managed, now: float) -> JobSpec:
@@ -123,14 +133,14 @@ def _bounded(managed: Managed, now: float) -> JobSpec:
 
     A width that was set by hand does not grow. If the Job makes room for another one, that ends it.
     """
-    spec, width = managed.spec, managed.job.parallelism
+    spec, width = managed.spec, managed.job.width
     if spec.parts and not managed.job.suspend:
-        stays = managed.refused or now < managed.paused_until
+        stays = _partial(managed, now) or now < managed.paused_until
         left = min(spec.most, spec.parts - managed.job.succeeded)
         return replace(spec, most=width if stays else max(width, left))
-    if managed.rigid:
+    if managed.rigid or _index_ended(managed):
         return replace(spec, asked=width, least=width, most=width)
     if not spec.elastic or not spec.least <= width <= spec.most:
         return spec
     least = width if managed.spared(now) else spec.least
-    return replace(spec, least=least, most=width if managed.by_hand or managed.refused else spec.most)
+    return replace(spec, least=least, most=width if managed.by_hand or _partial(managed, now) else spec.most)

@@ -205,7 +205,7 @@ class KnownJobs:
         """The width of a Job all of whose pods run, else 0."""
         pods = self._of.get((job.namespace, job.uid), {}).values()
         run = sum(pod.phase == "Running" and not pod.deleting for pod in pods)
-        return run if run == len(pods) == job.parallelism and not job.suspend else 0
+        return run if run == len(pods) == job.width and not job.suspend else 0
 
     def _awaited(self, pod: Pod, told: Told) -> bool:
         """True if a request for a checkpoint waits for this: for its answer, or for the count before it is sent."""

@@ -81,25 +81,27 @@ class Managed:
 
     def wants(self, width: int) -> bool:
         """True if the Job waits for cards to run with this width: it is suspended, or a split that runs with less."""
-        return self.waits or (self.lives and self.spec.parts > 0 and self.job.parallelism < width)
+        return self.waits or (self.lives and self.spec.parts > 0 and self.job.width < width)
 
     def has(self, width: int) -> bool:
         """True if the Job is written to run with this width, or as a split with a wider window; 0 is suspended."""
         if self.job.suspend or width == 0:
             return self.job.suspend == (width == 0)
         if self.spec.parts:
-            return self.job.parallelism >= width
+            return self.job.width >= width
         return self.written(width)
 
     def written(self, width: int) -> bool:
-        """True if this width is written in the Job, which may be suspended; completions count unless it is a split."""
-        return self.job.parallelism == width and (
-            self.spec.parts > 0 or self.job.completions in (None, width)
-        )
+        """True if this width is written in the Job, which may be suspended.
+
+        A Job whose width stays may have more completions: a pod that succeeds is followed by another.
+        """
+        job = self.job
+        return job.width == width and (not self.spec.elastic or job.completions in (None, width))
 
     def attained(self, now: float) -> float:
         """The service that the job has had until now, in card-seconds: that of its last record, and what ran since."""
-        width = 0 if self.job.suspend or self.job.ended else self.job.parallelism
+        width = 0 if self.job.suspend or self.job.ended else self.job.width
         before = self.record.attained if self.record is not None else 0.0
         since = self.record.asked if self.record is not None else seconds(self.job.started, now)
         return before + width * self.spec.cards * max(0.0, now - since)
@@ -107,7 +109,7 @@ class Managed:
     @property
     def author_width(self) -> int:
         """The width that the Job's author asked for, whatever it has now; 0 if it is not known."""
-        return self.record.author_width if self.record is not None else self.job.parallelism
+        return self.record.author_width if self.record is not None else self.job.width
 
     @property
     def created(self) -> int:
@@ -120,8 +122,15 @@ class Managed:
         job = self.job
         if not self.lives or job.suspend or job.terminating or any(pod.deleting for pod in self.pods):
             return False
-        left = job.parallelism if job.completions is None else job.completions - job.succeeded
-        return self.created < min(job.parallelism, left)
+        return self.created < self.due
+
+    @property
+    def due(self) -> int:
+        """The pods that the Job runs now where nothing is in their way: its width, or the successes that it lacks."""
+        job = self.job
+        if job.suspend or not self.lives:
+            return 0
+        return job.width if job.completions is None else min(job.width, job.completions - job.succeeded)
 
     @property
     def refused(self) -> str:

@@ -158,6 +158,36 @@ def hostile_worlds(rng: random.Random) -> Iterator[World]:
             yield world
 
 
+def test_a_pod_that_never_finds_a_node_keeps_no_cards_from_others() -> None:
+    """Its author may see to that, by an affinity or a volume: the Job would be about to start for ever."""
+    world = World(4)
+    world.queue("greedy", 4, 1, 4)
+    world.kept_back = {"greedy-3"}
+    world.settle(30)
+    world.queue("other", 3)
+    world.settle(120)
+    assert (world.job("greedy").parallelism, world.job("other").suspend) == (1, False)
+
+
+def test_an_index_that_succeeds_keeps_no_cards_from_others() -> None:
+    """Its author may let it end at once: the Job keeps its width from then on, but not its cards."""
+    world = World(4, rules=Rules(quantum_s=60))
+    world.queue("greedy", 4, 1, 4)
+    world.settle(2)
+    world.succeed("greedy", 3)
+    world.queue("small", 1)
+    world.settle(3)
+    assert not world.job("small").suspend, "the card of the index that ended is free"
+    world.queue("other", 3)
+    world.settle(30)
+    assert (world.job("greedy").suspend, world.job("other").suspend) == (True, False)
+    world.finish("other")
+    world.finish("small")
+    world.settle(3)
+    greedy = world.job("greedy")
+    assert (greedy.suspend, greedy.parallelism, greedy.completions) == (False, 4, 4)
+
+
 def test_no_round_and_no_answer_ends_by_an_exception(rng: random.Random) -> None:
     for number, world in enumerate(hostile_worlds(rng), 1):
         engine = world.engine

@@ -40,6 +40,16 @@ def test_what_fits_runs_and_what_does_not_waits(world: World) -> None:
     assert not world.job("b").suspend
 
 
+def test_a_rigid_job_runs_with_the_numbers_that_are_written_on_it(world: World) -> None:
+    world.queue("tasks", 2, completions=5)
+    world.queue("few", 8, completions=2)
+    world.settle(2)
+    for name, numbers in (("tasks", (2, 5)), ("few", (8, 2))):
+        job = world.job(name)
+        assert (job.suspend, job.parallelism, job.completions) == (False, *numbers)
+        assert world.engine.rounds.last.states["default", name].running
+
+
 def test_an_idle_engine_writes_and_reads_nothing(world: World) -> None:
     world.queue("a", 3)
     world.queue("b", 2)

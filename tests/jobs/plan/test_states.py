@@ -141,7 +141,10 @@ def test_a_width_that_is_not_the_engines_is_held(world: World) -> None:
     running(world, "b", 1, 1, owner="JobSet")
     assert states(world)["b"].held
     world.api.put(replace(world.job("a"), completed_indexes="1", succeeded=1))
-    assert states(world)["a"].held
+    assert not states(world)["a"].adjustable
+    template = replace(world.job("a").template, labels={"vgpu.io/group": "a", "vgpu.io/group-size": "1"})
+    world.api.put(replace(world.job("a"), template=template))
+    assert states(world)["a"].held, "its pods would wait for the one that has succeeded"
     world.engine.known.keep_width(world.job("a").uid, "no")
     assert (states(world)["a"].spec.least, states(world)["a"].spec.most) == (2, 2)
 
