@@ -1,8 +1,9 @@
 """The queue: which jobs are admitted next.
 
 Priorities come first. Queues of one priority share by weight: the next job is that of the queue that holds the fewest
-cards for its weight. Within a queue, jobs that have waited or been stopped for too long come first, the oldest of them
-at the top. Then come the users who have had the least service, and their jobs by rank.
+cards for its weight. Within a queue, jobs that have waited or been stopped for too long come first. Among these, as
+among the others, users who have had less service go first: whoever lets thousands of jobs wait does not pass everybody
+by their age. A user's own jobs come by age if they are too late, and otherwise by rank.
 """
 
 import heapq
@@ -152,12 +153,13 @@ def priority(unit: Unit) -> int:
 def _key(unit: Unit, now: float, served: Mapping[tuple[str, str], float], rules: Rules) -> tuple[object, ...]:
     first = unit[0]
     overdue = max(now - due_at(job, rules) for job in unit)
+    service = level(served[first.spec.queue, first.spec.user], rules)
     if overdue >= 0 and first.queued:
-        return -priority(unit), 0, -overdue, 0, 0.0, 0.0, first.spec.key
+        return -priority(unit), 0, service, -overdue, 0.0, 0.0, first.spec.key
     return (
         -priority(unit),
         1,
-        level(served[first.spec.queue, first.spec.user], rules),
+        service,
         max(level(expected_work(job), rules) for job in unit),
         need(unit),
         min(job.since for job in unit),

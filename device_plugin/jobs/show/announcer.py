@@ -1,8 +1,9 @@
 """Events on Jobs: what was done about each, and why. They are for people; nothing depends on them."""
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import is_
 
 from device_plugin.core.batch import Job
@@ -13,6 +14,7 @@ from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.plan.round import Round, Rounds
+from device_plugin.jobs.show.backlog import Backlog
 from device_plugin.jobs.show.next_change import waiting_change
 from device_plugin.jobs.show.views import refusals, room_for
 from device_plugin.jobs.watch.known import KnownJobs
@@ -24,8 +26,6 @@ log = logging.getLogger(__name__)
 
 # Events of one Job in an hour; what is beyond them is only in the log.
 MOST_IN_HOUR, HOUR = 20, 3600.0
-# Events that wait to be posted; the oldest are left out where the API server is slower than that.
-MOST_WAITING = 1000
 # A Job that waits is told so by this many of those at most, and in the first minute of its life: not all again where
 # another replica takes over.
 MOST_WAITS, NEW_SECONDS = 500, 60.0
@@ -41,7 +41,7 @@ class Announcer:
         self._api = api
         self._known = known
         self._clock = clock
-        self._waiting: deque[tuple[Job, Event, str]] = deque(maxlen=MOST_WAITING)
+        self._waiting = Backlog()
         # The UIDs of Jobs that wait and were told so; by Job: its UID, and why it is refused.
         self._told: set[str] = set()
         self._refused: dict[JobKey, tuple[str, str]] = {}
@@ -52,7 +52,7 @@ class Announcer:
     def wrote(self, write: Write) -> None:
         """Prepare the events that tell of a write."""
         for event, text in said(write):
-            self._waiting.append((write.managed.job, event, text))
+            self._waiting.add(write.managed.job, event, text)
 
     def planned(self, rounds: Sequence[Rounds], *, dispatches: bool) -> None:
         """Prepare events for Jobs that the last rounds of its planners refused, or saw waiting, for the first time.
@@ -75,7 +75,9 @@ class Announcer:
             return
         jobs = {key: managed.job for key, managed in self._known.managed().items()}
         jobs |= {key: job for key, (job, _) in problems.items()}
-        self._waiting.extend((jobs[key], Event.JOB_REFUSED, refused[key][1]) for key in news if key in jobs)
+        for key in news:
+            if key in jobs:
+                self._waiting.add(jobs[key], Event.JOB_REFUSED, refused[key][1])
         for each, new in zip(rounds, waits, strict=True):
             self._tell(each, new, jobs)
 
@@ -87,7 +89,7 @@ class Announcer:
         for state in waits:
             if state.spec.key in jobs and len(self._waiting) < MOST_WAITS:
                 text = _wait(state, found.get(state.spec.key, 0), rounds.rules)
-                self._waiting.append((jobs[state.spec.key], Event.JOB_WAITS, text))
+                self._waiting.add(jobs[state.spec.key], Event.JOB_WAITS, text)
 
     def _new_waits(self, lasts: Sequence[Round]) -> Sequence[Sequence[JobState]]:
         """The jobs that wait, and that the last rounds saw for the first time, by round."""
@@ -109,8 +111,7 @@ class Announcer:
 
     def step(self) -> None:
         """Post some of the events that wait."""
-        for _ in range(min(MOST_AT_ONCE, len(self._waiting))):
-            job, event, text = self._waiting.popleft()
+        for job, event, text in islice(iter(self._waiting.take, None), MOST_AT_ONCE):
             log.info("%s job=%s/%s: %s", event, job.namespace, job.name, text)
             if not self._may(job):
                 continue

@@ -125,6 +125,13 @@ def test_users_of_a_queue_with_less_service_go_first() -> None:
     assert order(busy, new("a", user="ann"), new("b", user="bob", least=2, most=2)) == ["b", "a"]
 
 
+def test_q3_thousands_of_jobs_that_wait_for_long_pass_no_user_with_less_service() -> None:
+    busy = running("busy", 4, user="ann", attained=50 * HOUR)
+    old = [new(f"a{number}", user="ann", since=NOW - 9 * HOUR) for number in range(4000)]
+    late, young = new("late", user="bob", since=NOW - 2 * HOUR), new("young", user="bob")
+    assert order(busy, *old, late, young)[:2] == ["late", "a0"]
+
+
 def group(name: str, role: str, **spec: Any) -> JobState:
     return new(name, group="g", joint=True, group_size=4, role=role, **spec)
 

@@ -13,11 +13,11 @@ from device_plugin.jobs.show.announcer import (
     HOUR,
     MOST_AT_ONCE,
     MOST_IN_HOUR,
-    MOST_WAITING,
     MOST_WAITS,
     Announcer,
     said,
 )
+from device_plugin.jobs.show.backlog import MOST_WAITING
 from device_plugin.kube.api import JOBS
 from device_plugin.kube.errors import UnknownError
 from tests.builders.batch_jobs import job, managed, resize, spec
@@ -208,6 +208,19 @@ def test_a_job_has_a_bounded_number_of_events_in_an_hour(world: World, posted: P
     posted.announcer.wrote(write)
     posted.announcer.step()
     assert len(posted.events) == MOST_IN_HOUR + 2
+
+
+def test_a_tenant_with_events_beyond_number_keeps_nobody_elses_back(posted: Posted) -> None:
+    def start(name: str, namespace: str) -> Write:
+        made = managed(job(name, 4, namespace=namespace))
+        return Write(Action.START, made, resize(0, 4, applied=True))
+
+    posted.announcer.wrote(start("mine", "team-a"))
+    for number in range(2 * MOST_WAITING):
+        posted.announcer.wrote(start(f"job{number}", "team-b"))
+    posted.announcer.wrote(start("other", "team-a"))
+    posted.announcer.step()
+    assert [name for name, *_ in posted.events if not name.startswith("job")] == ["mine", "other"]
 
 
 def test_while_the_api_server_is_away_events_are_left_out(posted: Posted) -> None:
