@@ -1,18 +1,25 @@
-"""Measure the idle node agent: memory, CPU and API writes with 8 cards and 32 slices.
+"""Measure the idle node agent: memory, CPU and API writes with 8 cards and 32 slices, and what its metrics cost.
 
     hack/agent-footprint [--seconds 30]
 
 The agent is a process of its own in a one-machine cluster whose containers have no processes. Exits non-zero above
-50 MiB, 1 % of a core, or a single write.
+50 MiB, 1 % of a core, or a single write. Then each container has a process that uses its card, by the kernel's figures,
+and the agent is scraped every 15 s: what it takes more for both is at most 0.5 % of a core.
 """
 
 import argparse
+import json
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from device_plugin.core.annotations import GRANT
 from hack.embedded.cluster import AGENT_USER, EmbeddedCluster, Options
-from hack.embedded.person import Object, phase
+from hack.embedded.person import Object, phase, read
+from hack.embedded.services import ServiceProcess
 from hack.process_cost import cpu_seconds, rss_mib
 from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FAMILY, at_once
@@ -29,8 +36,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     seconds = parser.parse_args().seconds
     cards = sim.parse(f"version: v1\ncards: [{{preset: hygon-60cu-16gib, count: {CARDS}}}]")
-    options = Options(on_start=lambda *_: None)
-    with one_machine({NODE: cards}, options) as (cluster, person):
+    with (
+        tempfile.TemporaryDirectory(prefix="vg-proc-") as proc,
+        one_machine({NODE: cards}, _options(proc)) as (cluster, person),
+    ):
         at_once(person.create, [quarter(f"p{number}") for number in range(SLICES)])
         person.until(
             f"{SLICES} pods to run",
@@ -39,7 +48,13 @@ def main() -> int:
         )
         time.sleep(SETTLE_SECONDS)
         print(f"{CARDS} cards, {SLICES} slices")
-        return measure(cluster, cluster.agents[NODE].pid, f"{AGENT_USER}@{NODE}", seconds, MOST)
+        status = measure(cluster, cluster.agents[NODE].pid, f"{AGENT_USER}@{NODE}", seconds, MOST)
+        return status | measure_metrics(cluster, Path(proc), person.pods(), seconds)
+
+
+def _options(proc: str) -> Options:
+    """Containers have no processes, and the agent finds those of the node in the folder `proc`."""
+    return Options(on_start=lambda *_: None, flags=["--proc-root", proc])
 
 
 def quarter(name: str) -> Object:
@@ -63,6 +78,10 @@ class Most:
 
 
 MOST = Most(50.0, 1.0)
+ROUNDS = 3
+# Percent of a core.
+MOST_METRICS = 0.5
+SCRAPE_SECONDS = 15
 
 
 def measure(cluster: EmbeddedCluster, pid: int, user: str, seconds: float, most: Most) -> int:
@@ -78,6 +97,50 @@ def measure(cluster: EmbeddedCluster, pid: int, user: str, seconds: float, most:
     print(f"{seconds:.0f} s idle: RSS {rss:.1f} MiB (at most {most.mib:g})")
     print(f"CPU {cpu:.2f} % of a core (at most {most.cpu:g}), API writes {writes} (at most 0)")
     return int(rss > most.mib or cpu > most.cpu or writes > 0)
+
+
+def measure_metrics(cluster: EmbeddedCluster, proc: Path, pods: Sequence[Object], seconds: float) -> int:
+    """Print what scrapes and processes on the cards cost the agent; returns the exit status.
+
+    Each of ROUNDS rounds measures it without and with both, one after the other: the machine does other work as well.
+    """
+    agent, machine = cluster.agents[NODE], cluster.root / NODE / "machine"
+    costs = []
+    for _ in range(ROUNDS):
+        without = _cpu_seconds_of(agent, seconds, scrapes=0)
+        processes = _use_cards(machine, proc, pods)
+        costs.append(_cpu_seconds_of(agent, seconds, scrapes=round(seconds / SCRAPE_SECONDS)) - without)
+        for process in processes:
+            sim.end_process(machine, process)
+    cpu = 100 * sum(costs) / (seconds * ROUNDS)
+    print(f"metrics, scraped every {SCRAPE_SECONDS} s: {cpu:.2f} % of a core (at most {MOST_METRICS:g})")
+    return int(cpu > MOST_METRICS)
+
+
+def _cpu_seconds_of(agent: ServiceProcess, seconds: float, scrapes: int) -> float:
+    """Seconds of CPU that the agent takes in so much time, in which it is scraped so often."""
+    before = cpu_seconds(agent.pid)
+    for _ in range(scrapes):
+        time.sleep(seconds / scrapes)
+        text = read(f"http://{agent.addresses['http']}", "/metrics")
+        if text.count("vgpu_slice_compute_ratio{") != SLICES:
+            raise SystemExit("the figures of a slice are missing")
+    if not scrapes:
+        time.sleep(seconds)
+    return cpu_seconds(agent.pid) - before
+
+
+def _use_cards(machine: Path, proc: Path, pods: Sequence[Object]) -> Sequence[int]:
+    """Give each pod a process that uses its card, as the kernel shows it; returns the processes."""
+    processes = range(100_000, 100_000 + len(pods))
+    for process, pod in zip(processes, pods, strict=True):
+        meta = pod["metadata"]
+        ((slice_,),) = json.loads(meta["annotations"][GRANT])["containers"].values()
+        (proc / str(process)).mkdir(exist_ok=True)
+        cgroup = f"0::/kubepods/burstable/pod{meta['uid']}/cri-containerd-1.scope\n"
+        (proc / str(process) / "cgroup").write_text(cgroup)
+        sim.set_process(machine, process, slice_["card"], mib=1024, queues=8, busy_units=15)
+    return processes
 
 
 if __name__ == "__main__":
