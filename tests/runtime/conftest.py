@@ -48,7 +48,7 @@ class Slice:
     stub: Path
     sanitizers: tuple[Path, ...] = ()
     """What `library` needs before it where it is built with sanitizers."""
-    runner: tuple[Path, ...] = ()
+    runner: tuple[str | Path, ...] = ()
     """A program that runs the container's programs, and its arguments."""
 
     @property

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.requirement import require
 from tests.runtime.conftest import HERE, MIB, STRICT, Slice
 from tests.runtime.test_memory import REFUSED, TRY
+from tests.runtime.test_preload import user_namespaces
 from vgpu_runtime import region
 
 ALLOCATE = "import sys; from tests.runtime import kfd; kfd.alloc(13261, int(sys.argv[1]) << 20)"
@@ -45,6 +47,25 @@ def test_program_that_closes_our_descriptors(container: Slice, reuse: str) -> No
         )
         process.communicate("\n", timeout=30)
     assert region.read(container.region).live_slots == 0
+
+
+def test_a_region_on_a_file_system_that_maps_other_files(container: Slice, tmp_path: Path) -> None:
+    """Overlayfs, as of containers in which these tests may run: there a mapping does not hold a lock."""
+    require(user_namespaces(), "needs user namespaces: sysctl kernel.unprivileged_userns_clone=1")
+    for name in ("merged", "upper", "work"):
+        (tmp_path / name).mkdir()
+    options = f"lowerdir={container.folder},upperdir={tmp_path}/upper,workdir={tmp_path}/work,userxattr"
+    enter = f'mount -t overlay overlay -o {options} {tmp_path}/merged && exec "$@"'
+    overlaid = dataclasses.replace(container, runner=("unshare", "-Urm", "sh", "-c", enter, "sh"))
+    script = (
+        "kfd.alloc(GPU, 600 * MIB); print(neighbour(500), neighbour(400))\n"
+        "os.closerange(3, 4096); print(attempt(500 * MIB), attempt(300 * MIB) > 0, neighbour(200), neighbour(100))"
+    )
+    environment = {"VGPU_TEST_FOLDER": str(tmp_path / "merged")}
+    assert overlaid.output(TRY + NEIGHBOUR + script, **environment) == [
+        "False True",
+        f"{REFUSED} True False True",
+    ]
 
 
 @pytest.mark.parametrize("admission", ["attempt(4096)", "attempt(500 * MIB)", "kfd.available(GPU)"])

@@ -209,7 +209,7 @@ static struct namespace *make(void)
 void *loader_dlopen(void)
 {
 	if (slice_look() == NONE)
-		loader_kept_flags = ~0;
+		__atomic_store_n(&loader_kept_flags, ~0, __ATOMIC_RELAXED);
 	return REAL(dlopen, void);
 }
 
@@ -219,7 +219,7 @@ struct target loader_dlmopen(Lmid_t id)
 	struct namespace *space;
 
 	if (slice_look() == NONE)
-		loader_kept_flags = ~0;
+		__atomic_store_n(&loader_kept_flags, ~0, __ATOMIC_RELAXED);
 	else if (id == LM_ID_NEWLM) {
 		space = take_empty(false);
 		if (!space)

@@ -17,9 +17,10 @@
  * Two open files. Reads, writes and the admission lock go through `fd`: a program that closes it by number costs an open
  * at the next admission and nothing else. The slot's lock is held by a mapping alone, whose descriptor is closed at once:
  * it lasts exactly as long as the process's memory, as the kernel's binding of card memory does, and no child has it.
+ * On file systems that map another file than the one that was opened (overlayfs), that descriptor stays open.
  */
 static int fd = -1;
-static int claiming = -1; /* the mapping's descriptor, while there is one */
+static int claiming = -1; /* the mapping's descriptor, where there is one */
 static void *claimed;
 static int slot;
 static dev_t device; /* of the file in which the slot is */
@@ -120,29 +121,44 @@ static int open_file(void)
 	return -1;
 }
 
-/* Locks a slot that nobody has, whatever its cells say, and leaves the lock to a mapping. */
-static bool lock_slot(void)
+static bool lock_free_slot(void)
 {
 	for (slot = 0; slot < VGPU_REGION_SLOTS; slot++)
 		if (lock(claiming, F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_SETLK))
-			break;
-	if (slot == VGPU_REGION_SLOTS || !write_cell(pid_at(slot), (uint64_t)raw_getpid()))
+			return true;
+	return false;
+}
+
+static void close_claiming(void)
+{
+	if (is_region(claiming))
+		raw_close(claiming);
+	claiming = -1;
+}
+
+static bool open_claiming(void)
+{
+	claiming = open_file();
+	return is_region(claiming);
+}
+
+/* Held: the admission lock. Locks a slot that nobody has, whatever its cells say, and leaves the lock to a mapping. */
+static bool take_slot(void)
+{
+	if (!open_claiming() || !lock_free_slot())
 		return false;
 	claimed = raw_mmap(MAPPED_BYTES, PROT_NONE, MAP_SHARED, claiming);
-	return claimed && raw_madvise(claimed, MAPPED_BYTES, MADV_DONTFORK) == 0;
+	if (!claimed || raw_madvise(claimed, MAPPED_BYTES, MADV_DONTFORK))
+		return false;
+	close_claiming();
+	return lock(fd, F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_GETLK) ||
+	       (open_claiming() && lock(claiming, F_WRLCK, VGPU_REGION_LOCK_SLOT + slot, F_OFD_SETLK));
 }
 
 /* Held: the admission lock. */
 static bool claim(struct usage *usage)
 {
-	bool locked;
-
-	claiming = open_file();
-	locked = is_region(claiming) && lock_slot();
-	if (claiming >= 0)
-		raw_close(claiming);
-	claiming = -1;
-	if (!locked)
+	if (!take_slot() || !write_cell(pid_at(slot), (uint64_t)raw_getpid()))
 		return false;
 	for (unsigned card = 0; card < VGPU_REGION_CARDS; card++)
 		if (!write_cell(used_at(card, slot), usage->used[card]) ||
@@ -151,11 +167,17 @@ static bool claim(struct usage *usage)
 	return true;
 }
 
+static bool holds_slot(void)
+{
+	return claimed && (claiming < 0 || is_region(claiming));
+}
+
 static void give_up(void)
 {
 	if (claimed)
 		raw_munmap(claimed, MAPPED_BYTES);
 	claimed = NULL;
+	close_claiming();
 }
 
 /* `fd` is open: a slot of its file, the one of before where this process has one there. */
@@ -166,7 +188,7 @@ static bool hold_slot(struct usage *usage)
 
 	if (raw_fstat(fd, &now))
 		return false;
-	if (claimed && now.st_dev == device && now.st_ino == inode)
+	if (holds_slot() && now.st_dev == device && now.st_ino == inode)
 		return true;
 	give_up();
 	device = now.st_dev;
@@ -182,7 +204,7 @@ static bool hold_slot(struct usage *usage)
 
 bool region_attach(struct usage *usage)
 {
-	if (claimed && is_region(fd))
+	if (holds_slot() && is_region(fd))
 		return true;
 	fd = open_file(); /* what had its number is closed, or another file's by now */
 	if (fd >= 0 && hold_slot(usage))
@@ -296,8 +318,7 @@ void region_forget(void)
 {
 	if (is_region(fd))
 		raw_close(fd);
-	if (is_region(claiming)) /* another thread of the parent was about to close it */
-		raw_close(claiming);
-	fd = claiming = -1;
-	claimed = NULL; /* the parent's memory: there is none here */
+	fd = -1;
+	close_claiming(); /* another thread of the parent may have been about to */
+	claimed = NULL;   /* the parent's memory: there is none here */
 }
