@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 HOUR = 3600.0
-# The traces of `vgpu bench jobs` do not decide it: with 300, 600, 900 and 1,800 s the mean JCT is 0.502, 0.503, 0.504
-# and 0.503 of FIFO's, and a job restarts 1.86, 1.85, 1.83 and 1.79 times. But a wide job that gave way to small ones
+# The traces of `vgpu bench jobs` do not decide it: with 300, 600, 900 and 1,800 s the mean JCT is 0.503, 0.504, 0.504
+# and 0.504 of FIFO's, and a job restarts 1.56, 1.54, 1.54 and 1.53 times. But a wide job that gave way to small ones
 # has its cards back only after it: 64 small ones at once delay one of 128 cards by 236, 330, 469 and 887 s.
 COOLDOWN_S = 300.0
 
