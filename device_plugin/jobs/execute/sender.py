@@ -1,11 +1,14 @@
 """Sends writes, as long as this replica leads and what they were decided on is fresh.
 
 Nothing is assumed to be done because it was sent. After an answer that leaves that open, and after a conflict, the Job
-is read again, and until that has succeeded nothing else is written.
+is read again, and until that has succeeded nothing else is written. Where the conflict is with a write on which no plan
+depends, the same write is repeated at once: a tenant may write on his Job all the time, and neither keeps the Job as it
+is by that, nor keeps the writes of others waiting.
 """
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from device_plugin.core.batch import Job
 from device_plugin.jobs.execute.writes import Write
@@ -19,6 +22,10 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS = 10.0
 # Seconds until a write that was refused is tried again: twice as many each time.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+# Seconds for which a Job is left alone after a conflict: twice as many each time.
+FIRST_CONFLICT, LONGEST_CONFLICT = 0.5, 30.0
+# How often a write is sent at once whose Job somebody else writes.
+MOST_SENT = 5
 # The API server does not allow the change itself; other refusals are about rights and load, and may end.
 INVALID = (400, 422)
 
@@ -37,12 +44,12 @@ class Sender:
         self._sent = sent
         # By UID: Jobs of which it is not known what the API server has.
         self._doubted: dict[str, Job] = {}
-        # By UID: until when a Job is left alone because a write was refused, and for how long that was.
-        self._refused: dict[str, tuple[float, float]] = {}
+        # By UID: until when a Job is left alone because a write was not done, and for how long that was.
+        self._left: dict[str, tuple[float, float]] = {}
 
     def may(self, write: Write) -> bool:
-        """False while the Job is left alone, because a write of it was refused."""
-        until, _ = self._refused.get(write.managed.job.uid, (0.0, 0.0))
+        """False while the Job is left alone, because a write of it was refused or met another one."""
+        until, _ = self._left.get(write.managed.job.uid, (0.0, 0.0))
         return self._clock() >= until
 
     def certain(self) -> bool:
@@ -64,8 +71,23 @@ class Sender:
         return all(self._send(write, decided) for write in writes)
 
     def _send(self, write: Write, decided: float) -> bool:
-        if not self._leads() or self._clock() - decided > FRESH_SECONDS:
-            return False
+        for _ in range(MOST_SENT):
+            if not self._leads() or self._clock() - decided > FRESH_SECONDS:
+                return False
+            try:
+                return self._sent_once(write)
+            except ConflictError as error:
+                log.info("%s of job %s: %s; it is read again", write.action.value, "/".join(write.key), error)
+                self._doubted[write.managed.job.uid] = write.managed.job
+                renewed = self._known.renewed(write.managed) if self.certain() else None
+                if renewed is None:
+                    break
+                write = replace(write, managed=renewed)
+        self._pause(write, FIRST_CONFLICT, LONGEST_CONFLICT)
+        return False
+
+    def _sent_once(self, write: Write) -> bool:
+        """Send the write; false if it was not done. Raises ConflictError if the Job has another version by now."""
         job, name = write.managed.job, "/".join(write.key)
         try:
             answer = self._api.patch(write.kind, write.of, write.body, subresource=write.subresource)
@@ -73,17 +95,17 @@ class Sender:
             if write.kind is JOBS:
                 self._known.forget(job.uid)
             return False
-        except (ConflictError, UnknownError) as error:
+        except UnknownError as error:
             log.info("%s of job %s: %s; it is read again", write.action.value, name, error)
             self._doubted[job.uid] = job
             return False
         except RefusedError as error:
             log.warning("%s of job %s: %s", write.action.value, name, error)
-            self._pause(write)
+            self._pause(write, FIRST_PAUSE, LONGEST_PAUSE)
             if error.status in INVALID and write.width is not None:
                 self._known.keep_width(job.uid, str(error))
             return False
-        self._refused.pop(job.uid, None)
+        self._left.pop(job.uid, None)
         if write.kind is JOBS:
             self._known.see(answer)
         else:
@@ -93,14 +115,14 @@ class Sender:
         self._sent(write)
         return True
 
-    def _pause(self, write: Write) -> None:
+    def _pause(self, write: Write, first: float, longest: float) -> None:
         now = self._clock()
-        # Jobs of which nothing was refused for long are forgotten here, so that there are never more than live ones.
-        self._refused = {uid: each for uid, each in self._refused.items() if each[0] + LONGEST_PAUSE > now}
+        # Jobs that were left alone long ago are forgotten here, so that there are never more than live ones.
+        self._left = {uid: each for uid, each in self._left.items() if each[0] + LONGEST_PAUSE > now}
         uid = write.managed.job.uid
-        _, before = self._refused.get(uid, (0.0, FIRST_PAUSE / 2))
-        pause = min(2 * before, LONGEST_PAUSE)
-        self._refused[uid] = now + pause, pause
+        _, before = self._left.get(uid, (0.0, 0.0))
+        pause = min(max(first, 2 * before), longest)
+        self._left[uid] = now + pause, pause
 
     def _read(self, job: Job) -> None:
         try:

@@ -7,7 +7,7 @@ round.
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
@@ -230,6 +230,16 @@ class KnownJobs:
         with self._lock:
             found = ((read, read.spec) for read in self._jobs.values())
             return {spec.key: self._managed(read, spec) for read, spec in found if spec is not None}
+
+    def renewed(self, managed: Managed) -> Managed | None:
+        """`managed` with the newest version of its Job, if no plan can tell the two from each other; else None."""
+        with self._lock:
+            read = self._jobs.get(managed.job.uid)
+            if read is None or read.spec is None:
+                return None
+            newest = self._managed(read, read.spec)
+        newest = replace(newest, refusal=managed.refusal, pin=managed.pin)
+        return newest if newest.planned_like(managed) else None
 
     def problems(self) -> Mapping[JobKey, tuple[Job, str]]:
         """The Jobs that cannot be read, each with a text that says what to write."""

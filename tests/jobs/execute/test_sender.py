@@ -7,7 +7,7 @@ import pytest
 
 from device_plugin.core.annotations import CHECKPOINT
 from device_plugin.core.jobs.checkpoint import Checkpoint
-from device_plugin.jobs.execute.sender import FRESH_SECONDS, Sender
+from device_plugin.jobs.execute.sender import FIRST_CONFLICT, FRESH_SECONDS, Sender
 from device_plugin.jobs.execute.writes import Action, Write
 from device_plugin.jobs.watch.known import KnownJobs
 from device_plugin.kube.errors import GoneError
@@ -62,11 +62,22 @@ def test_what_is_late_or_not_ours_to_do_is_not_sent(parts: Parts, change: Callab
 
 def test_after_one_that_was_not_done_the_others_wait(parts: Parts) -> None:
     stale, other = parts.start("a"), parts.start("b")
-    parts.api.put(stale.managed.job)
+    parts.api.put(replace(stale.managed.job, parallelism=2, completions=2))
     assert not parts.sender.send([stale, other], NOW)
     assert parts.api.patches == []
     assert parts.sender.certain()
     assert parts.api.reads == 1
+    assert not parts.sender.may(stale), "its author may be about to write again"
+    parts.now += FIRST_CONFLICT
+    assert parts.sender.may(stale)
+
+
+def test_a_write_that_met_one_on_which_no_plan_depends_is_repeated_after_a_read(parts: Parts) -> None:
+    write = parts.start("a")
+    parts.api.put(replace(write.managed.job, ready=1))
+    assert parts.sender.send([write], NOW)
+    assert parts.api.reads == 1
+    assert not parts.api.jobs["default", "a"].suspend
 
 
 def test_a_job_that_is_gone_is_forgotten(parts: Parts) -> None:

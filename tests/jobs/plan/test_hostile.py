@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from device_plugin.adapters.kube.jobs import read_job
 from device_plugin.core.annotations import QUEUE, RESIZE
 from device_plugin.core.batch import Job
@@ -23,6 +25,7 @@ from device_plugin.jobs.show.announcer import Announcer
 from device_plugin.jobs.show.explain import JobExplainer
 from device_plugin.jobs.show.gauges import JobGauges
 from device_plugin.jobs.watch.managed import Managed, planned
+from device_plugin.kube.api import Kind, Named, Object
 from tests.builders.cards import FAMILY, MEM
 from tests.jobs.world import ONE_CARD, World
 
@@ -186,6 +189,43 @@ def test_an_index_that_succeeds_keeps_no_cards_from_others() -> None:
     world.settle(3)
     greedy = world.job("greedy")
     assert (greedy.suspend, greedy.parallelism, greedy.completions) == (False, 4, 4)
+
+
+@pytest.mark.parametrize("written", ["note", "vgpu.io/expected-duration"])
+def test_who_writes_his_job_all_the_time_keeps_nobody_waiting(written: str) -> None:
+    """Whether a plan depends on what is written or not: every write of the engine meets another one."""
+    world = World(4)
+    world.queue("a", 1)
+    world.queue("b", 1)
+
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        if of.name == "a":
+            hours = f"{1 + int(world.now) % 90}h"
+            world.api.put(replace(world.job("a"), annotations={**world.job("a").annotations, written: hours}))
+        return world.api.land(kind, of, change)
+
+    world.api.on_patch = patch
+    world.settle(20)
+    assert (world.job("a").suspend, world.job("b").suspend) == (True, False)
+
+
+def test_who_writes_his_job_often_gives_its_cards_all_the_same() -> None:
+    world = World(4)
+    world.queue("a", 4, 1)
+    world.settle(60)
+    writes = 0
+
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        nonlocal writes
+        writes += 1
+        if of.name == "a" and writes % 3:
+            world.api.put(world.job("a"))
+        return world.api.land(kind, of, change)
+
+    world.api.on_patch = patch
+    world.queue("b", 3)
+    world.settle(3)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
 
 
 def test_no_round_and_no_answer_ends_by_an_exception(rng: random.Random) -> None:
