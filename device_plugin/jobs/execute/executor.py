@@ -32,6 +32,8 @@ JOIN_SECONDS = 60.0
 LATER = 1.0
 # For so long a request for a checkpoint waits for the count of those before; without it no answer could be told.
 ASK_SECONDS = 30.0
+# The greatest number that a request for a checkpoint is believed to have; each record has one more than that before.
+MOST_ASKED = 2**31
 # A Job that let this many requests for a checkpoint in a row pass is not made narrower for so many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0
 
@@ -239,7 +241,7 @@ class Executor:
         return (
             asked is not None
             and asked.gen == record.gen
-            and (managed.saved > asked.saved or self._now >= asked.until)
+            and (managed.saved > asked.saved or self._now >= min(asked.until, answer_by(record)))
         )
 
     def _applied(self, managed: Managed, record: Resize) -> Write:
@@ -398,6 +400,11 @@ class Executor:
         return max((float(int(self._now)), *before))
 
 
+def answer_by(record: Resize) -> float:
+    """The time until which a request for a checkpoint is waited for at most, whatever a tenant writes on his pod."""
+    return record.until - JOIN_SECONDS
+
+
 def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:
     """The grants of bound pods; one that cannot be read is left out, so what it names is not promised."""
     for pod in pods:
@@ -429,4 +436,6 @@ def _narrows(managed: Managed) -> bool:
 def _next(managed: Managed) -> int:
     """The number of the Job's next record, greater than that of any record and any request for a checkpoint before."""
     asked = managed.checkpoint.gen if managed.checkpoint is not None else 0
+    # A tenant may write any request on his pod: records must be able to go on from it.
+    asked = asked if asked <= MOST_ASKED else 0
     return 1 + max(asked, managed.record.gen if managed.record is not None else 0)

@@ -17,7 +17,7 @@ from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import Short, with_widths
-from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
+from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor, answer_by
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.stages import Stage, stages
 from device_plugin.jobs.plan.fork import Fork, Free
@@ -164,7 +164,8 @@ class Rounds:
         now = self._wall()
         records = [managed.record for managed in jobs.values() if managed.record is not None]
         ends = [time for record in records for time in (record.until, record.spared_until)]
-        ends += [record.asked + ASK_SECONDS for record in records if not record.applied]
+        asked = [record for record in records if not record.applied]
+        ends += [time for record in asked for time in (record.asked + ASK_SECONDS, answer_by(record))]
         ends += [managed.paused_until for managed in jobs.values()]
         ends += [time for managed in jobs.values() for time in managed.patience(now)]
         ends += [

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.jobs import read_job
-from device_plugin.core.annotations import QUEUE, RESIZE
+from device_plugin.core.annotations import CHECKPOINT, MAX_INT, QUEUE, RESIZE
 from device_plugin.core.batch import Job
 from device_plugin.core.http_values import JSON, HttpRequest
+from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.engine import plan_round
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.progress import Told, progress_of
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import Executor
+from device_plugin.jobs.execute.executor import MOST_ASKED, Executor
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.states import scene
 from device_plugin.jobs.show.announcer import Announcer
@@ -207,6 +208,22 @@ def test_who_writes_his_job_all_the_time_keeps_nobody_waiting(written: str) -> N
     world.api.on_patch = patch
     world.settle(20)
     assert (world.job("a").suspend, world.job("b").suspend) == (True, False)
+
+
+@pytest.mark.parametrize("gen", [1, 2, 3, 4, MOST_ASKED, MOST_ASKED + 1, MAX_INT])
+@pytest.mark.parametrize("saves", [False, True])
+def test_who_invents_a_request_for_a_checkpoint_gives_his_cards_all_the_same(gen: int, saves: bool) -> None:
+    world = World(4)
+    seconds = {"vgpu.io/checkpoint-seconds": "600"} if saves else {}
+    bounds = {"vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4"}
+    world.queue("a", 4, annotations={**bounds, **seconds})
+    world.settle(60)
+    (pod,) = (pod for pod in world.of(world.job("a")) if pod.index == 0)
+    invented = Checkpoint(gen, MAX_INT, 0).encode()
+    world.api.put_pod(replace(pod, annotations={**(pod.annotations or {}), CHECKPOINT: invented}))
+    world.queue("b", 3)
+    world.settle(120)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
 
 
 def test_who_writes_his_job_often_gives_its_cards_all_the_same() -> None:
