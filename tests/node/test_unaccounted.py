@@ -57,7 +57,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_the_reserve_is_the_librarys() -> None:
-    text = (SOURCES / "native/rocm/memory.c").read_text()
+    text = (SOURCES / "native/rocm/held.c").read_text()
     (reserve,) = re.findall(r"^#define RESERVE_BYTES \(UINT64_C\((\d+)\) << 20\)", text, re.MULTILINE)
     assert int(reserve) << 20 == rocm.RESERVE_BYTES
 
