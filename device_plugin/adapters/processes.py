@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 # In cgroup v1 every controller has a tree of its own; each of these shows a pod's processes.
@@ -25,6 +26,10 @@ SETTLED_SECONDS = 5.0
 MOUNT_BYTES = 1 << 18
 # Most bytes of a process's cgroup file: cgroup v1 has a line for each of a dozen trees.
 CGROUP_BYTES = 1 << 14
+# Most open files of a process that are read, lowest descriptor first, and most bytes of each: a render node's text has
+# some 1 KiB, and runtimes open it before a program opens its data.
+OPEN_FILES = 256
+OPEN_FILE_BYTES = 1 << 12
 # Processes read of each container: those with the lowest numbers, which include the first one unless the numbers have
 # wrapped round.
 PROCESSES = 4
@@ -57,9 +62,14 @@ class HostProcesses:
             if container is not None:
                 self._by_pod.setdefault(container[0], {}).setdefault(container[1], []).append(process)
 
-    def of(self, pod: str) -> Sequence[int]:
-        """At the last look, the oldest few processes of each container of the pod, its sandbox included."""
-        return [process for each in self._by_pod.get(pod, {}).values() for process in each[:PROCESSES]]
+    def of(self, pod: str, most: int | None = None) -> Sequence[int]:
+        """At the last look, the oldest processes of each container of the pod, its sandbox included.
+
+        At most so many of each; by default PROCESSES.
+        """
+        return [
+            process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]
+        ]
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
         """The process's mountinfo, at most MOUNT_BYTES of it, and whether that is all; None if the process is gone."""
@@ -73,6 +83,20 @@ class HostProcesses:
         if known is not None and self.container(process) != known[1]:
             return None
         return text[:MOUNT_BYTES].decode(errors="replace"), len(text) <= MOUNT_BYTES
+
+    def open_files(self, process: int) -> Iterator[str]:
+        """The kernel's text on each of the first OPEN_FILES open files of a process (fdinfo).
+
+        None if the process is gone, or without the capability SYS_PTRACE.
+        """
+        folder = f"{self._proc}/{process}/fdinfo"
+        try:
+            names = sorted(os.listdir(folder), key=int)[:OPEN_FILES]  # noqa: PTH208 - half the time of iterdir
+        except OSError:
+            return
+        for name in names:
+            with suppress(OSError):
+                yield _head(f"{folder}/{name}", OPEN_FILE_BYTES)
 
     def own_mounts(self) -> str:
         """The mountinfo of our own process."""
@@ -93,17 +117,20 @@ class HostProcesses:
     def container(self, process: int) -> tuple[str, str] | None:
         """UID of the pod and cgroup of the container that a process is in now; None if it is in none, or gone."""
         try:
-            file = os.open(f"{self._proc}/{process}/cgroup", os.O_RDONLY)
+            text = _head(f"{self._proc}/{process}/cgroup", CGROUP_BYTES)
         except OSError:
             return None
-        try:
-            text = os.read(file, CGROUP_BYTES)
-        except OSError:
-            return None
-        finally:
-            os.close(file)
-        match = _CONTAINER.search(text.decode(errors="replace"))
+        match = _CONTAINER.search(text)
         return (match[1].replace("_", "-"), match[2]) if match else None
+
+
+def _head(path: str, most: int) -> str:
+    """The first bytes of a file, in one read. Raises OSError."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, most).decode(errors="replace")
+    finally:
+        os.close(file)
 
 
 class CgroupProcesses:

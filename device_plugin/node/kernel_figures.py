@@ -6,13 +6,15 @@ of a pod hold slices, the mounts of a process tell which of them it is in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from device_plugin.core.grants import Slice
 from device_plugin.node import mountinfo
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.ports import HostProcesses
 from device_plugin.node.records import Record, Records
+from device_plugin.node.render_work import render_work
 from device_plugin.node.vendors.port import Vendor
 
 # Most processes of one container that are read: as many as its library can account for (vgpu_region.h).
@@ -31,12 +33,14 @@ class KernelUse:
     """The figures of one container at one look.
 
     `memory_bytes` has the bytes that its processes hold, by uuid of the card; `processes` are all that have the driver
-    open, `holders` those of them that hold memory of a card, or a queue on it.
+    open, `holders` those of them that hold memory of a card, or a queue on it. `unmasked` are processes that had a card
+    work through its render node, of which the container holds a part.
     """
 
     memory_bytes: Mapping[str, int]
     processes: Sequence[int] = ()
     holders: frozenset[int] = frozenset()
+    unmasked: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -69,17 +73,23 @@ class _Names:
 
 
 class KernelFigures:
-    """The figures of all containers with slices. `look` reads them; any thread may ask for what it found."""
+    """The figures of all containers with slices. `look` reads them; any thread may ask for what it found.
+
+    Work through render nodes is looked for where `render_work` is set.
+    """
 
     def __init__(
         self,
         records: Records,
         cards: Callable[[], Mapping[str, LocalCard]],
         processes: HostProcesses,
+        *,
+        render_work: bool = False,
     ) -> None:
         self._records = records
         self._cards = cards
         self._processes = processes
+        self._render_work = render_work
         self._names = _Names(processes)
         self._found: Mapping[tuple[str, str], KernelUse] = {}
 
@@ -92,8 +102,12 @@ class KernelFigures:
         listed = _listed({local.vendor for local in cards.values()})
         self._names.keep(by_pod)
         members = self._members({process for found in listed.values() for process in found}, by_pod)
+        unmasked = self._unmasked(cards, by_pod) if self._render_work else {}
         self._found = {
-            record.key: _use(_told_of(record, cards, listed), members.get(record.key, ()))
+            record.key: replace(
+                _use(_told_of(record, cards, listed), members.get(record.key, ())),
+                unmasked=unmasked.get(record.key, frozenset()),
+            )
             for record in self._records.all()
         }
 
@@ -111,6 +125,29 @@ class KernelFigures:
         known = [units for units in found if units is not None]
         return sum(known) if known or not found else None
 
+    def _unmasked(
+        self, cards: Mapping[str, LocalCard], by_pod: Mapping[str, Sequence[Record]]
+    ) -> Mapping[tuple[str, str], frozenset[int]]:
+        """By container, its processes that had a card work through its render node, of which it holds a part."""
+        parts = {
+            record.key: {cards[s.card].card.pci for s in record.slices if _is_part(s, cards)}
+            for records in by_pod.values()
+            for record in records
+        }
+        pods = {pod for pod, records in by_pod.items() if any(parts[record.key] for record in records)}
+        processes = {process for pod in pods for process in self._processes.of(pod, CONTAINER_PROCESSES)}
+        return {
+            key: frozenset(
+                process
+                for process in members
+                if any(work and pci in parts[key] for pci, work in self._work(process).items())
+            )
+            for key, members in self._members(processes, by_pod).items()
+        }
+
+    def _work(self, process: int) -> Mapping[str, int]:
+        return render_work(self._processes.open_files(process))
+
     def _members(
         self, processes: Iterable[int], by_pod: Mapping[str, Sequence[Record]]
     ) -> Mapping[tuple[str, str], Sequence[int]]:
@@ -126,6 +163,11 @@ class KernelFigures:
             if name is not None:
                 found.setdefault((cgroup[0], name), []).extend(members[:CONTAINER_PROCESSES])
         return found
+
+
+def _is_part(slice_: Slice, cards: Mapping[str, LocalCard]) -> bool:
+    """Whether the slice has fewer core groups than its card."""
+    return slice_.card in cards and len(slice_.cores) < cards[slice_.card].card.core_groups
 
 
 def _listed(vendors: Iterable[Vendor[Any]]) -> Mapping[Vendor[Any], Sequence[int]]:

@@ -1,6 +1,6 @@
 """Protocols of the services that the node agent uses; `wiring` connects them to the adapters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from device_plugin.core.machine import Holder
@@ -32,14 +32,20 @@ class HostProcesses(Protocol):
     def look(self) -> None:
         """Read which processes there are now."""
 
-    def of(self, pod: str) -> Sequence[int]:
-        """At the last look, a few processes of each container of the pod of this UID, its sandbox included."""
+    def of(self, pod: str, most: int | None = None) -> Sequence[int]:
+        """At the last look, at most so many processes of each container of the pod of this UID, its sandbox included.
+
+        By default a few.
+        """
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
         """The process's mountinfo and whether it is whole, or None if there is no such process of a pod any more."""
 
     def container(self, process: int) -> tuple[str, str] | None:
         """UID of the pod and name of the container's cgroup that a process is in now; None if in none, or gone."""
+
+    def open_files(self, process: int) -> Iterator[str]:
+        """The kernel's text on each of the first open files of a process; none if the agent may not read them."""
 
     def own_mounts(self) -> str:
         """The mountinfo of the agent's own process."""

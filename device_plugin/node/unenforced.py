@@ -3,6 +3,7 @@
 The library in each process takes a slot before it lets the process have memory or a queue. So a process that holds
 either without one goes round the library: a static program, raw system calls, a musl program that its loader gave no
 preload, an environment in which the preload was lost. Programs that only look at the card (rocm-smi) hold neither.
+Work through the render node of a card of which the container holds a part goes round it too: the library refuses it.
 """
 
 import logging
@@ -80,9 +81,11 @@ class UnenforcedSlices:
 
     def _judge(self, container: _Container) -> None:
         now, record = self._clock(), container.record
-        holders = self._figures.of(record).holders
-        container.since = {process: container.since.get(process, now) for process in holders}
-        steady = sum(now - since >= SURE_SECONDS for since in container.since.values())
+        use = self._figures.of(record)
+        container.since = {
+            process: container.since.get(process, now) for process in use.holders | use.unmasked
+        }
+        steady = {process for process, since in container.since.items() if now - since >= SURE_SECONDS}
         if not steady or now - self._start < START_SECONDS:
             container.unenforced = False
             return
@@ -92,7 +95,7 @@ class UnenforcedSlices:
             container.unenforced = False
             self._tell(container, Event.SLICE_USE_UNKNOWN, _UNKNOWN)
             return
-        container.unenforced = steady > usage.live_slots
+        container.unenforced = bool(steady & use.unmasked) or len(steady) > usage.live_slots
         if container.unenforced:
             self._tell(container, Event.SLICE_UNENFORCED, _UNENFORCED)
 

@@ -128,7 +128,7 @@ class NodeService:
             self._records, self._writable, self._injector, self._node_pods, self._allocator, self._api
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
-        figures = KernelFigures(self._records, self._cards, host.processes)
+        figures = KernelFigures(self._records, self._cards, host.processes, render_work=settings.render_work)
         unaccounted = UnaccountedMemory(
             self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
         )

@@ -107,6 +107,13 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
             description="MiB in use on a card that no slice accounts for, beyond which an event says so", ge=0
         ),
     ] = msgspec.field(default=64, name="unaccountedMiB")
+    render_work: Annotated[
+        bool,
+        Meta(
+            description="true: programs that have a part of a card work through its render node are found; needs the"
+            " component render-work"
+        ),
+    ] = False
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
     http_listen: Annotated[str, Meta(description="address of /healthz, /readyz, /metrics")] = "0.0.0.0:9400"
     drain_seconds: Annotated[float, Meta(description="seconds to go on serving after SIGTERM", ge=0)] = 5.0

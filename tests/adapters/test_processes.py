@@ -7,6 +7,8 @@ import pytest
 
 from device_plugin.adapters.processes import (
     MOUNT_BYTES,
+    OPEN_FILE_BYTES,
+    OPEN_FILES,
     PROCESSES,
     SETTLED_SECONDS,
     CgroupProcesses,
@@ -154,3 +156,14 @@ def test_our_own_processes_mounts_are_read_from_the_kernel() -> None:
     host.look()
     assert " / " in host.own_mounts()
     assert not host.problem()
+
+
+def test_the_first_open_files_of_a_process_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "100" / "fdinfo"
+    folder.mkdir(parents=True)
+    for number in range(OPEN_FILES + 1):
+        (folder / str(number)).write_text(f"{number} " + "x" * OPEN_FILE_BYTES)
+    texts = list(HostProcesses(tmp_path).open_files(100))
+    assert [text.split()[0] for text in texts] == [str(number) for number in range(OPEN_FILES)]
+    assert {len(text) for text in texts} == {OPEN_FILE_BYTES}
+    assert list(HostProcesses(tmp_path).open_files(101)) == []

@@ -1,6 +1,6 @@
 """The agent's whole loop in virtual time: its kubelet, other plugins and processes do what the test says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,14 +69,18 @@ class Host:
 
     mounted: dict[str, dict[int, str]] = field(default_factory=dict)
     whole: bool = True
+    opened: dict[int, list[str]] = field(default_factory=dict)
     looks: int = 0
     reads: int = 0
 
     def look(self) -> None:
         self.looks += 1
 
-    def of(self, pod: str) -> Sequence[int]:
-        return list(self.mounted.get(pod, {}))
+    def of(self, pod: str, most: int | None = None) -> Sequence[int]:
+        return list(self.mounted.get(pod, {}))[:most]
+
+    def open_files(self, process: int) -> Iterator[str]:
+        yield from self.opened.get(process, ())
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
         self.reads += 1
@@ -107,7 +111,7 @@ class Looping:
             self._make, self.socket, parts.records, parts.allocator, self.others, self.clock
         )
         self.covered = CoveredSlices(parts.records, parts.injector.files, self.host, self.peer, self.clock)
-        figures = KernelFigures(parts.records, parts.cards, self.host)
+        figures = KernelFigures(parts.records, parts.cards, self.host, render_work=True)
         self.unaccounted_memory = UnaccountedMemory(
             parts.records, parts.writable, parts.cards, figures, self.peer, 64, self.clock
         )

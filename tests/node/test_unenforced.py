@@ -84,6 +84,20 @@ def test_a_process_with_a_slot_is_none_and_a_second_one_without_is(node: Node) -
     assert node.check(SURE_SECONDS + LOOK_SECONDS)
 
 
+def test_work_through_the_render_node_of_a_part_of_a_card_is_found_beside_a_slot(node: Node) -> None:
+    node.slot.hold(512)
+    node.run(7, mib=512)
+    node.host.opened[7] = [f"drm-pdev:\t{node.card.card.pci}\ndrm-engine-compute:\t1 ns\n"]
+    assert not node.check(SURE_SECONDS)
+    assert node.check(LOOK_SECONDS)
+
+
+def test_work_through_another_cards_render_node_is_not(node: Node) -> None:
+    node.run(7)
+    node.host.opened[7] = ["drm-pdev:\t0000:ff:00.0\ndrm-engine-compute:\t1 ns\n"]
+    assert not node.check(10 * SURE_SECONDS)
+
+
 def test_processes_that_come_and_go_are_none(node: Node) -> None:
     """A driver shows a process for a moment after it has ended, and its slot is gone by then."""
     for process in range(100, 130):
