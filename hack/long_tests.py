@@ -24,13 +24,13 @@ class LongTest(NamedTuple):
 TESTS = {
     "last-slices": LongTest(
         "Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.",
-        "tests/cluster/place/test_last_slices.py", {"rounds": 10_000}, "LAST_SLICES",
+        "tests/cluster/place/test_last_slices.py", {"--rounds": 10_000}, "LAST_SLICES",
     ),
     "region-torture": LongTest(
         "Kill processes that allocate card memory through the library, by the thousand, and let 32 race: nothing may"
         " leak or exceed. The kills are run on the library as shipped and on one built with sanitizers. A line that"
         " begins with `kills` or `admissions` sums up each.",
-        "tests/runtime/test_torture.py", {"kills": 3000, "admissions": 1_000_000}, "TORTURE",
+        "tests/runtime/test_torture.py", {"--kills": 3000, "--admissions": 1_000_000}, "TORTURE",
     ),
 }  # fmt: skip
 
@@ -39,16 +39,16 @@ def main(name: str, *words: str) -> int:
     """Run the tests of a script; `words` are the script's arguments."""
     long = TESTS[name]
     parser = argparse.ArgumentParser(prog=f"hack/{name}", description=long.about)
-    for option, default in long.options.items():
-        parser.add_argument(f"--{option}", type=int, default=default, metavar="N")
+    for flag, default in long.options.items():
+        parser.add_argument(flag, type=int, default=default, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     given = vars(parser.parse_args(words))
-    for option in long.options:
+    options = [flag.removeprefix("--") for flag in long.options]
+    for option in options:
         if given[option] < 1:
             parser.error(f"write --{option} of at least 1")
     print(
-        ", ".join([*(f"{given[option]} {option}" for option in long.options), f"seed {given['seed']}"]),
-        flush=True,
+        ", ".join([*(f"{given[option]} {option}" for option in options), f"seed {given['seed']}"]), flush=True
     )
     variables = {f"{long.prefix}_{option.upper()}": str(value) for option, value in given.items()}
     command = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-s", long.test]
