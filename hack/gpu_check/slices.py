@@ -1,0 +1,76 @@
+"""A slice on a machine without a cluster: its files in a folder, and the variables of its programs."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.gpu_check.cards import RDNA, Card
+
+MIB = 1 << 20
+LIMIT_MIB = 1024  # of each slice
+# Of the usage region (vgpu_runtime/include/vgpu_region.h).
+MAGIC, VERSION, SLOTS, CARDS, USED_OFFSET = 0x3147455255504756, 2, 128, 16, 4096
+REGION_BYTES = USED_OFFSET + 2 * CARDS * SLOTS * 8
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Files of a slice, a quarter of a card's units, and how programs run in it."""
+
+    card: Card
+    folder: Path
+    library: Path
+    mask: int
+
+    @property
+    def units(self) -> int:
+        """How many compute units it has."""
+        return bin(self.mask).count("1")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of its programs: as in a container, but that the library is preloaded by them."""
+        preload = ":".join(filter(None, [str(self.library), os.environ.get("LD_PRELOAD", "")]))
+        lowest = hex((1 << self.units) - 1)
+        return {
+            **os.environ,
+            "LD_PRELOAD": preload,
+            "VGPU_TEST_FOLDER": str(self.folder),
+            "ROC_GLOBAL_CU_MASK": lowest,
+        }
+
+    def used_bytes(self) -> int:
+        """What the library has charged to its processes."""
+        data = (self.folder / "usage").read_bytes()
+        return sum(struct.unpack_from(f"<{SLOTS}Q", data, USED_OFFSET))
+
+
+def config_text(card: Card, mask: int) -> str:
+    """The slice's vgpu.conf."""
+    lines = {
+        "gpu_id": card.gpu_id,
+        "render_minor": card.render_minor,
+        "compute_units": card.units,
+        "xcc": card.xcc,
+        "paired": int(card.gfx >= RDNA),
+        "mask": hex(mask),
+    }
+    return (
+        "version = 2\npod = gpu-check\ncontainer = main\n\n"
+        f"[card]\nuuid = {card.pci}\npci = {card.pci}\nmem_bytes = {LIMIT_MIB * MIB}\n[rocm]\n"
+        + "".join(f"{key} = {value}\n" for key, value in lines.items())
+    )
+
+
+def make_slice(card: Card, library: Path, folder: Path, first_group: int) -> Slice:
+    """A slice of a quarter of the card's groups, from `first_group` on. The card has at least two groups."""
+    groups = max(1, card.units // card.group_units // 4)
+    mask = ((1 << groups * card.group_units) - 1) << first_group * card.group_units
+    folder.mkdir()
+    (folder / "vgpu.conf").write_text(config_text(card, mask))
+    header = struct.pack("<QIIII", MAGIC, VERSION, SLOTS, CARDS, REGION_BYTES)
+    (folder / "usage").write_bytes(header.ljust(REGION_BYTES, b"\0"))
+    return Slice(card, folder, library, mask)
