@@ -1,6 +1,7 @@
 """A process keeps its slot, and the limit its figure, whatever is done to descriptors, cells and libc's functions."""
 
 import dataclasses
+import errno
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.runtime.conftest import HERE, MIB, STRICT, Slice
 from tests.runtime.test_memory import REFUSED, TRY
 from tests.runtime.test_preload import user_namespaces
 from vgpu_runtime import region
+from vgpu_runtime.paths import SOURCES
 
 ALLOCATE = "import sys; from tests.runtime import kfd; kfd.alloc(13261, int(sys.argv[1]) << 20)"
 NEIGHBOUR = (
@@ -91,3 +93,19 @@ def test_a_preload_that_changes_file_functions_changes_nothing(
     )
     script = "kfd.alloc(GPU, 600 * MIB); print(attempt(500 * MIB), neighbour(500), neighbour(400))"
     assert container.output(TRY + NEIGHBOUR + script) == [f"{REFUSED} False True"]
+
+
+def test_a_preload_that_calls_devices_files_hides_none(
+    container: Slice, native: Path, tmp_path: Path
+) -> None:
+    source, liar, program = tmp_path / "liar.c", tmp_path / "liar.so", tmp_path / "program"
+    source.write_text(
+        "#include <sys/stat.h>\n"
+        "int fstat(int fd, struct stat *status) { (void)fd; status->st_mode = S_IFREG; return 0; }\n"
+    )
+    subprocess.run(["cc", *STRICT, "-shared", "-fPIC", source, "-o", liar], check=True)
+    include = f"-I{SOURCES / 'include'}"
+    subprocess.run(["cc", *STRICT, include, HERE / "null_device.c", "-o", program, "-ldl"], check=True)
+    environment = container.environment(LD_PRELOAD=f"{native / 'libvgpu-test.so'}:{liar}")
+    done = subprocess.run([program], env=environment, text=True, capture_output=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == (f"{errno.ENOMEM} 0 {errno.ENOMEM} 111\n", 0)

@@ -97,7 +97,7 @@ def musl_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require(shutil.which("musl-gcc"), "needs musl: apt-get install musl-tools")
     program = tmp_path_factory.mktemp("musl") / "program"
     include = f"-I{SOURCES / 'include'}"
-    subprocess.run(["musl-gcc", *STRICT, include, HERE / "musl_program.c", "-o", program], check=True)
+    subprocess.run(["musl-gcc", *STRICT, include, HERE / "null_device.c", "-o", program], check=True)
     return program
 
 

@@ -32,15 +32,16 @@ static unsigned minor_of(uint64_t number)
 }
 
 /*
- * The next library's fstat, so that a simulated driver says what its descriptors stand for. Before glibc 2.33 no
- * library has that name, and the system call fills the same structure.
+ * What the kernel says is a device is one. Of others the next library's fstat is asked, so that a simulated driver says
+ * what its descriptors stand for. Before glibc 2.33 no library has that name.
  */
 bool device_identify(int fd, struct stat *status)
 {
 	static void *slot;
-	fstat_fn *next = vgpu_real_if_any(&slot, "fstat");
+	bool good = raw_fstat(fd, status) == 0;
+	fstat_fn *next = good && S_ISCHR(status->st_mode) ? NULL : vgpu_real_if_any(&slot, "fstat");
 
-	return (next ? next(fd, status) : raw_fstat(fd, status)) == 0;
+	return next ? next(fd, status) == 0 : good;
 }
 
 /* Sysfs has "MAJOR:MINOR". */

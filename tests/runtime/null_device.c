@@ -1,5 +1,5 @@
 /*
- * A program of musl, where there is no simulated driver. It prints the errno of an allocation that exceeds the slice, of
+ * A program for machines without a driver, simulated or not. It prints the errno of an allocation that exceeds the slice, of
  * one that the driver is asked for, of one in a child, and whether files and libraries can be opened.
  */
 #include <dlfcn.h>
