@@ -22,11 +22,9 @@ from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.jobs.spec import ROLES
 from device_plugin.core.pods import Pod
 from device_plugin.jobs.execute.stages import Stage, by_beneficiary, promised_width, stages, wanted
-from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write, answer_by
 from device_plugin.jobs.watch.managed import Managed
 
-# Seconds in which the pods of a job that was started or widened are expected to be bound.
-JOIN_SECONDS = 60.0
 # A record has whole seconds: one that must count as later than another is made a second later at least, whatever the
 # clocks of two replicas say.
 LATER = 1.0
@@ -347,16 +345,26 @@ class Executor:
         )
         # Without the grace period: no pod leaves before the width is written, and the record is written anew with it.
         # Until its end the allocator evicts no pod of the Job, whether there is an engine or not.
-        seconds = JOIN_SECONDS
-        if managed.spec.checkpoint_seconds:
-            seconds += ASK_SECONDS + managed.spec.checkpoint_seconds
+        answered = self._answer_by(managed) if managed.spec.checkpoint_seconds else self._now
         yield Write(Action.RECORD, managed, self._record(
             managed, before=before, after=after,
             asked=self._later(*([managed, helped] if helped is not None else [managed])),
-            until=self._now + seconds, beneficiary=step.beneficiary,
+            until=answered + JOIN_SECONDS, beneficiary=step.beneficiary,
             replicas=wanted,
             grants=tuple(_grants(leaving)),
         ))  # fmt: skip
+
+    def _answer_by(self, managed: Managed) -> float:
+        """The time by which the program of a Job that is about to lose pods has had enough for a checkpoint.
+
+        If it was asked just before, and the author has removed or overruled that change since, it has no more time than
+        it had: otherwise he would keep the cards by doing so again and again.
+        """
+        record, before = managed.record, managed.checkpoint
+        until = self._now + ASK_SECONDS + managed.spec.checkpoint_seconds
+        if before is None or (record is not None and record.applied) or managed.saved > before.saved:
+            return until
+        return min(until, max(self._now, before.until)) if before.until > self._now - JOIN_SECONDS else until
 
     def _may_narrow(self, managed: Managed, before: int, after: int) -> bool:
         """True if the Job may lose the pods beyond `after`, all if it is 0: of a split those that have just begun."""
@@ -398,11 +406,6 @@ class Executor:
         """The time of a new record, later than those of these Jobs' records, which it replaces or ends."""
         before = (managed.record.asked + LATER for managed in jobs if managed.record is not None)
         return max((float(int(self._now)), *before))
-
-
-def answer_by(record: Resize) -> float:
-    """The time until which a request for a checkpoint is waited for at most, whatever a tenant writes on his pod."""
-    return record.until - JOIN_SECONDS
 
 
 def _grants(pods: Iterable[Pod]) -> Iterator[Grant]:

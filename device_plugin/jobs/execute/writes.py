@@ -16,6 +16,9 @@ from device_plugin.core.jobs.resize import Resize
 from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import JOBS, PODS, Kind, Named, Object
 
+# Seconds in which the pods of a job that was started or widened are expected to be bound.
+JOIN_SECONDS = 60.0
+
 
 class Action(Enum):
     """The effects of a write."""
@@ -107,4 +110,10 @@ class Write:
         # An old count would make a checkpoint that was saved before the request look like the answer to it. None is
         # more than MAX_INT: then the whole time is given.
         saved = managed.saved if managed.heard_since(record.asked) else MAX_INT
-        return Checkpoint(record.gen, int(record.asked + managed.spec.checkpoint_seconds), saved).encode()
+        until = min(record.asked + managed.spec.checkpoint_seconds, answer_by(record))
+        return Checkpoint(record.gen, int(until), saved).encode()
+
+
+def answer_by(record: Resize) -> float:
+    """The time until which a request for a checkpoint is waited for at most, whatever a tenant writes on his pod."""
+    return record.until - JOIN_SECONDS

@@ -17,9 +17,10 @@ from device_plugin.core.jobs.plan import Plan
 from device_plugin.core.jobs.rates import Rates
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.jobs.sizing import Short, with_widths
-from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor, answer_by
+from device_plugin.jobs.execute.executor import ASK_SECONDS, Executor
 from device_plugin.jobs.execute.sender import Sender
 from device_plugin.jobs.execute.stages import Stage, stages
+from device_plugin.jobs.execute.writes import answer_by
 from device_plugin.jobs.plan.fork import Fork, Free
 from device_plugin.jobs.plan.rate_learning import RateLearning
 from device_plugin.jobs.plan.states import scene

@@ -13,8 +13,8 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.plan import Admit, Plan, Scale, Step, Suspend, Window
 from device_plugin.core.jobs.resize import Resize, api_time
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.execute.executor import ASK_SECONDS, JOIN_SECONDS, SPARED_SECONDS, Executor
-from device_plugin.jobs.execute.writes import Action, Write
+from device_plugin.jobs.execute.executor import ASK_SECONDS, SPARED_SECONDS, Executor
+from device_plugin.jobs.execute.writes import JOIN_SECONDS, Action, Write
 from device_plugin.jobs.watch.managed import FIRST_PAUSE, Managed
 from device_plugin.kube.api import JOBS, PODS
 from tests.builders.batch_jobs import GRACE, ended, job, managed, replica, resize, spec, waiting

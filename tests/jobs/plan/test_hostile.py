@@ -226,6 +226,47 @@ def test_who_invents_a_request_for_a_checkpoint_gives_his_cards_all_the_same(gen
     assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
 
 
+def test_who_gives_a_request_for_a_checkpoint_no_end_is_not_waited_for() -> None:
+    world = World(4)
+    bounds = {"vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600"}
+    world.queue("a", 4, annotations=bounds)
+    world.settle(60)
+
+    def patch(kind: Kind[Any], of: Named, change: Object) -> Any:
+        answer = world.api.land(kind, of, change)
+        if of.name == "a" and not world.record("a").applied:
+            first = next(pod for pod in world.of(world.job("a")) if pod.index == 0)
+            endless = Checkpoint(world.record("a").gen, MAX_INT, 0).encode()
+            world.api.put_pod(replace(first, annotations={**(first.annotations or {}), CHECKPOINT: endless}))
+        return answer
+
+    world.api.on_patch = patch
+    world.queue("b", 3)
+    world.settle(90)
+    assert world.job("a").parallelism == 4, "its program has the time that it needs"
+    world.settle(30)
+    assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
+
+
+@pytest.mark.parametrize("width", [None, 3])
+def test_who_ends_what_is_under_way_again_and_again_gets_no_more_time(width: int | None) -> None:
+    """He removes the record, or sets another width, while his program is waited for."""
+    world = World(4)
+    bounds = {"vgpu.io/min-replicas": "1", "vgpu.io/max-replicas": "4", "vgpu.io/checkpoint-seconds": "600"}
+    world.queue("a", 4, annotations=bounds)
+    world.settle(60)
+    world.queue("b", 3)
+    for turn in range(180):
+        world.tell("a", Told())
+        job = world.job("a")
+        if turn % 4 == 3 and RESIZE in job.annotations and not world.record("a").applied:
+            kept = job.annotations if width else bounds
+            now = {4: width or 4, width or 4: 4}[job.parallelism]
+            world.api.put(replace(job, annotations=kept, parallelism=now, completions=now))
+        world.turn()
+    assert (world.job("a").parallelism, world.job("b").suspend) == (1, False)
+
+
 def test_who_writes_his_job_often_gives_its_cards_all_the_same() -> None:
     world = World(4)
     world.queue("a", 4, 1)
