@@ -1,6 +1,5 @@
 """`vgpu-smi`: what it shows of a slice, whatever the container's processes have made of its files."""
 
-import fcntl
 import json
 import os
 import random
@@ -16,6 +15,7 @@ import pytest
 from device_plugin.core import masks
 from tests.runtime.conftest import GPU, MIB, STRICT, Slice, card
 from tests.runtime.slices import SHAPES, all_groups, group_units
+from tests.runtime.test_region import lock_slots
 from vgpu_runtime import config, region
 from vgpu_runtime.config import CardLimit, SliceConfig
 from vgpu_runtime.paths import SOURCES
@@ -80,8 +80,7 @@ def smi(program: Path) -> Iterator[Smi]:
 def own_slots(folder: Path, first: int, count: int) -> int:
     """A descriptor that keeps slots, as a process with the library does."""
     owner = os.open(folder / "usage", os.O_RDWR)
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, region.LOCK_SLOT + first, count, 0)
-    fcntl.fcntl(owner, fcntl.F_OFD_SETLK, lock)
+    lock_slots(owner, first, count)
     return owner
 
 
