@@ -17,15 +17,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "vgpu_drm.h"
 #include "vgpu_kfd.h"
 #include "vgpu_region.h"
 
 #define PAGE 4096
 #define STEPS 48 /* of an input at most */
 #define RESERVE (UINT64_C(32) << 20)
-#define GEM_CREATE 0x40 /* amdgpu's numbers */
-#define INFO 0x45
-#define TO_FILE 0x2d /* DRM's number: a buffer as a file, whose descriptor is at byte 8 */
+#define FIRST_OF_AMDGPU DRM_NR_AMDGPU_GEM_CREATE
+#define DESCRIPTORS 128 /* more than an input opens; the library and the simulated driver have higher numbers */
 #define ACQUIRE_VM _IOW(KFD_IOC_TYPE, 0x15, uint64_t)
 
 static enum { KFD, DRM, REGION } target;
@@ -41,7 +41,6 @@ static char render_node[64], usage[512];
 static uint8_t *page; /* followed by one that cannot be touched */
 static uint64_t ring[512];
 static int kfd, render, nothing; /* descriptors; that of no card is /dev/null's */
-static int buffers[STEPS], buffer_count; /* DMA-buffers' descriptors */
 
 static uint64_t take(struct input *input, size_t bytes)
 {
@@ -134,29 +133,36 @@ static void fill_kfd(struct input *input, unsigned number, uint8_t *args, size_t
 	}
 }
 
-/*
- * GEM and PRIME: what DRM itself has, then what amdgpu adds from 0x40 on. Not its INFO, whose results the simulated
- * driver writes to whatever address it is told.
- */
+/* GEM and PRIME: what DRM itself has, then what amdgpu adds. */
 static unsigned drm_number(struct input *input)
 {
-	static const unsigned numbers[] = {0x09 /* close */, TO_FILE, 0x2e /* from a file */, 0x0a, 0x0b};
+	static const unsigned numbers[] = {
+		DRM_NR_GEM_CLOSE, DRM_NR_PRIME_HANDLE_TO_FD, DRM_NR_PRIME_FD_TO_HANDLE, DRM_NR_GEM_FLINK, 0x0b /* open */,
+	};
 	unsigned choice = (unsigned)take(input, 1);
 
-	if (choice & 1)
-		return numbers[choice / 2 % (sizeof numbers / sizeof *numbers)];
-	choice = GEM_CREATE + choice / 2 % 0x20;
-	return choice == INFO ? GEM_CREATE : choice;
+	return choice & 1 ? numbers[choice / 2 % (sizeof numbers / sizeof *numbers)] : FIRST_OF_AMDGPU + choice / 2 % 0x20;
 }
 
-/* GEM_CREATE's size and domain (VRAM), or a handle. */
+/* GEM_CREATE's size and domain (VRAM), what is asked and where the answer goes, chunks, or a handle. */
 static void fill_drm(struct input *input, unsigned number, uint8_t *args, size_t size)
 {
 	uint64_t bytes = take(input, 2) << 16;
+	void *place;
 
-	if (number == GEM_CREATE) {
+	if (number == DRM_NR_AMDGPU_GEM_CREATE) {
 		put(args, size, 0, &bytes, 8);
-		put(args, size, 16, &(uint64_t){4}, 8);
+		put(args, size, 16, &(uint64_t){AMDGPU_DOMAIN_VRAM}, 8);
+	} else if (number == DRM_NR_AMDGPU_INFO) {
+		memset(args, 0, size); /* no other address, which might be this program's */
+		place = choose_place(input, 96);
+		put(args, size, 0, &place, 8);
+		put(args, size, 8, &(uint32_t){(uint32_t)take(input, 1)}, 4);
+		put(args, size, 12, &(uint32_t){AMDGPU_INFO_VRAM_USAGE + (uint32_t)take(input, 1) % 12}, 4);
+	} else if (number == DRM_NR_AMDGPU_CS) {
+		place = choose_place(input, 64);
+		put(args, size, 8, &(uint32_t){(uint32_t)take(input, 2)}, 4);
+		put(args, size, 16, &place, 8);
 	} else {
 		put(args, size, 0, &(uint32_t){(uint32_t)bytes >> 16 & 7}, 4);
 	}
@@ -167,7 +173,7 @@ static unsigned size_of(unsigned number, bool to_kfd)
 	if (to_kfd)
 		return number == KFD_NR_CREATE_QUEUE ? sizeof(struct kfd_create_queue)
 						     : number == KFD_NR_ALLOC_MEMORY ? sizeof(struct kfd_alloc_memory) : 16;
-	return number == GEM_CREATE ? 32 : 24;
+	return number == DRM_NR_AMDGPU_GEM_CREATE || number == DRM_NR_AMDGPU_INFO ? 32 : 24;
 }
 
 static int descriptor(struct input *input, bool to_kfd)
@@ -183,7 +189,7 @@ static void request(struct input *input, bool to_kfd)
 	unsigned size = how & 1 ? (unsigned)take(input, 1) : size_of(number, to_kfd);
 	unsigned letter = how & 2 ? (unsigned)take(input, 1) : to_kfd ? KFD_IOC_TYPE : 'd';
 	unsigned direction = how & 4 ? (unsigned)take(input, 1) % 4 : 3;
-	int fd = how & 8 ? descriptor(input, to_kfd) : to_kfd ? kfd : render, result;
+	int fd = how & 8 ? descriptor(input, to_kfd) : to_kfd ? kfd : render;
 	uint8_t *args = page + PAGE - size;
 	void *place = choose_place(input, size);
 
@@ -194,11 +200,7 @@ static void request(struct input *input, bool to_kfd)
 		fill_kfd(input, number, args, size);
 	else
 		fill_drm(input, number, args, size);
-	result = ioctl(fd, _IOC(direction, letter, number, size), place);
-	if (result == 0 && fd == render && number == TO_FILE && size >= 12 && place == args) {
-		check(buffer_count < STEPS, "more files than steps");
-		memcpy(&buffers[buffer_count++], args + 8, 4);
-	}
+	ioctl(fd, _IOC(direction, letter, number, size), place);
 }
 
 /*
@@ -233,6 +235,20 @@ static void allocate(struct input *input)
 	ioctl(kfd, _IOWR(KFD_IOC_TYPE, KFD_NR_ALLOC_MEMORY, struct kfd_alloc_memory), &args);
 }
 
+/* Also those that a request was answered without: its arguments ended before the descriptor, or took no answer. */
+static void close_dmabufs(void)
+{
+	char path[32], file[64];
+	ssize_t length;
+
+	for (int fd = 3; fd < DESCRIPTORS; fd++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		length = readlink(path, file, sizeof file);
+		if (length > 0 && memmem(file, (size_t)length, "simdmabuf", 9))
+			close(fd);
+	}
+}
+
 /* Handles and queue numbers of the simulated driver are the lowest that are free. */
 static void give_back(uint32_t steps)
 {
@@ -244,8 +260,7 @@ static void give_back(uint32_t steps)
 		ioctl(kfd, KFD_DESTROY_QUEUE, &queue);
 	}
 	close(render);
-	while (buffer_count)
-		close(buffers[--buffer_count]);
+	close_dmabufs();
 }
 
 static void begin(void)

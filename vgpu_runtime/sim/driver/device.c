@@ -21,6 +21,7 @@
 
 #define DEVICES (SIM_MAX_CARDS + 1)
 #define KFD_MAJOR 511 /* the last of those that the kernel gives to whoever asks; ../tree.py writes it into sysfs */
+#define FIRST_OWN_FD 768
 #define DEVICE_BYTES (INT64_C(1) << 50)
 
 static struct device {
@@ -43,6 +44,15 @@ int sim_open_again(int fd)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return real_open(path, O_RDWR | O_CLOEXEC, 0);
+}
+
+int sim_raise(int fd)
+{
+	int raised = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_OWN_FD);
+
+	if (fd >= 0)
+		real_close(fd);
+	return raised;
 }
 
 /* A lock belongs to the open file, and goes with its last descriptor and mapping. */
@@ -70,7 +80,7 @@ static bool refers_to(int fd, const struct device *device)
 static int make(struct device *device)
 {
 	struct stat st;
-	int fd = memfd_create("simkfd", MFD_CLOEXEC);
+	int fd = sim_raise(memfd_create("simkfd", MFD_CLOEXEC));
 
 	if (fd < 0)
 		return -1;

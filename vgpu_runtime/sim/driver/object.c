@@ -132,7 +132,7 @@ static int make_dmabuf(struct entry *entry)
 
 	if (fd < 0)
 		return -errno;
-	entry->watcher = sim_open_again(fd);
+	entry->watcher = sim_raise(sim_open_again(fd));
 	if (entry->watcher < 0 || sim_stat(fd, &st) < 0) {
 		real_close(fd);
 		return -ENFILE;
