@@ -3,9 +3,10 @@
 A line-oriented text that two parsers read, this one and native/common/config.c; the same texts are accepted and refused
 by both (tests/runtime/test_config.py runs one table of texts through each)::
 
-    version = 2
+    version = 3
     pod = 6a1f…
     container = main
+    enforcement = observe
 
     [card]
     uuid = DCU-1122334455667788
@@ -20,8 +21,12 @@ family alone (rocm.py). Every key exactly once, in any order within its section;
 that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other values are
 printable ASCII without spaces.
 
-Version 1 knew the ROCm family only, and had its keys in `[card]`. It is still read, for an agent of another version may
-have written the file. It is never written: a container's library and its file come from one agent.
+`enforcement` says what becomes of the container if it uses a card past the library (device_plugin/core/enforcement.py).
+The library enforces in every mode, and vgpu-smi shows it.
+
+Version 1 knew the ROCm family only, and had its keys in `[card]`; version 2 had no `enforcement`. They are still read,
+for an agent of another version may have written the file. They are never written: a container's library and its file
+come from one agent.
 """
 
 import re
@@ -29,7 +34,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 65536
 MAX_CARDS = 16
 MAX_MEM_BYTES = 1 << 50
@@ -37,7 +42,9 @@ MAX_MEM_BYTES = 1 << 50
 _LINE = re.compile(r"([a-z_]+) = ([!-~]{1,256})")
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-_HEAD_KEYS = frozenset({"version", "pod", "container"})
+MODES = ("observe", "enforce", "kill")
+_OLD_HEAD_KEYS = frozenset({"version", "pod", "container"})
+_HEAD_KEYS = _OLD_HEAD_KEYS | {"enforcement"}
 _CARD_KEYS = frozenset({"uuid", "pci", "mem_bytes"})
 
 Section = Mapping[str, str]
@@ -85,24 +92,28 @@ class CardLimit(Generic[Family]):
 
 @dataclass(frozen=True, slots=True)
 class SliceConfig(Generic[Family]):
-    """One container's slices, in the order of the region's card indexes."""
+    """One container's slices, in the order of the region's card indexes. `enforcement` is one of MODES."""
 
     pod: str
     container: str
     cards: tuple[CardLimit[Family], ...]
+    enforcement: str = MODES[0]
 
     def __post_init__(self) -> None:
         """Raise ConfigError for values that the library would refuse."""
         in_range("number of cards", len(self.cards), 1, MAX_CARDS)
+        if self.enforcement not in MODES:
+            raise ConfigError(f"enforcement {self.enforcement} is none of {', '.join(MODES)}")
         if len({(card.family.SECTION, card.family.device) for card in self.cards}) != len(self.cards):
             raise ConfigError("two cards have the same device")
 
 
 def render(config: SliceConfig[FamilyLimit]) -> str:
     """The text of vgpu.conf. Raises ConfigError if the library would not accept it."""
+    head = {"version": str(VERSION), "pod": config.pod, "container": config.container}
     text = "\n".join(
         [
-            *_lines({"version": str(VERSION), "pod": config.pod, "container": config.container}),
+            *_lines({**head, "enforcement": config.enforcement}),
             *(line for card in config.cards for line in ("", *_card_lines(card))),
             "",
         ]
@@ -119,9 +130,10 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
     if not text.endswith("\n"):
         raise ConfigError("the last line is not ended: the file may be truncated")
     (_, head), *sections = _sections(text)
-    _exactly(head, _HEAD_KEYS)
-    if head["version"] not in ("1", "2"):
-        raise ConfigError(f"version {head['version']} is neither 1 nor 2")
+    old = head.get("version") in ("1", "2")
+    _exactly(head, _OLD_HEAD_KEYS if old else _HEAD_KEYS)
+    if not old and head["version"] != str(VERSION):
+        raise ConfigError(f"version {head['version']} is none of 1 to {VERSION}")
     if head["version"] == "1":
         sections = [part for section in sections for part in _parts(*section)]
     known = {family.SECTION: family for family in families}
@@ -134,14 +146,14 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
         _exactly(values, known[family].KEYS)
         limit = known[family].read(values)
         cards.append(CardLimit(card["uuid"], card["pci"], number(card, "mem_bytes"), limit))
-    return SliceConfig(head["pod"], head["container"], tuple(cards))
+    return SliceConfig(head["pod"], head["container"], tuple(cards), head.get("enforcement", MODES[0]))
 
 
 def card_uuids(text: str) -> frozenset[str]:
     """The uuids of all cards of a file, of any family. Raises ConfigError if any may be missing."""
     (_, head), *sections = _sections(text)
     found = {section.get("uuid", "") for name, section in sections if name == "card"}
-    if not text.endswith("\n") or head.keys() != _HEAD_KEYS or not found or "" in found:
+    if not text.endswith("\n") or head.keys() not in (_HEAD_KEYS, _OLD_HEAD_KEYS) or not found or "" in found:
         raise ConfigError("not every card has a uuid, or the file is truncated")
     return frozenset(found)
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from device_plugin.core.enforcement import strongest
 from device_plugin.core.machine import DeviceNode, Mount
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.records import CONFIG, Record, Records, write_file
@@ -175,8 +176,9 @@ class Injector:
         folder = self._records.folder(*record.key)
         wanted = self._wanted(record)
         limits = {limit.uuid: limit for limit in wanted.limits}
+        mode = strongest(self._cards()[s.card].enforcement for s in record.slices)
         contents = config.SliceConfig(
-            record.pod, record.container, tuple(limits[s.card] for s in record.slices)
+            record.pod, record.container, tuple(limits[s.card] for s in record.slices), mode.value
         )
         write_file(folder / CONFIG, config.render(contents))
         preloads = [paths.CONTAINER_LIBRARY, *wanted.preloads]

@@ -15,7 +15,7 @@ from tests.builders.cards import MEM
 from tests.node.kfd_tree import KfdTree
 from tests.node.looping import Looping
 from tests.node.owned_slot import OwnedSlot
-from tests.node.parts import TICKETS
+from tests.node.parts import TICKETS, config_of
 
 
 class Node(Looping):
@@ -140,6 +140,15 @@ def test_it_is_over_when_the_process_is_gone_and_told_again_after_a_new_start(no
     node.parts.allocator.pre_start(MEM, TICKETS)
     assert node.check(SURE_SECONDS + LOOK_SECONDS)
     assert node.told() == ["SliceUnenforced a"] * 2
+
+
+@pytest.mark.parametrize("mode", list(Enforcement))
+def test_the_container_is_told_its_mode(node: Node, mode: Enforcement) -> None:
+    node.parts.shared._now = {
+        uuid: replace(local, enforcement=mode) for uuid, local in node.parts.cards().items()
+    }
+    node.parts.allocator.pre_start(MEM, TICKETS)
+    assert f"\nenforcement = {mode.value}\n" in config_of(node.parts.spec(MEM, TICKETS))
 
 
 @pytest.mark.parametrize("mode", list(Enforcement))

@@ -3,6 +3,7 @@
 import random
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from vgpu_runtime import config
 from vgpu_runtime.config import ConfigError, SliceConfig, render
 from vgpu_runtime.rocm import parse
 
-GOOD = render(SliceConfig("6a1f-42", "main", (card(), card(gpu_id=7, uuid="DCU-2"))))
+GOOD = render(SliceConfig("6a1f-42", "main", (card(), card(gpu_id=7, uuid="DCU-2")), "kill"))
 
 
 def edited(pattern: str, replacement: str, count: int = 1, text: str = GOOD) -> str:
@@ -21,8 +22,9 @@ def edited(pattern: str, replacement: str, count: int = 1, text: str = GOOD) -> 
     return text
 
 
-# As agents before version 2 wrote it.
-OLD = edited(r"^\[rocm\]\n", "", count=2, text=edited("version = 2", "version = 1"))
+# As agents before version 3, and before version 2, wrote it.
+SECOND = edited("^enforcement = .*\n", "", text=edited("version = 3", "version = 2"))
+OLD = edited(r"^\[rocm\]\n", "", count=2, text=edited("version = 2", "version = 1", text=SECOND))
 
 
 BAD = {
@@ -31,10 +33,14 @@ BAD = {
     "truncated": GOOD[:-1],
     "no card": GOOD.split("\n[card]")[0],
     "garbage": "\x00\x01\x7f" * 100 + "\n",
-    "future version": edited("version = 2", "version = 3"),
-    "no version": edited("version = 2\n", ""),
-    "version 1 with version 2's sections": edited("version = 2", "version = 1"),
+    "future version": edited("version = 3", "version = 4"),
+    "no version": edited("version = 3\n", ""),
+    "version 1 with version 2's sections": edited("version = 2", "version = 1", text=SECOND),
     "version 2 with version 1's sections": edited("version = 1", "version = 2", text=OLD),
+    "version 2 with version 3's key": edited("version = 3", "version = 2"),
+    "version 3 without its key": edited("version = 2", "version = 3", text=SECOND),
+    "unknown mode": edited("= kill", "= kills"),
+    "mode in upper case": edited("= kill", "= KILL"),
     "missing key in version 1": edited("^xcc = .*\n", "", text=OLD),
     "card key missing in version 1": edited("^pci = .*\n", "", text=OLD),
     "card without its family": edited(r"^\[rocm\]\n(.*\n){6}", ""),
@@ -91,10 +97,11 @@ BAD = {
 
 FINE = {
     "as rendered": GOOD,
+    "version 2": SECOND,
     "version 1": OLD,
     "version 1 in another order": edited("^uuid = (.*)\n(.*)", r"\2\nuuid = \1", text=OLD),
     "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
-    "another order": edited("version = 2\npod = (.*)", r"pod = \1\nversion = 2"),
+    "another order": edited("version = 3\npod = (.*)", r"pod = \1\nversion = 3"),
     "leading zeros of a mask": edited("mask = 0x", "mask = 0x000"),
     "pairs": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x3f0c"),
     "eight XCCs": edited("xcc = 1", "xcc = 8"),
@@ -162,8 +169,10 @@ def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     assert not all(library)
 
 
-def test_both_versions_say_the_same() -> None:
-    assert parse(OLD) == parse(GOOD)
+def test_all_versions_say_the_same() -> None:
+    slices = parse(GOOD)
+    assert slices.enforcement == "kill"
+    assert parse(OLD) == parse(SECOND) == replace(slices, enforcement="observe")
     assert "[rocm]" not in OLD
 
 

@@ -117,6 +117,7 @@ def test_what_the_library_wrote(smi: Smi, container: Slice) -> None:
     assert found == {
         "pod": "pod-1",
         "container": "main",
+        "enforcement": "observe",
         "cards": [
             {
                 "uuid": "DCU-1",

@@ -285,6 +285,8 @@ static void show_json(bool known)
 	output_json(config.pod.start, config.pod.length);
 	output_text(",\"container\":");
 	output_json(config.container.start, config.container.length);
+	output_text(",\"enforcement\":");
+	output_json(config.enforcement.start, config.enforcement.length);
 	output_text(",\"cards\":[");
 	for (unsigned i = 0; i < config.card_count; i++) {
 		output_text(i ? "," : "");

@@ -3,16 +3,23 @@
 #include "config.h"
 
 /* The keys of the file's head, then those of every card, then those of a card of the ROCm family. */
-enum key { VERSION, POD, CONTAINER, UUID, PCI, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS, XCC, PAIRED, MASK, KEYS };
+enum key {
+	VERSION, POD, CONTAINER, ENFORCEMENT, UUID, PCI, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS, XCC, PAIRED, MASK,
+	KEYS
+};
 
 #define HEAD_KEYS ((1u << UUID) - 1)
+#define OLD_HEAD_KEYS (HEAD_KEYS - (1u << ENFORCEMENT)) /* in versions 1 and 2 */
 #define COMMON_KEYS ((1u << GPU_ID) - 1 - HEAD_KEYS)
 #define CARD_KEYS ((1u << KEYS) - 1 - HEAD_KEYS)
 
 static const char *const key_names[KEYS] = {
-	"version", "pod", "container", "uuid", "pci", "mem_bytes", "gpu_id", "render_minor", "compute_units", "xcc",
-	"paired", "mask",
+	"version", "pod", "container", "enforcement", "uuid", "pci", "mem_bytes", "gpu_id", "render_minor",
+	"compute_units", "xcc", "paired", "mask",
 };
+
+/* What becomes of a container that uses a card past the library; this library enforces in each. */
+static const char *const modes[] = {"observe", "enforce", "kill"};
 
 /* What was read of the head or of one card; `seen` has a bit for each key. */
 struct section {
@@ -141,16 +148,33 @@ static const char *read_card(const struct section *section, struct config *confi
 	return NULL;
 }
 
+static const char *read_head(const struct section *section, struct config *config)
+{
+	const struct span *values = section->values;
+	uint64_t version = 0;
+	bool known = section->seen & 1u << VERSION && read_number(values[VERSION], 1, CONFIG_VERSION, &version);
+
+	if (!known)
+		return "the version is missing or unknown";
+	if (section->seen != (version < 3 ? OLD_HEAD_KEYS : HEAD_KEYS))
+		return "the first section has keys unknown or missing";
+	config->version = (unsigned)version;
+	config->pod = values[POD];
+	config->container = values[CONTAINER];
+	if (version < 3)
+		return NULL;
+	config->enforcement = values[ENFORCEMENT];
+	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+		if (equals(config->enforcement, modes[i]))
+			return NULL;
+	return "the enforcement mode is unknown";
+}
+
 static const char *read_section(const struct section *section, bool head, struct config *config)
 {
 	if (!head)
 		return read_card(section, config);
-	if (section->seen != HEAD_KEYS)
-		return "the first section has keys unknown or missing";
-	config->pod = section->values[POD];
-	config->container = section->values[CONTAINER];
-	config->version = equals(section->values[VERSION], "1") ? 1 : equals(section->values[VERSION], "2") ? 2 : 0;
-	return config->version ? NULL : "the version is neither 1 nor 2";
+	return read_head(section, config);
 }
 
 const char *config_parse(const char *text, size_t length, struct config *config)

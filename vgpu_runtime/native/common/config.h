@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it, in version 1 or 2. The grammar is in vgpu_runtime/config.py. */
+/* vgpu.conf as the library uses it, in version 1, 2 or 3. The grammar is in vgpu_runtime/config.py. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
@@ -8,6 +8,7 @@
 
 #include "vgpu_region.h"
 
+#define CONFIG_VERSION 3
 #define CONFIG_MAX_BYTES 65536
 #define CONFIG_MAX_CARDS VGPU_REGION_CARDS
 #define CONFIG_MAX_UNITS 1024
@@ -50,6 +51,7 @@ struct config {
 	unsigned version;
 	struct span pod;
 	struct span container;
+	struct span enforcement; /* empty in versions 1 and 2 */
 	unsigned card_count;
 	struct card cards[CONFIG_MAX_CARDS]; /* in the order of the region's card indexes */
 };
