@@ -2,6 +2,7 @@
 
 hack/fuzz                        # every target for 10 minutes, two at a time
 hack/fuzz --seconds 60 config    # one of them
+hack/fuzz --input FILE kfd       # once, with an input that found something
 
 The targets in C run under libFuzzer, with clang's sanitizers for addresses and undefined behaviour: the parser of
 vgpu.conf; and, over the simulated driver, requests to KFD, requests to DRM, and a usage region that the program itself
@@ -69,11 +70,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Session:
-    """`programs` holds the harnesses. `seed` decides the inputs of every target."""
+    """`programs` holds the harnesses. `seed` decides the inputs of every target, unless `input` is the only one."""
 
     programs: Path
     seconds: int
     seed: int
+    input: Path | None
 
     def config(self) -> Outcome:
         """The library's parser; then the agent's on what was found, with the same answers."""
@@ -129,7 +131,7 @@ class Session:
             "-print_final_stats=1",
         )
         done = subprocess.run(
-            [program, corpus, *options, *limits, f"-artifact_prefix={FINDINGS}/{target}-"],
+            [program, self.input or corpus, *options, *limits, f"-artifact_prefix={FINDINGS}/{target}-"],
             env=os.environ | environment,
             capture_output=True,
             text=True,
@@ -184,43 +186,50 @@ def compile_programs(folder: Path) -> None:
             raise RuntimeError(done.stderr)
 
 
-def main() -> int:
-    targets: Mapping[str, Callable[[Session], Outcome]] = {
-        "config": Session.config,
-        **{name: partial(Session.calls, target=name) for name in ("region", "kfd", "drm")},
-        "agent": Session.agent,
-    }
+TARGETS: Mapping[str, Callable[[Session], Outcome]] = {
+    "config": Session.config,
+    **{name: partial(Session.calls, target=name) for name in ("region", "kfd", "drm")},
+    "agent": Session.agent,
+}
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="hack/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "target", nargs="*", metavar="TARGET", help=f"of: {', '.join(targets)} (default: all)"
-    )
-    parser.add_argument(
-        "--seconds", type=int, default=600, metavar="N", help="for each target (default: 600)"
-    )
+    all_targets = ", ".join(TARGETS)
+    parser.add_argument("target", nargs="*", metavar="TARGET", help=f"of: {all_targets} (default: all)")
+    parser.add_argument("--seconds", type=int, default=600, metavar="N", help="for each (default: 600)")
     parser.add_argument("--seed", type=int, default=random.randrange(1, 1 << 30))
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE", help="for one target in C: run this input alone"
+    )
     options = parser.parse_args()
-    if wrong := set(options.target) - set(targets):
-        parser.error(f"no target {', '.join(sorted(wrong))}; there are: {', '.join(targets)}")
+    if options.input and (len(options.target) != 1 or options.target == ["agent"]):
+        parser.error("name the one target in C whose input it is")
+    if wrong := set(options.target) - set(TARGETS):
+        parser.error(f"no target {', '.join(sorted(wrong))}; there are: {all_targets}")
     if options.seconds < 1:
         parser.error("write --seconds of at least 1")
+    return options
+
+
+def main() -> int:
+    """Run the targets and print a line for each; the exit status is 1 if one found something."""
+    options = _options()
+    names, found = options.target or list(TARGETS), 0
     print(f"{options.seconds} s each, seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(Path(folder), options.seconds, options.seed)
+        session = Session(Path(folder), options.seconds, options.seed, options.input)
         try:
             compile_programs(session.programs)
         except MissingError as error:
             print(f"hack/fuzz: {error}", file=sys.stderr)
             return 2
         with ThreadPoolExecutor(max_workers=2) as pool:
-            names = options.target or targets
-            found = 0
-            for outcome in pool.map(lambda name: targets[name](session), names):
-                print(
-                    f"{outcome.target:<8}{outcome.runs:>10} runs  {outcome.finding or 'no finding'}",
-                    flush=True,
-                )
+            for outcome in pool.map(lambda name: TARGETS[name](session), names):
+                ending = outcome.finding or "no finding"
+                print(f"{outcome.target:<8}{outcome.runs:>10} runs  {ending}", flush=True)
                 found += bool(outcome.finding)
     print(f"targets {len(names)}, findings {found}")
     return 1 if found else 0
