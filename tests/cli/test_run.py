@@ -278,7 +278,7 @@ def test_what_the_api_server_refuses_is_said(fleet: Fleet, capfd: pytest.Capture
     assert "metadata.labels: Invalid value" in capfd.readouterr().err
 
 
-def test_a_result_is_fetched_from_its_volume_after_the_end(
+def test_s5_a_result_is_fetched_from_its_volume_after_the_end(
     fleet: Fleet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = Run(

@@ -86,7 +86,7 @@ def leave(world: World, name: str) -> None:
     world.api.end(world.api.by_name["default", name])
 
 
-def test_what_a_pod_frees_goes_to_the_job_that_it_was_freed_for_and_to_nobody_else(shrunk: World) -> None:
+def test_r3_what_a_pod_frees_goes_to_the_job_that_it_was_freed_for_and_to_nobody_else(shrunk: World) -> None:
     one = shrunk.one
     other, first = shrunk.pod("other"), shrunk.api.put(of("b", 0))
     assert (one.ask(other), one.ask(first)) == ("", "")

@@ -84,7 +84,8 @@ class Tenant:
             )
         # A Job that is to be sized is refused unless all of this is right.
         sized = asked == SIZED
-        width = 1 if sized else rng.choice((0, 1, 1, 2, 4, 8))
+        width = 1 if sized else rng.choice((0, 1, 1, 2, 4, 8, 2**31 - 1))
+        completions = rng.choice((width, width, 40)) if width <= 8 else 3
         limits = (
             {FAMILY: 1} if sized else rng.choice(({FAMILY: 1}, {FAMILY: 1}, {MEM: "4"}, {}, {FAMILY: "-1"}))
         )
@@ -93,7 +94,7 @@ class Tenant:
             "terminationGracePeriodSeconds": rng.choice((0, 30, 2**62)), **rng.choice(PLACES),
         }  # fmt: skip
         spec = {
-            "suspend": rng.random() < 0.8, "parallelism": width, "completions": rng.choice((width, width, 40)),
+            "suspend": rng.random() < 0.8, "parallelism": width, "completions": completions,
             "completionMode": "Indexed", "podReplacementPolicy": rng.choice(("Failed", "TerminatingOrFailed")),
             "template": {"spec": pods},
         }  # fmt: skip
@@ -114,9 +115,9 @@ class Tenant:
 
     def resize(self, job: Job) -> None:
         width = self.rng.choice((0, 1, 2, 4))
-        self.world.api.put(
-            replace(job, parallelism=width, completions=self.rng.choice((width, job.completions)))
-        )
+        completions = self.rng.choice((width, job.completions))
+        more = self.rng.choice((width, width, 2**31 - 1))
+        self.world.api.put(replace(job, parallelism=more, completions=completions))
 
     def succeed(self, job: Job) -> None:
         self.world.api.put(replace(job, succeeded=self.rng.choice((0, 1, 2**31 - 1))))

@@ -100,7 +100,7 @@ def test_a_pool_is_chosen_anew_where_somebody_removes_it() -> None:
     assert POOL in world.job("a").annotations
 
 
-def test_planners_come_with_jobs_and_go_after_quiet_minutes() -> None:
+def test_r6_planners_come_with_jobs_and_go_after_quiet_minutes() -> None:
     world = PoolsWorld(TWO)
     settle(world)
     assert not world.planners()

@@ -11,6 +11,7 @@ from device_plugin.core.jobs.progress import Progress, Told
 from device_plugin.core.jobs.resize import api_time
 from device_plugin.core.jobs.rules import Rules
 from device_plugin.core.node_constraints import NodeConstraints, Operator, Requirement, Taint
+from device_plugin.jobs.plan.round import TICK_SECONDS
 from device_plugin.jobs.show.views import views
 from device_plugin.kube.api import Kind, Named, Object
 from device_plugin.kube.errors import RefusedError, UnknownError
@@ -500,10 +501,31 @@ def test_a_job_that_cannot_be_read_says_what_to_write(world: World) -> None:
     assert "vgpu.io/min-replicas" in told(world, "a")
 
 
-def test_what_no_cluster_could_hold_is_refused_until_nodes_come(world: World) -> None:
+def test_r1_what_no_cluster_could_hold_is_refused_until_nodes_join(world: World) -> None:
     world.queue("a", 9)
     world.settle(2)
     assert "ask for fewer" in told(world, "a")
+    world.join_node("n2", 5)
+    world.settle(2)
+    assert not world.job("a").suspend
+
+
+def test_e3_a_round_follows_a_change_of_a_job_at_once_and_one_of_the_cards_at_the_tick(world: World) -> None:
+    def planned_now() -> bool:
+        world.engine.rounds.step()
+        return world.engine.rounds.last.at == world.now
+
+    assert planned_now()
+    world.now += 0.1
+    assert not planned_now(), "nothing has changed"
+    world.queue("a", 9)
+    assert planned_now()
+    world.now += 0.1
+    world.join_node("n2", 5)
+    assert not planned_now()
+    world.now += TICK_SECONDS
+    assert planned_now()
+    assert not world.job("a").suspend
 
 
 def test_kueue_decides_about_its_own_jobs(world: World) -> None:
