@@ -1,4 +1,4 @@
-"""hack/nightly: the contract suite, touches and a Job on an older Kubernetes; random transactions of more seeds.
+"""hack/nightly: the contract suite, touches and Jobs on an older Kubernetes; random transactions of more seeds.
 
 Installs the overlay kubernetes-1.31: pods name their scheduler themselves. The last line says how it went.
 Needs root and Go.
@@ -21,12 +21,18 @@ from hack.testbed.layout import Layout
 RELEASE, OLDER = "1.34", "kubernetes-1.31"
 # Seeds, and random events of each; after every event the ledger must equal a model and its rebuild.
 SEEDS, EVENTS = range(20), 100_000
+# Pods of test_reuse.py.
+REUSES = 300
 LANES = (
     Lane("contract", 1, ("tests/contract",), product=False),
     Lane(
         "older",
         3,
-        ("tests/e2e/test_touch.py", "tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back"),
+        (
+            "tests/e2e/test_touch.py",
+            "tests/e2e/test_requests.py::test_a_job_ends_and_gives_its_slices_back",
+            "tests/e2e/test_reuse.py",
+        ),
     ),
 )
 
@@ -34,7 +40,7 @@ LANES = (
 def main() -> int:
     """0 if all tests passed."""
     argparse.ArgumentParser(prog="hack/nightly", description=__doc__).parse_args()
-    os.environ |= {programs.RELEASE: RELEASE, "VGPU_E2E": "true"}
+    os.environ |= {programs.RELEASE: RELEASE, "VGPU_E2E": "true", "VGPU_E2E_REUSES": str(REUSES)}
     begin = time.monotonic()
     try:
         found = programs.ensure()

@@ -69,17 +69,19 @@ SHORT = f"""
 mkfifo /tmp/until && {{ {PROBE} hold 3000 </tmp/until >/tmp/held & }} && exec 3>/tmp/until
 until grep -q error /tmp/held; do :; done
 {PROBE} alloc 2000 2>&1 >/dev/null | grep ^vgpu
+VGPU_QUIET=1 {PROBE} alloc 2000 2>&1 >/dev/null | grep -c ^vgpu
 /usr/local/vgpu/vgpu-smi --json
 exec 3>&-
 wait
 """
 
 
-def test_a_refusal_is_said_and_the_tool_in_the_container_shows_it(
+def test_a_refusal_is_one_line_that_can_be_silenced_and_the_tool_in_the_container_shows_it(
     kubectl: Kubectl, pair: tuple[str, str]
 ) -> None:
     printed = kubectl.inside(pair[1], "sh", "-c", SHORT)
-    said, shown = printed.split("\n", 1)
+    said, silenced, shown = printed.split("\n", 2)
+    assert silenced == "0", printed
     assert said.startswith("vgpu: 2000 MiB refused: the slice has 4092 MiB, 300"), printed
     found = json.loads(shown)
     (card,) = found["cards"]

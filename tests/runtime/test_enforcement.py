@@ -52,7 +52,17 @@ def damage_garbage(container: Slice) -> None:
     container.region.write_bytes(os.urandom(region.SIZE))
 
 
-@pytest.mark.parametrize("damage", [damage_none, damage_truncated, damage_garbage])
+def damage_link(container: Slice) -> None:
+    container.region.rename(container.folder / "elsewhere")
+    container.region.symlink_to(container.folder / "elsewhere")
+
+
+def damage_pipe(container: Slice) -> None:
+    container.region.unlink()
+    os.mkfifo(container.region)
+
+
+@pytest.mark.parametrize("damage", [damage_none, damage_truncated, damage_garbage, damage_link, damage_pipe])
 def test_ruined_region_refuses_with_one_line(container: Slice, damage: object) -> None:
     container.configure()
     damage(container)  # type: ignore[operator]
@@ -71,6 +81,7 @@ def test_ruined_region_refuses_with_one_line(container: Slice, damage: object) -
     [
         "os.truncate(path, 0)",
         "os.truncate(path, 5000)",
+        "os.truncate(path, 1 << 30)",
         "open(path, 'r+b').write(bytes(40000))",
         "open(path, 'r+b').write(os.urandom(36864))",
     ],

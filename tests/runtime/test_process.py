@@ -53,6 +53,19 @@ def test_child_starts_from_nothing_in_a_slot_of_its_own(container: Slice, fork: 
     assert container.output(TRY + script) == [f"{REFUSED} True 24", "424", "1024"]
 
 
+def test_program_that_a_process_becomes_starts_from_nothing(container: Slice) -> None:
+    """The driver frees what the process held before exec."""
+    then = (
+        "from tests.runtime import kfd; print(kfd.alloc(13261, 900 << 20) > 0); kfd.alloc(13261, 900 << 20)"
+    )
+    script = (
+        f"import sys; kfd.alloc(GPU, 900 * MIB); os.execv(sys.executable, ['python', '-S', '-c', {then!r}])"
+    )
+    done = container.run(script)
+    assert done.stdout == "True\n"
+    assert done.stderr.endswith("KfdError: [Errno 12] refused\n")
+
+
 @pytest.mark.parametrize("fork", FORKS)
 def test_child_and_parent_count_beside_each_other(container: Slice, fork: str) -> None:
     script = (

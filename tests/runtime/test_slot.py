@@ -70,6 +70,18 @@ def test_a_region_on_a_file_system_that_maps_other_files(container: Slice, tmp_p
     ]
 
 
+def test_program_that_has_no_descriptor_left_for_us(container: Slice) -> None:
+    """Its memory is refused, until it closes two."""
+    script = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)); mine = []\n"
+        "try:\n    while True: mine.append(os.dup(0))\n"
+        "except OSError: pass\n"
+        "print(attempt(MIB)); os.close(mine.pop()); os.close(mine.pop()); print(attempt(MIB) > 0)"
+    )
+    done = container.run(TRY + script)
+    assert (done.returncode, done.stdout.splitlines()) == (0, [REFUSED, "True"])
+
+
 @pytest.mark.parametrize("admission", ["attempt(4096)", "attempt(500 * MIB)", "kfd.available(GPU)"])
 def test_zeroes_in_the_region_count_until_the_next_admission(container: Slice, admission: str) -> None:
     script = (

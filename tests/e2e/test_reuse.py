@@ -1,0 +1,48 @@
+"""The same tickets are used again and again, by pods that one failed start ends for good."""
+
+import os
+from typing import Any
+
+from device_plugin.kube.api import Kind
+from tests.e2e import nodes
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.slices import inventory
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PREFIX, job, slice_pod
+
+JOBS = Kind("batch", "v1", "jobs", "Job", dict)
+REUSES = int(os.environ.get("VGPU_E2E_REUSES", "60"))
+# Tickets of each pod: the only ones of its node that others leave.
+MEM, CORES = 1, 2
+
+
+def fill(kubectl: Kubectl, node: str) -> None:
+    """Hold every ticket of a node but MEM and CORES of them."""
+    sizes = [(card["units"], card["coreGroups"]) for card in inventory(node)["cards"]]
+    offered = nodes.get(node)["status"]["allocatable"]
+    assert int(offered[f"{PREFIX}-mem"]) == sum(units for units, _ in sizes)
+    assert int(offered[f"{PREFIX}-cores"]) == sum(groups for _, groups in sizes)
+    sizes[-1] = (sizes[-1][0] - MEM, sizes[-1][1] - CORES)
+    kubectl.create(*(slice_pod(f"{node}-{i}", *size, **nodes.on(node)) for i, size in enumerate(sizes)))
+
+
+def why_ended(pod: Any) -> str:
+    """`Completed`, StartError or what else became of the pod's container, or of the pod before it had one."""
+    (status,) = pod["status"].get("containerStatuses") or [{"state": {}}]
+    reason: str = status["state"].get("terminated", {}).get("reason") or pod["status"].get("reason", "")
+    return reason
+
+
+def test_no_start_fails_where_tickets_are_used_again(kubectl: Kubectl) -> None:
+    """A CDI spec that the runtime has not read again names files of the pod before: such a start would fail."""
+    for node in nodes.names():
+        fill(kubectl, node)
+    kubectl.running()
+    short = slice_pod("short", MEM, CORES, command=["true"])
+    kubectl.create(
+        job("short", short, completions=REUSES, parallelism=len(nodes.names()), backoffLimit=REUSES)
+    )
+    # Of a pod that ended, only its own start can have failed: nothing restarts it.
+    assert eventually(lambda: kubectl.get(JOBS, "short")["status"].get("succeeded") == REUSES, 2 * REUSES)
+    ends = [why_ended(pod) for pod in kubectl.items(labels="app=short")]
+    assert ends == ["Completed"] * REUSES
