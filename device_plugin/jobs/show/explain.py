@@ -41,7 +41,8 @@ class JobExplainer:
         ]
         if name and not shown:
             return HttpAnswer(
-                f"job {name} is in no queue: give it the label vgpu.io/queue\n", status=HTTPStatus.NOT_FOUND
+                f"no job {name} waits or runs in a queue: it has ended, or lacks the label vgpu.io/queue\n",
+                status=HTTPStatus.NOT_FOUND,
             )
         namespace, _, job = name.partition("/")
         other = self._planners.elsewhere((namespace, job)) if name else ""

@@ -224,7 +224,7 @@ def test_a_job_that_kueue_starts_says_so(world: World) -> None:
 @pytest.mark.parametrize(
     ("target", "status", "says"),
     [
-        ("/explain?job=default/none", 404, "label vgpu.io/queue"),
+        ("/explain?job=default/none", 404, "it has ended, or lacks the label vgpu.io/queue"),
         ("/explain?job=a", 400, "/explain?job=NAMESPACE/NAME"),
         ("/explain?pod=default/a", 400, "/explain?job=NAMESPACE/NAME"),
         ("/other", 404, "not found"),
