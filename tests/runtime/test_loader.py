@@ -22,12 +22,16 @@ PROBE = SOURCES / "sim" / "probe"
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a program `plugin_host`, and the plug-in that it loads."""
-    folder = tmp_path_factory.mktemp("plugins")
+    return build(tmp_path_factory.mktemp("plugins"), "cc")
+
+
+def build(folder: Path, compiler: str) -> Path:
+    """Compile both into the folder, with the compiler of any architecture."""
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
     shared = ["-D_GNU_SOURCE", "-shared", "-fPIC", "-Wl,-rpath,$ORIGIN,--enable-new-dtags"]
     plugin = [PROBE / "kfd.c", PROBE / "save_area.c", HERE / "load_beside.c"]
-    subprocess.run(["cc", *flags, *shared, *plugin, "-o", folder / "plugin.so"], check=True)
-    subprocess.run(["cc", *flags, HERE / "plugin_host.c", "-o", folder / "plugin_host"], check=True)
+    subprocess.run([compiler, *flags, *shared, *plugin, "-o", folder / "plugin.so"], check=True)
+    subprocess.run([compiler, *flags, HERE / "plugin_host.c", "-o", folder / "plugin_host"], check=True)
     return folder
 
 

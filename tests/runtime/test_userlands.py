@@ -17,7 +17,7 @@ from device_plugin.core.jobs.progress import BYTES, Progress, checkpoints_of, pr
 from hack.testbed.images import cache
 from tests import compiled
 from tests.requirement import require
-from tests.runtime import slices
+from tests.runtime import slices, test_loader
 from tests.runtime.conftest import HERE, STRICT, Slice
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
 from tests.runtime.test_preload import user_namespaces
@@ -135,6 +135,24 @@ def test_on_aarch64(aarch64: str, tmp_path: Path) -> None:
         build / "vgpu-kfd-probe",
     )
     assert_held(slice_, slice_.folder / "usage", *run)
+
+
+@pytest.fixture(scope="session")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program of aarch64 and the plug-in that it loads."""
+    compiled.library("aarch64")  # or there is no compiler
+    return test_loader.build(tmp_path_factory.mktemp("plugins"), "aarch64-linux-gnu-gcc")
+
+
+@pytest.mark.parametrize("way", test_loader.WAYS)
+def test_a_plugin_on_aarch64(aarch64: str, plugins: Path, tmp_path: Path, way: str) -> None:
+    """The library's dlopen and dlmopen are a few instructions of each processor."""
+    slice_ = slices.make(tmp_path, compiled.library("aarch64"), None, SHAPES["hygon-60cu-16gib"], 15)
+    preload = slice_.environment["LD_PRELOAD"].replace("libvgpu-test", "libvgpu-sim")
+    command = (aarch64, "-L", AARCH64, "-E", f"LD_PRELOAD={preload}", plugins / "plugin_host")
+    done = slice_.run(*command, way, plugins / "plugin.so", str(LIMIT_MIB + 1), LD_PRELOAD="", VGPU_QUIET="1")
+    assert (done.stdout, done.stderr) == ("hipErrorOutOfMemory hipSuccess\n", "")
+    assert list(slice_.queue_masks().values()) == [[slice_.grant]]
 
 
 def test_scripts_tell_their_progress_on_aarch64(aarch64: str, tmp_path: Path) -> None:
