@@ -19,6 +19,8 @@
 #define KFD_NR_FREE_MEMORY 0x17
 #define KFD_NR_SET_CU_MASK 0x1a
 #define KFD_NR_IMPORT_DMABUF 0x1d
+#define KFD_NR_SVM 0x20
+#define KFD_NR_SET_XNACK_MODE 0x21
 #define KFD_NR_AVAILABLE_MEMORY 0x23
 #define KFD_NR_EXPORT_DMABUF 0x24
 
@@ -72,6 +74,28 @@ struct kfd_free_memory {
 	uint64_t handle;
 };
 
+#define KFD_SVM_SET 0
+#define KFD_SVM_PREFERRED 0
+#define KFD_SVM_PREFETCH 1
+#define KFD_SVM_HOST 0 /* as a location; others are gpu_ids */
+#define KFD_SVM_UNDEFINED UINT32_MAX
+
+struct kfd_svm_attribute {
+	uint32_t type;
+	uint32_t value;
+};
+
+struct kfd_svm { /* followed by the attributes */
+	uint64_t start;
+	uint64_t size;
+	uint32_t op;
+	uint32_t num_attributes;
+};
+
+struct kfd_xnack_mode {
+	int32_t enabled;
+};
+
 struct kfd_import_dmabuf {
 	uint64_t va_addr;
 	uint64_t handle; /* result */
@@ -96,6 +120,7 @@ _Static_assert(sizeof(struct kfd_destroy_queue) == 8, "as in the kernel's interf
 _Static_assert(sizeof(struct kfd_set_cu_mask) == 16, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_alloc_memory) == 40, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_free_memory) == 8, "as in the kernel's interface");
+_Static_assert(sizeof(struct kfd_svm) == 24, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_import_dmabuf) == 24, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_export_dmabuf) == 16, "as in the kernel's interface");
 _Static_assert(sizeof(struct kfd_available_memory) == 16, "as in the kernel's interface");

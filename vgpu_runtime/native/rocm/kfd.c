@@ -5,6 +5,7 @@
 #include "queues.h"
 #include "real.h"
 #include "slice.h"
+#include "svm.h"
 
 /* The size of a hooked request's arguments; 0 for any other request. */
 static unsigned own_size(unsigned number)
@@ -22,6 +23,10 @@ static unsigned own_size(unsigned number)
 		return sizeof(struct kfd_free_memory);
 	case KFD_NR_IMPORT_DMABUF:
 		return sizeof(struct kfd_import_dmabuf);
+	case KFD_NR_SVM:
+		return sizeof(struct kfd_svm);
+	case KFD_NR_SET_XNACK_MODE:
+		return sizeof(struct kfd_xnack_mode);
 	case KFD_NR_AVAILABLE_MEMORY:
 		return sizeof(struct kfd_available_memory);
 	case KFD_NR_EXPORT_DMABUF:
@@ -53,6 +58,10 @@ static int enforced(struct request *request)
 		return memory_import(request);
 	case KFD_NR_EXPORT_DMABUF:
 		return memory_export(request);
+	case KFD_NR_SVM:
+		return svm_request(request);
+	case KFD_NR_SET_XNACK_MODE:
+		return svm_set_xnack(request);
 	default:
 		return memory_available(request);
 	}
@@ -66,7 +75,9 @@ static int closed(struct request *request)
 	if (number == KFD_NR_CREATE_QUEUE ||
 	    (number == KFD_NR_ALLOC_MEMORY && ARGUMENTS(request, struct kfd_alloc_memory)->flags & KFD_MEM_VRAM))
 		return request_refuse(ENOMEM);
-	return request_send(request);
+	if (number == KFD_NR_SVM)
+		return svm_request(request);
+	return number == KFD_NR_SET_XNACK_MODE ? svm_set_xnack(request) : request_send(request);
 }
 
 bool kfd_hooks(unsigned number)

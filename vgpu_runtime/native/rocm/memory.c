@@ -4,10 +4,7 @@
 #include "memory.h"
 #include "slice.h"
 
-/*
- * Only allocations with the VRAM flag take card memory. Shared virtual memory that the kernel migrates to the card by
- * itself (SVM ranges, with XNACK) does not come through an allocation and is not seen.
- */
+/* Only allocations with the VRAM flag take card memory. */
 #define PAGE_BYTES UINT64_C(4096)
 
 int memory_alloc(struct request *request)

@@ -60,6 +60,7 @@ static int version(struct kfd_get_version *args)
 /* A negative number asks; retrying after a page fault is what these cards cannot do. */
 static int xnack_mode(struct kfd_xnack_mode *args)
 {
+	sim_log("xnack enabled=%d", args->enabled);
 	if (args->enabled > 0)
 		return -EPERM;
 	args->enabled = 0;
@@ -100,6 +101,7 @@ static unsigned definition(unsigned number)
 		COMMAND(KFD_NR_MAP_MEMORY, _IOWR, struct kfd_map_memory);
 		COMMAND(KFD_NR_UNMAP_MEMORY, _IOWR, struct kfd_map_memory);
 		COMMAND(KFD_NR_SET_CU_MASK, _IOW, struct kfd_set_cu_mask);
+		COMMAND(KFD_NR_SVM, _IOWR, struct kfd_svm);
 		COMMAND(KFD_NR_SET_XNACK_MODE, _IOWR, struct kfd_xnack_mode);
 		COMMAND(KFD_NR_AVAILABLE_MEMORY, _IOWR, struct kfd_available_memory);
 		COMMAND(KFD_NR_IMPORT_DMABUF, _IOWR, struct kfd_import_dmabuf);
@@ -153,6 +155,8 @@ static int carry_out(unsigned number, void *args)
 		return sim_memory_map(args, number == KFD_NR_MAP_MEMORY);
 	case KFD_NR_SET_CU_MASK:
 		return sim_queue_set_mask(args);
+	case KFD_NR_SVM:
+		return sim_svm(args);
 	case KFD_NR_SET_XNACK_MODE:
 		return xnack_mode(args);
 	case KFD_NR_AVAILABLE_MEMORY:
@@ -176,7 +180,7 @@ int sim_ioctl(unsigned request, uint64_t args)
 	unsigned defined = definition(_IOC_NR(request));
 	int result;
 
-	if (!defined) /* SVM, CRIU, debugging: cards without them */
+	if (!defined) /* CRIU, debugging: cards without them */
 		return -EINVAL;
 	if (_IOC_DIR(defined) & _IOC_WRITE && !user_read(data, args, _IOC_SIZE(request)))
 		return -EFAULT;
@@ -192,6 +196,7 @@ static void forget(void)
 	sim_device_forget();
 	sim_vram_forget();
 	sim_memory_forget();
+	sim_svm_forget();
 	sim_gem_forget();
 	sim_object_forget();
 	sim_queue_forget();

@@ -26,12 +26,13 @@
 #define KFD_NR_ACQUIRE_VM 0x15
 #define KFD_NR_MAP_MEMORY 0x18
 #define KFD_NR_UNMAP_MEMORY 0x19
-#define KFD_NR_SET_XNACK_MODE 0x21
 
 #define KFD_MEM_GTT (UINT32_C(1) << 1)
 #define KFD_MEM_USERPTR (UINT32_C(1) << 2)
 #define KFD_MEM_DOORBELL (UINT32_C(1) << 3)
 #define KFD_MEM_MMIO_REMAP (UINT32_C(1) << 4)
+
+#define KFD_SVM_MAX_ATTRIBUTES 2044 /* as many as the largest request has room for */
 
 #define KFD_WAIT_COMPLETE 0
 #define KFD_WAIT_TIMEOUT 1
@@ -141,10 +142,6 @@ struct kfd_trap_handler {
 	uint64_t memory_addr;
 	uint32_t gpu_id;
 	uint32_t pad;
-};
-
-struct kfd_xnack_mode {
-	int32_t enabled;
 };
 
 struct kfd_update_queue {

@@ -127,6 +127,10 @@ int sim_memory_available(struct kfd_available_memory *args);
 void *sim_memory_cpu(uint64_t va); /* the process's address for a card's */
 void sim_memory_forget(void);
 
+/* svm.c */
+int sim_svm(const struct kfd_svm *args);
+void sim_svm_forget(void);
+
 /* queue.c */
 int sim_queue_create(struct kfd_create_queue *args);
 int sim_queue_update(const struct kfd_update_queue *args);
