@@ -123,6 +123,7 @@ static void fill_kfd(struct input *input, unsigned number, uint8_t *args, size_t
 	} else if (number == KFD_NR_ALLOC_MEMORY && own_card) {
 		put(args, size, 8, &bytes, 8);
 		put(args, size, 32, &gpu_id, 4);
+		put(args, size, 36, &(uint32_t){KFD_MEM_VRAM | (uint32_t)take(input, 1) << 24}, 4);
 	} else if (number == KFD_NR_AVAILABLE_MEMORY && own_card) {
 		put(args, size, 8, &gpu_id, 4);
 	} else if (number == KFD_NR_FREE_MEMORY) {
