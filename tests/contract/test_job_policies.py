@@ -160,6 +160,17 @@ def test_the_engine_asks_a_pod_for_a_checkpoint_and_changes_nothing_else(
     assert cluster.patch(status, annotated(**{CHECKPOINT: None}), "engine").code == 200
 
 
+@pytest.mark.parametrize("sub", ["", "/status"])
+def test_a_request_for_a_checkpoint_stays_as_the_engine_wrote_it(
+    cluster: Cluster, pending: str, sub: str
+) -> None:
+    assert cluster.patch(f"{pending}/status", annotated(**{CHECKPOINT: "{}"}), "engine").code == 200
+    for value in (None, "{1}"):
+        denied(cluster.patch(pending + sub, annotated(**{CHECKPOINT: value})), "say vgpu-checkpoint done")
+    assert cluster.patch(pending + sub, annotated(mine="1")).code == 200
+    assert cluster.patch(f"{pending}/status", annotated(**{CHECKPOINT: None}), "engine").code == 200
+
+
 @pytest.fixture
 def strict(cluster: Cluster) -> Iterator[str]:
     """The path of a namespace in which Jobs wait in queues."""
