@@ -63,7 +63,7 @@ def _holder(certificate: Any) -> str:
 
 
 def _answer(holder: str) -> bytes:
-    body = json.dumps({"metadata": {}, "spec": {"holderIdentity": holder}}).encode()
+    body = json.dumps({"metadata": {"name": "lease"}, "spec": {"holderIdentity": holder}}).encode()
     return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
