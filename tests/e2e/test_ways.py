@@ -47,6 +47,7 @@ WAYS = {
     "cleared environment": ("plain", "env", "-i"),
     "another preload": ("plain", "env", "LD_PRELOAD=/ways/preload.so"),
     "RTLD_DEEPBIND": ("deepbind",),
+    "render node": ("render",),
     "_Fork": ("_Fork",),
     "closed descriptors": ("closed",),
     "zeroes in the region": ("zeroed",),

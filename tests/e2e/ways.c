@@ -7,6 +7,7 @@
  *   plain      nothing
  *   deepbind   LIBRARY is loaded with RTLD_DEEPBIND
  *   namespace  LIBRARY is loaded by dlmopen, into a namespace of its own
+ *   render     the process itself takes with take_by_render_node()
  *   _Fork      a child without the handlers of pthread_atfork
  *   closed     all descriptors are closed but those of the simulated driver, whose accounts of VRAM hang on them
  *   zeroed     zeroes are written over the figures in the usage region
@@ -45,6 +46,7 @@ static void demand(bool worked, const char *what)
 
 static take_fn *loaded(const char *way, const char *path)
 {
+	const char *name = strcmp(way, "render") ? "take" : "take_by_render_node";
 	void *library;
 	void *found;
 
@@ -52,7 +54,7 @@ static take_fn *loaded(const char *way, const char *path)
 		library = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
 	else
 		library = dlopen(path, RTLD_NOW | (strcmp(way, "deepbind") ? 0 : RTLD_DEEPBIND));
-	found = library ? dlsym(library, "take") : NULL;
+	found = library ? dlsym(library, name) : NULL;
 	if (!found) {
 		fprintf(stderr, "%s\n", dlerror());
 		_exit(BROKEN);
