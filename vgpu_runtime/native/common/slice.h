@@ -27,6 +27,12 @@ struct slice {
 
 extern struct slice slice;
 
+/* A figure of the card as the slice has it: `value`, or `limit` where that is less. */
+static inline uint64_t at_most(uint64_t value, uint64_t limit)
+{
+	return value < limit ? value : limit;
+}
+
 /* Reads the config on the first call; never UNKNOWN. Keeps errno. */
 enum enforcement slice_look(void);
 

@@ -53,11 +53,6 @@ static bool read_figure(const char *path, uint64_t *figure)
 	return sysfs_read(path, text, sizeof text) && sysfs_number(text, figure);
 }
 
-static uint64_t at_most(uint64_t value, uint64_t limit)
-{
-	return value < limit ? value : limit;
-}
-
 bool card_memory_text(const char *path, char *text, size_t size)
 {
 	const char *name = last_part(path);

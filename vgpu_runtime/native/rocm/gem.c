@@ -183,11 +183,6 @@ static int user_queue(struct request *request, const struct card *card)
 	return request_send(request);
 }
 
-static uint64_t at_most(uint64_t value, uint64_t limit)
-{
-	return value < limit ? value : limit;
-}
-
 static void lower_heap(struct amdgpu_heap *heap, uint64_t limit, uint64_t used)
 {
 	heap->total_bytes = at_most(heap->total_bytes, limit);

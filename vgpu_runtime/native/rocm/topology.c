@@ -42,11 +42,6 @@ static void replace(char *text, size_t size, const char *name, uint64_t value)
 	memcpy(start, line, length);
 }
 
-static uint64_t at_most(uint64_t value, uint64_t limit)
-{
-	return value < limit ? value : limit;
-}
-
 static bool is_vram(const char *bank)
 {
 	uint64_t heap = property(bank, "heap_type");
