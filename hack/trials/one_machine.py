@@ -1,4 +1,4 @@
-"""Where the trials take place: a one-machine cluster in a folder of its own, and a person at its API server."""
+"""A one-machine cluster in a temporary folder, and a person at its API server: for trials and tests."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

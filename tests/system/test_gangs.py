@@ -1,14 +1,12 @@
 """Gangs through the whole system: a scheduler with a queue and backoff asks, and the kubelet starts what was bound."""
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.cluster import Options
 from hack.embedded.person import Object, Person, phase
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FAMILY, FLAGS, at_once
 from hack.trials.witness import Witness
 from tests.builders import objects
@@ -24,13 +22,8 @@ CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 2}\n"
 @pytest.fixture
 def person() -> Iterator[Person]:
     """A person at a cluster of one node with two cards."""
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        nodes = {"n": sim.parse(CARDS)}
-        with (
-            EmbeddedCluster(Path(folder), nodes, Options(on_start=Witness(), flags=FLAGS)) as cluster,
-            closing(Person(cluster.api.url)) as person,
-        ):
-            yield person
+    with one_machine({"n": sim.parse(CARDS)}, Options(on_start=Witness(), flags=FLAGS)) as (_, person):
+        yield person
 
 
 def gang(group: str, size: int) -> list[Object]:

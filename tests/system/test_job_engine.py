@@ -1,9 +1,7 @@
 """Jobs through the whole system: the job engine admits and resizes them, and the allocator places their pods."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Ref
 from hack.embedded.cluster import ENGINE_USER, EmbeddedCluster, Options
 from hack.embedded.person import NAMESPACE, Person, phase, read
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FAMILY, FLAGS
 from hack.trials.witness import Witness
 from tests.builders import objects
@@ -24,20 +23,21 @@ CARDS = "version: v1\ncards:\n  - {preset: amd-60cu-16gib, count: 4}\n"
 
 
 @pytest.fixture
-def cluster() -> Iterator[EmbeddedCluster]:
-    """A cluster of one node with four cards, and two replicas of the job engine."""
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(
-            on_start=Witness(), flags=FLAGS, engines=2, engine_flags=["--cooldown-seconds", "1"]
-        )
-        with EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as made:
-            yield made
+def machine() -> Iterator[tuple[EmbeddedCluster, Person]]:
+    """A cluster of one node with four cards, two replicas of the job engine, and a person there."""
+    options = Options(on_start=Witness(), flags=FLAGS, engines=2, engine_flags=["--cooldown-seconds", "1"])
+    with one_machine({"n": sim.parse(CARDS)}, options) as made:
+        yield made
 
 
 @pytest.fixture
-def person(cluster: EmbeddedCluster) -> Iterator[Person]:
-    with closing(Person(cluster.api.url)) as made:
-        yield made
+def cluster(machine: tuple[EmbeddedCluster, Person]) -> EmbeddedCluster:
+    return machine[0]
+
+
+@pytest.fixture
+def person(machine: tuple[EmbeddedCluster, Person]) -> Person:
+    return machine[1]
 
 
 def queued(name: str, width: int, least: int = 0, most: int = 0) -> dict[str, Any]:

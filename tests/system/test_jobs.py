@@ -1,15 +1,13 @@
 """Jobs through the whole system: controller, scheduler, allocator, kubelet and agent."""
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from device_plugin.kube.api import JOBS, Ref
-from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.cluster import Options
 from hack.embedded.person import NAMESPACE, Person, phase
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FAMILY, FLAGS
 from hack.trials.witness import Witness
 from tests.builders import objects
@@ -26,13 +24,8 @@ HALF = {f"{FAMILY}-mem": "8", f"{FAMILY}-cores": "30"}
 @pytest.fixture
 def person() -> Iterator[Person]:
     """A person at a cluster of one node with two cards."""
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(on_start=Witness(), flags=FLAGS)
-        with (
-            EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as cluster,
-            closing(Person(cluster.api.url)) as person,
-        ):
-            yield person
+    with one_machine({"n": sim.parse(CARDS)}, Options(on_start=Witness(), flags=FLAGS)) as (_, person):
+        yield person
 
 
 def running(person: Person) -> set[str]:

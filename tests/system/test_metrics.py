@@ -1,17 +1,15 @@
 """Every fact has one exporter: agent, leader and standby are scraped together, as Prometheus scrapes them."""
 
-import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 from prometheus_client import Metric as Family
 
 from device_plugin.core.metrics import Exporter
 from hack.embedded.cluster import EmbeddedCluster, Options
-from hack.embedded.person import Person, phase
+from hack.embedded.person import phase
+from hack.trials.one_machine import one_machine
 from hack.trials.witness import Witness
 from tests.builders import objects
 from tests.builders.cards import CARDS, MEM
@@ -25,15 +23,10 @@ pytestmark = pytest.mark.usefixtures("native")
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
     """One node with two cards and a container on them, and two replicas of the cluster service."""
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder:
-        options = Options(replicas=2, on_start=Witness())
-        with (
-            EmbeddedCluster(Path(folder), {"n": sim.parse(CARDS)}, options) as running,
-            closing(Person(running.api.url)) as person,
-        ):
-            person.create(objects.pod("p", {MEM: "4"}))
-            assert eventually(lambda: phase(person.pods()[0]) == "Running", 60)
-            yield running
+    with one_machine({"n": sim.parse(CARDS)}, Options(replicas=2, on_start=Witness())) as (running, person):
+        person.create(objects.pod("p", {MEM: "4"}))
+        assert eventually(lambda: phase(person.pods()[0]) == "Running", 60)
+        yield running
 
 
 def scrape(address: str) -> Mapping[str, Family]:

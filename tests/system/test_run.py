@@ -5,19 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from device_plugin.cli import run_follow
 from device_plugin.kube.api import JOBS
 from device_plugin.wiring.commands import main
-from hack.embedded.cluster import EmbeddedCluster, Options
+from hack.embedded.cluster import Options
 from hack.embedded.person import Person, phase
+from hack.trials.one_machine import one_machine
 from hack.trials.random_pods import FLAGS
 from tests import kubectl_stand_in
 from tests.deadline import until
@@ -30,31 +28,26 @@ WAITS = "small: waits in its queue: room for 1 pod"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    """A cluster of one node with two cards, with a job engine; `kubectl` and $KUBECONFIG are for it."""
-    with tempfile.TemporaryDirectory(prefix="vg-") as folder, pytest.MonkeyPatch.context() as patch:
-        root = Path(folder)
-        options = Options(flags=FLAGS, engines=1, engine_flags=["--cooldown-seconds", "1"])
-        with EmbeddedCluster(root, {"n": sim.parse(CARDS)}, options) as made:
-            explain = made.engines[0].addresses["explain"]
-            kubectl_stand_in.install(root / "programs", root, made.api.url, explain)
-            user = {"name": "u", "user": {"token": "demo-user"}}
-            config = {
-                "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": made.api.url}}],
-                "users": [user],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            }
-            (root / "kubeconfig").write_text(json.dumps(config))
-            patch.setenv("PATH", f"{root / 'programs'}:{os.environ['PATH']}")
-            patch.setenv("KUBECONFIG", str(root / "kubeconfig"))
-            yield made
-
-
-@pytest.fixture
-def person(cluster: EmbeddedCluster) -> Iterator[Person]:
-    with closing(Person(cluster.api.url)) as made:
-        yield made
+def person() -> Iterator[Person]:
+    """A person at a cluster of one node with two cards, with a job engine; `kubectl` and $KUBECONFIG are for it."""
+    options = Options(flags=FLAGS, engines=1, engine_flags=["--cooldown-seconds", "1"])
+    with (
+        one_machine({"n": sim.parse(CARDS)}, options) as (cluster, person),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        root, url = cluster.root, cluster.api.url
+        kubectl_stand_in.install(root / "programs", root, url, cluster.engines[0].addresses["explain"])
+        user = {"name": "u", "user": {"token": "demo-user"}}
+        config = {
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [user],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }
+        (root / "kubeconfig").write_text(json.dumps(config))
+        patch.setenv("PATH", f"{root / 'programs'}:{os.environ['PATH']}")
+        patch.setenv("KUBECONFIG", str(root / "kubeconfig"))
+        yield person
 
 
 @pytest.fixture(autouse=True)
