@@ -1,6 +1,6 @@
 /*
  * Times calls for hack/fence_cost.py, with /dev/null for KFD's device (fence_cost_driver.c): `fence_cost WHAT TURNS` writes
- * the nanoseconds of each of so many calls, as 64-bit numbers, those of reading the clock taken off.
+ * the nanoseconds of each of TURNS calls, less those of reading the clock, as 64-bit numbers.
  *
  * `allocation` asks for card memory, and frees it when the time is taken. `other-request` sends a request that is none of
  * the driver's, `other-device` one with a number of the driver's to a pipe.

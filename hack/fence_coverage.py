@@ -184,7 +184,7 @@ def table(programs: Programs, folder: Path, reaches: Sequence[str] = REACHES) ->
 
 @dataclass(frozen=True)
 class Books:
-    """What a cell's program holds of the card, by the driver: bytes, the masks of each queue in order, other work.
+    """A program's use of the card by the driver's books: bytes, the masks of each queue in order, other work.
 
     `listed` bytes of them the kernel lists with the process: not those of render nodes. `charged` bytes are those that
     the slice's usage region has.

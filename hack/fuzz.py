@@ -56,7 +56,7 @@ KEYS = ("version", "pod", "container", "enforcement", "uuid", "pci", "mem_bytes"
 
 
 class MissingError(Exception):
-    """What fuzzing needs is not on this machine; the message names the command that brings it."""
+    """A tool that fuzzing needs is not on this machine; the message names the command that brings it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Session:
     input: Path | None
 
     def config(self) -> Outcome:
-        """The library's parser; then the agent's on what was found, with the same answers."""
+        """Fuzz the library's parser; the agent's parser must accept the same texts of the corpus that it found."""
         with tempfile.TemporaryDirectory() as folder:
             corpus = Path(folder)
             for name, text in FINE.items():
@@ -95,7 +95,7 @@ class Session:
             return Outcome("config", outcome.runs, str(FINDINGS / "config-agent-differs"))
 
     def calls(self, target: str) -> Outcome:
-        """The library's hooks over the simulated driver of a card, in a slice of a quarter of it."""
+        """Fuzz the library's hooks over the simulated driver of a card, in a slice of a quarter of it."""
         with tempfile.TemporaryDirectory() as folder:
             (corpus := Path(folder) / "corpus").mkdir()
             slice_ = make(Path(folder), BUILD, None, SHAPES["hygon-60cu-16gib"], 15, Kernel.UNCHECKED)
@@ -110,7 +110,7 @@ class Session:
             return self._libfuzzer(target, environment, corpus, "-max_len=1024")
 
     def agent(self) -> Outcome:
-        """The agent's reader of regions."""
+        """Fuzz the agent's reader of regions."""
         rng, until, runs = random.Random(self.seed), time.monotonic() + self.seconds, 0
         with tempfile.TemporaryDirectory() as folder:
             while time.monotonic() < until:

@@ -7,15 +7,15 @@ from device_plugin.adapters.processes import pod_folders
 
 
 class DmemCgroups:
-    """Writes in the cgroup v2 tree at `root` (/sys/fs/cgroup)."""
+    """Writes dmem.max of pods in the cgroup v2 tree at `root` (/sys/fs/cgroup)."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
-        """Limit the pod of this UID to so many bytes of each memory, by the kernel's name of it (drm/<PCI>/vram).
+        """Set the limits of the pod of this UID: bytes by the kernel's name of the memory (drm/<PCI>/vram).
 
-        Returns why that failed, as a text; empty if it did not.
+        Returns the reason why that failed, as text; empty if it did not.
         """
         folder = next(pod_folders([self._root], pod), None)
         if folder is None:

@@ -63,9 +63,9 @@ class HostProcesses:
                 self._by_pod.setdefault(container[0], {}).setdefault(container[1], []).append(process)
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
-        """At the last look, the oldest processes of each container of the pod, its sandbox included.
+        """The oldest processes of each container of the pod at the last look, its sandbox included.
 
-        At most so many of each; by default PROCESSES.
+        At most `most` of each container; PROCESSES if None.
         """
         return [
             process for each in self._by_pod.get(pod, {}).values() for process in each[: most or PROCESSES]
@@ -87,7 +87,7 @@ class HostProcesses:
     def open_files(self, process: int) -> Iterator[str]:
         """The kernel's text on each of the first OPEN_FILES open files of a process (fdinfo).
 
-        None if the process is gone, or without the capability SYS_PTRACE.
+        Empty if the process is gone, or the agent lacks the capability SYS_PTRACE.
         """
         folder = f"{self._proc}/{process}/fdinfo"
         try:

@@ -173,7 +173,7 @@ class Candidate:
         return self._election.leads(self._clock())
 
     def see(self, lease: Lease) -> None:
-        """A watch says that this Lease is so, or was shortly before; others are ignored. For any thread."""
+        """Note the Lease as a watch shows it, which may be late; other Leases are ignored. Safe from any thread."""
         if lease.name == self._of.name:
             self._election.see(lease, self._clock())
 

@@ -1,4 +1,4 @@
-"""Kernel checks: every few seconds, what the kernel says of the cards is read and compared with the slices."""
+"""Kernel checks: the kernel's figures of the cards are read every few seconds, and compared with the slices."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ LOOK_SECONDS = 5.0
 
 
 class KernelChecks:
-    """Reads the figures, then compares them."""
+    """Reads `figures`, then has `unaccounted` and `unenforced` compare them."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class KernelChecks:
         self._next = clock()
 
     def step(self) -> None:
-        """Look, if it is time."""
+        """Read and compare the figures, if LOOK_SECONDS have passed since the last time."""
         now = self._clock()
         if now < self._next:
             return

@@ -1,4 +1,4 @@
-"""Kernel figures: what the driver says that each container uses of its cards, whatever its library counts.
+"""Kernel figures: the use of cards by each container, as the driver counts it and not the library in the container.
 
 The driver names processes by their ids on the host. A process belongs to the pod, and the container, of the cgroup that
 it is in, which no process of a container can leave. The container's name is not in the cgroup: where several containers
@@ -44,7 +44,7 @@ class KernelUse:
 
 
 @dataclass(slots=True)
-class _Names:
+class _ContainerNames:
     """The container names of cgroups, learnt from the mounts of their processes."""
 
     processes: HostProcesses
@@ -90,7 +90,7 @@ class KernelFigures:
         self._cards = cards
         self._processes = processes
         self._render_work = render_work
-        self._names = _Names(processes)
+        self._names = _ContainerNames(processes)
         self._found: Mapping[tuple[str, str], KernelUse] = {}
 
     def look(self) -> None:
@@ -179,7 +179,7 @@ def _listed(vendors: Iterable[Vendor[Any]]) -> Mapping[Vendor[Any], Sequence[int
 def _told_of(
     record: Record, cards: Mapping[str, LocalCard], listed: Mapping[Vendor[Any], object]
 ) -> Mapping[str, LocalCard]:
-    """Those of the container's cards of which the driver lists processes."""
+    """The container's cards whose drivers list their processes."""
     found = ((s.card, cards[s.card]) for s in record.slices if s.card in cards)
     return {uuid: local for uuid, local in found if local.vendor in listed}
 

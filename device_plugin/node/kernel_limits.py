@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 class KernelLimits:
-    """Sets them for pods with cards of a family whose enforcement mode asks for it. Safe from any thread."""
+    """Limits pods that hold cards of a family in the mode `enforce` or `kill`. Safe from any thread."""
 
     def __init__(self, cards: Callable[[], Mapping[str, LocalCard]], cgroups: PodCgroups) -> None:
         self._cards = cards
@@ -27,7 +27,7 @@ class KernelLimits:
         self._said: set[str] = set()
 
     def limit(self, pod: str, slices: Iterable[Slice]) -> None:
-        """Limit the pod of this UID to its slices. A kernel that cannot is logged once: nobody waits for it."""
+        """Limit the card memory of the pod of this UID to its slices. A failure is logged, and the pod starts."""
         cards, limits = self._cards(), dict[str, int]()
         for s in slices:
             local = cards.get(s.card)

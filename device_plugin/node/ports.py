@@ -33,9 +33,9 @@ class HostProcesses(Protocol):
         """Read which processes there are now."""
 
     def of(self, pod: str, most: int | None = None) -> Sequence[int]:
-        """At the last look, at most so many processes of each container of the pod of this UID, its sandbox included.
+        """The oldest processes of each container of the pod of this UID at the last look, its sandbox included.
 
-        By default a few.
+        At most `most` of each container; a few if None.
         """
 
     def mounts(self, process: int) -> tuple[str, bool] | None:
@@ -45,7 +45,7 @@ class HostProcesses(Protocol):
         """UID of the pod and name of the container's cgroup that a process is in now; None if in none, or gone."""
 
     def open_files(self, process: int) -> Iterator[str]:
-        """The kernel's text on each of the first open files of a process; none if the agent may not read them."""
+        """The kernel's text on each of the first open files of a process; empty if the agent may not read them."""
 
     def own_mounts(self) -> str:
         """The mountinfo of the agent's own process."""
@@ -55,9 +55,9 @@ class PodCgroups(Protocol):
     """The cgroups of the pods of this machine."""
 
     def limit_card_memory(self, pod: str, limits: Mapping[str, int]) -> str:
-        """Limit the pod of this UID to so many bytes of each memory, by the kernel's name of it.
+        """Set the limits of the pod of this UID: bytes by the kernel's name of the memory.
 
-        Returns why that failed, as a text; empty if it did not.
+        Returns the reason why that failed, as text; empty if it did not.
         """
 
 

@@ -1,4 +1,4 @@
-"""Render work: what the kernel says that a program had a card do through the card's render node.
+"""Render work: the time that a card has worked for a program through its render node, as the kernel counts it.
 
 Linux, Documentation/gpu/drm-usage-stats.rst: the kernel's text on an open file of a render node names the card, and the
 time that each of its engines has worked for that file (/proc/<pid>/fdinfo/<fd>):
@@ -6,7 +6,8 @@ time that each of its engines has worked for that file (/proc/<pid>/fdinfo/<fd>)
     drm-pdev:            0000:19:00.0
     drm-engine-compute:  41187 ns
 
-No mask of compute units holds such work, so the library refuses it in a part of a card: whoever has some went round it.
+No mask of compute units holds such work, so the library refuses it to a container that holds a part of the card. A
+process that has had such work done there has bypassed the library.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Unaccounted memory: what the driver says is in use on a card beyond what the slices of the card account for.
+"""Unaccounted memory: memory of a card that is in use by the driver's figure, and that no slice accounts for.
 
-It shows what no library counts: a program that goes round the library, a process outside of Kubernetes, a container
-that writes less into its usage region than it uses. What the driver takes for itself is in it as well.
+A program that bypasses the library holds it, a process outside of Kubernetes, or a container that writes less into its
+usage region than it uses. The driver's own memory is in it as well.
 """
 
 import logging
@@ -19,8 +19,8 @@ from vgpu_runtime.rocm import RESERVE_BYTES
 
 log = logging.getLogger(__name__)
 
-# Seconds that memory must be unaccounted for until that is told, and accounted for until that is: a driver frees what a
-# process had somewhat later than the process ends.
+# Seconds for which the memory must be beyond the limit before an event says so, and within it before another event says
+# that: a driver frees the memory of a process somewhat later than the process ends.
 SURE_SECONDS = 30.0
 # Most containers that an event names.
 NAMED = 3
@@ -29,7 +29,10 @@ MIB = 1 << 20
 
 @dataclass(slots=True)
 class _State:
-    """The state of one card: whether an event said that it is beyond the limit, and since when it is otherwise."""
+    """The state of one card.
+
+    `told`: the last event said that it is beyond the limit. `since`: from when on that has been different.
+    """
 
     told: bool = False
     since: float | None = None
@@ -37,7 +40,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _SliceUse:
-    """Bytes that a slice accounts for, and the bytes `beside` them that it holds by the kernel's figures."""
+    """The bytes that a slice accounts for, and those that it holds beyond them by the kernel's figures (`beside`)."""
 
     record: Record
     counted: int
@@ -45,7 +48,10 @@ class _SliceUse:
 
 
 class UnaccountedMemory:
-    """Finds it on every card, and tells when it is beyond `limit_mib` and when it is over. `clock` is monotonic."""
+    """Finds the unaccounted memory of each card, and posts an event when it exceeds `limit_mib`, and when no longer.
+
+    `clock` is monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -72,7 +78,7 @@ class UnaccountedMemory:
         return self._found
 
     def step(self) -> None:
-        """Compare the figures of all cards, and tell what has changed for SURE_SECONDS."""
+        """Compare the figures of all cards, and post an event of each change that has lasted for SURE_SECONDS."""
         slices = self._slices()
         found = {}
         for uuid, local in self._cards().items():
@@ -126,7 +132,7 @@ class UnaccountedMemory:
 
 
 def _holders(slices: Sequence[_SliceUse]) -> Iterator[str]:
-    """The containers that hold the most beside what they account for, and how much."""
+    """The containers that hold the most beyond what they account for, and how much, as texts."""
     for use in sorted(slices, key=lambda use: (-use.beside, use.record.key))[:NAMED]:
         if use.beside >= MIB:
             record = use.record

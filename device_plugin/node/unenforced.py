@@ -1,9 +1,9 @@
 """Unenforced slices: containers that use a card by the kernel's figures, and have no live slot in their usage region.
 
 The library in each process takes a slot before it lets the process have memory or a queue. So a process that holds
-either without one goes round the library: a static program, raw system calls, a musl program that its loader gave no
-preload, an environment in which the preload was lost. Programs that only look at the card (rocm-smi) hold neither.
-Work through the render node of a card of which the container holds a part goes round it too: the library refuses it.
+either without a slot bypasses the library: a static program, raw system calls, a musl program that its loader gave no
+preload, an environment in which the preload was lost. Programs that only look at the card (rocm-smi) hold neither. A
+process that has a card work through its render node, where the container holds a part of the card, bypasses it too.
 """
 
 import logging
@@ -29,8 +29,11 @@ START_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _Container:
-    """A container since its last start: when each process was first seen to hold the card, and what was told."""
+class _ContainerState:
+    """The state of a container since its last start.
+
+    `since` says when each process was first seen to hold the card, `told` which events were posted.
+    """
 
     record: Record
     since: dict[int, float] = field(default_factory=dict)
@@ -39,7 +42,7 @@ class _Container:
 
 
 class UnenforcedSlices:
-    """Finds them after each look of `figures`. `clock` is monotonic, in seconds."""
+    """Finds unenforced slices after each look of `figures`. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -58,14 +61,14 @@ class UnenforcedSlices:
         self._clock = clock
         self._start = clock()
         # By pod UID and container name.
-        self._containers: dict[tuple[str, str], _Container] = {}
+        self._containers: dict[tuple[str, str], _ContainerState] = {}
 
     def found(self) -> tuple[Record, ...]:
         """Containers that use a card past the library, as of the last step."""
         return tuple(each.record for each in list(self._containers.values()) if each.unenforced)
 
     def ends(self, record: Record) -> bool:
-        """True if the mode of one of the container's card families is that such a pod ends."""
+        """True if the container's pod is to be deleted: a card of it is of a family in the mode `kill`."""
         cards = self._cards()
         return any(s.card in cards and cards[s.card].enforcement is Enforcement.KILL for s in record.slices)
 
@@ -74,12 +77,12 @@ class UnenforcedSlices:
         before, found = self._containers, {}
         for record in self._records.all():
             known = before.get(record.key)
-            each = known if known is not None and known.record is record else _Container(record)
+            each = known if known is not None and known.record is record else _ContainerState(record)
             found[record.key] = each
             self._judge(each)
         self._containers = found
 
-    def _judge(self, container: _Container) -> None:
+    def _judge(self, container: _ContainerState) -> None:
         now, record = self._clock(), container.record
         use = self._figures.of(record)
         container.since = {
@@ -99,7 +102,7 @@ class UnenforcedSlices:
         if container.unenforced:
             self._tell(container, Event.SLICE_UNENFORCED, _UNENFORCED)
 
-    def _tell(self, container: _Container, event: Event, text: str) -> None:
+    def _tell(self, container: _ContainerState, event: Event, text: str) -> None:
         """Post an event, once for each start of the container."""
         record = container.record
         if event in container.told:

@@ -1,4 +1,4 @@
-/* What each way to the card exports: see host.c. */
+/* The function that each way to the card exports, and that host.c calls. */
 #ifndef FENCE_WAY_H
 #define FENCE_WAY_H
 

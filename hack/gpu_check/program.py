@@ -39,7 +39,7 @@ def hip() -> ctypes.CDLL:
 
 
 def program(command: str, mib: int, device: int) -> dict[str, object]:
-    """What a program in the slice sees; errors are HIP's numbers."""
+    """HIP's answers to a program in the slice; errors are HIP's numbers."""
     runtime = hip()
     pointer, stream = ctypes.c_void_p(), ctypes.c_void_p()
     free, total, units = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_int()
@@ -60,13 +60,13 @@ def program(command: str, mib: int, device: int) -> dict[str, object]:
 
 
 def command_of(words: str, card: Card) -> list[str]:
-    """What runs one of these programs on a card: "info 0", "alloc MIB", "hold MIB" or "queue MIB"."""
+    """The command that runs one of these programs on a card: "info 0", "alloc MIB", "hold MIB" or "queue MIB"."""
     device = [other.gpu_id for other in cards()].index(card.gpu_id)
     return [sys.executable, "-m", "hack.gpu_check.program", *words.split(), str(device)]
 
 
 def ask(words: str, card: Card, environment: Mapping[str, str] | None = None) -> dict[str, float]:
-    """What such a program prints, in a slice's environment or in none. Raises ImpossibleError, FailedError."""
+    """The answer of such a program, in a slice's environment or in none. Raises ImpossibleError, FailedError."""
     done = subprocess.run(
         command_of(words, card),
         env=environment,

@@ -43,7 +43,7 @@ class Slice:
         }
 
     def used_bytes(self) -> int:
-        """What the library has charged to its processes."""
+        """Bytes that the library has charged to the slice's processes."""
         data = (self.folder / "usage").read_bytes()
         return sum(struct.unpack_from(f"<{SLOTS}Q", data, USED_OFFSET))
 

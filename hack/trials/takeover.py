@@ -1,4 +1,4 @@
-"""Trial: kill -9 of the job engine's replica that plans a pool: the other one does, soon, and none starts twice.
+"""Trial: the job engine's replica that plans a pool is killed (-9); the other one takes the pool over in time.
 
     hack/takeover --kills 20
 
@@ -39,7 +39,7 @@ CARDS = "version: v1\ncards:\n  - {preset: hygon-60cu-16gib, count: 2}\n"
 FIT, JOBS_OF_POOL = 8, 16
 POOLS = ("a", "b")
 SYSTEM, LEASE = "vgpu-system", "vgpu-jobs"
-# Seconds between two Jobs that end, and for anything to come about.
+# Seconds between two Jobs that end, and until the trial gives up waiting.
 END_SECONDS, LONGEST_SECONDS = 0.5, 60.0
 LOOK_SECONDS = 0.01
 
@@ -50,10 +50,10 @@ class Admitted:
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
         self.last = dict.fromkeys(POOLS, 0.0)
-        """By pool: when a Job was started last, by time.monotonic."""
+        """By pool: when a Job was last started, by time.monotonic."""
         self.count = 0
         self.beyond: list[str] = []
-        """Those that were started while as many as fit were there."""
+        """Names of Jobs that were started while FIT Jobs of their pool ran."""
 
     def sync(self, jobs: Sequence[Job]) -> None:
         """Take a list of all Jobs."""
@@ -74,7 +74,7 @@ class Admitted:
                 self.beyond.append(job.name)
 
     def oldest(self, pool: str) -> str:
-        """The one of this pool that was created first; empty if there is none."""
+        """The started Job of this pool that was created first; empty if there is none."""
         return min(self._names[pool], default="")
 
 
@@ -94,7 +94,7 @@ class JobLoad(threading.Thread):
         self._person.create(queued(f"{pool}-{self._number:06}", **{POOL: pool}))
 
     def run(self) -> None:
-        """One of each pool, again and again."""
+        """End and queue a Job of each pool every END_SECONDS."""
         while not self.ended.wait(END_SECONDS):
             for pool in POOLS:
                 if name := self._admitted.oldest(pool):

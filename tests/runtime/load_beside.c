@@ -1,4 +1,4 @@
-/* What a plug-in does that loads others by name: only its own RUNPATH leads to them. */
+/* A plug-in that loads other libraries by name. They are found by its own RUNPATH alone. */
 #include <dlfcn.h>
 
 void *load_beside(const char *name, int flags)

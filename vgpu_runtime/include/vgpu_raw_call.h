@@ -1,4 +1,4 @@
-/* A system call without the C library: what the kernel returns, a negative errno on failure. */
+/* A system call without the C library. Returns the kernel's result, a negative errno on failure. */
 #ifndef VGPU_RAW_CALL_H
 #define VGPU_RAW_CALL_H
 

@@ -1,4 +1,4 @@
-/* What a program has here in place of libc: system calls, whose numbers never change, and where it begins. */
+/* System calls and the entry point of a program without libc. */
 #ifndef VGPU_BARE_H
 #define VGPU_BARE_H
 

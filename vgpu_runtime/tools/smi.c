@@ -96,7 +96,7 @@ static size_t read_name(uint64_t pid, char name[NAME_MAX_BYTES])
 	return length > 0 && name[length - 1] == '\n' ? (size_t)length - 1 : length > 0 ? (size_t)length : 0;
 }
 
-/* What is used is rounded up and what there is down, as the library's own line on stderr has them. */
+/* Bytes in use are rounded up, limits down, as in the library's own line on stderr. */
 static uint64_t mib_up(uint64_t bytes)
 {
 	return bytes / MIB + (bytes % MIB != 0);

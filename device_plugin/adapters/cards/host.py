@@ -30,7 +30,10 @@ class HostMachine:
         return DeviceNode(f"/{path}", f"/{path}")
 
     def host_file(self, path: str) -> Mount | None:
-        """The host's file or folder, for the same path. A folder that the kubelet has made for our mount is empty."""
+        """The host's file or folder, to be mounted at its own path; None if it is not there, or an empty folder.
+
+        The kubelet makes an empty folder for a mount of the agent whose source is missing.
+        """
         found = self._root / path.lstrip("/")
         try:
             there = found.is_file() or any(found.iterdir())

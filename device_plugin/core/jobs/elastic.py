@@ -9,7 +9,7 @@ from device_plugin.core.jobs.plan import Draft
 from device_plugin.core.jobs.queue import share
 from device_plugin.core.jobs.rules import Rules
 
-# Widths are found by powers and shares: less than this is nothing.
+# Tolerance for rounding errors: widths are found by powers and shares.
 EXACT = 1e-9
 
 

@@ -2,8 +2,8 @@
 
 Nothing is assumed to be done because it was sent. After an answer that leaves that open, and after a conflict, the Job
 is read again, and until that has succeeded nothing else is written. Where the conflict is with a write on which no plan
-depends, the same write is repeated at once: a tenant may write on his Job all the time, and neither keeps the Job as it
-is by that, nor keeps the writes of others waiting.
+depends, it is repeated at once: a tenant may write on his Job all the time, and must stop by that neither the writes of
+this Job nor those of others.
 """
 
 import logging
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS = 10.0
 # Seconds until a write that was refused is tried again: twice as many each time.
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
-# Seconds for which a Job is left alone after a conflict: twice as many each time.
+# Seconds until a Job whose write met conflicts is written again: doubled each time.
 FIRST_CONFLICT, LONGEST_CONFLICT = 0.5, 30.0
-# How often a write is sent at once whose Job somebody else writes.
+# Attempts in a row at a write that meets conflicts.
 MOST_SENT = 5
 # The API server does not allow the change itself; other refusals are about rights and load, and may end.
 INVALID = (400, 422)

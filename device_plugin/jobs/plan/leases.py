@@ -136,7 +136,7 @@ class PoolLeases:
         return min(candidate.due(RENEW_SECONDS) for candidate in self._all())
 
     def see(self, lease: Lease) -> None:
-        """A watch says that a Lease is this, or was shortly before; those that are not the engine's are ignored."""
+        """Note a Lease as a watch shows it, which may be late; those that are not the engine's are ignored."""
         for candidate in self._all():
             candidate.see(lease)
 
@@ -219,9 +219,9 @@ class PoolLeases:
         return _encoded({}) if now - self._empty_since < REPLACED_SECONDS else ""
 
     def _numbered(self, wanted: Collection[str]) -> Numbers:
-        """The wanted pools with their numbers, those that they had where planners may still act by them.
+        """The wanted pools by their numbers.
 
-        So until then a pool has no second number, and a number no second pool.
+        While a planner may act by a number, its pool has no second number, and the number no second pool.
         """
         kept = {number: name for number, (name, _) in self._noted.items() if name in wanted}
         free = (number for number in range(1, MOST_POOLS + 1) if number not in self._noted)

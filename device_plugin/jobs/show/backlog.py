@@ -1,7 +1,7 @@
 """The events of Jobs that wait to be posted, taken from each namespace in turn.
 
 A tenant can cause events faster than they are posted, with thousands of Jobs that he writes again and again. They are
-left out before those of others, and keep them waiting for one event each.
+dropped before those of other namespaces, and delay each of those by one event only.
 """
 
 import threading
@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from device_plugin.core.batch import Job
 from device_plugin.core.events import Event
 
-# Events that wait; beyond them the oldest of the namespace with the most are left out.
+# Most events that wait; beyond them the oldest of the namespace with the most is dropped.
 MOST_WAITING = 1000
 
 Waiting = tuple[Job, Event, str]
@@ -18,7 +18,7 @@ Waiting = tuple[Job, Event, str]
 
 
 class Backlog:
-    """Safe from any thread."""
+    """The waiting events of all namespaces. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -34,11 +34,11 @@ class HostStack:
         self._card_nodes = CARD_NODE in wanted
 
     def mounts(self) -> list[Mount]:
-        """Those that are on the node now."""
+        """The mounts of the wanted files that are on the node now."""
         return [mount for path in self._files if (mount := self._machine.host_file(path))]
 
     def missing(self) -> list[str]:
-        """The paths of those that are not."""
+        """The wanted paths that are not on the node now."""
         return [path for path in self._files if not self._machine.host_file(path)]
 
     def devices(self, pcis: Iterable[str]) -> Iterator[DeviceNode]:

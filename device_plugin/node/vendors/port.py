@@ -169,7 +169,7 @@ class Vendor(Protocol[P]):
 
     @property
     def figures(self) -> ProcessFigures[P]:
-        """What the kernel says of the processes that use the cards."""
+        """The kernel's figures of the processes that use the cards."""
 
     def files(self, slices: Sequence[CardSlice[P]]) -> ContainerFiles:
         """The files, devices and variables for these slices. Raises ConfigError if they cannot be expressed."""

@@ -107,7 +107,7 @@ static unsigned kfd_number(struct input *input)
 	return numbers[take(input, 1) % (sizeof numbers / sizeof *numbers)];
 }
 
-/* What makes an argument reach further than its first check: the card, sizes near the limit, handles, live rings. */
+/* Values that pass an argument's first check: the card, sizes near the limit, handles, live rings. */
 static void fill_kfd(struct input *input, unsigned number, uint8_t *args, size_t size)
 {
 	uint64_t handle = (uint64_t)gpu_id << 32 | take(input, 1) % 8, bytes = take(input, 2) << 16;

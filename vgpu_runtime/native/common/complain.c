@@ -89,7 +89,7 @@ static bool is_quiet(void)
 	return value && *value;
 }
 
-/* What is asked for and in use is rounded up, what there is down: so the figures never seem to fit. */
+/* Bytes asked for and in use are rounded up, the limit down: a refused request never seems to fit. */
 static uint64_t mib_up(uint64_t bytes)
 {
 	return bytes / MIB + (bytes % MIB != 0);

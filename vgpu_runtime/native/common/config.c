@@ -18,7 +18,7 @@ static const char *const key_names[KEYS] = {
 	"compute_units", "xcc", "paired", "mask",
 };
 
-/* What becomes of a container that uses a card past the library; this library enforces in each. */
+/* Enforcement modes: device_plugin/core/enforcement.py. The library holds processes to their slice in all of them. */
 static const char *const modes[] = {"observe", "enforce", "kill"};
 
 /* What was read of the head or of one card; `seen` has a bit for each key. */

@@ -26,7 +26,7 @@ typedef void *dlmopen_fn(Lmid_t id, const char *file, int mode);
 
 _Static_assert(RTLD_DEEPBIND == 8, "as in glibc, on every architecture");
 
-/* What the assembly needs from C; nothing else calls these. */
+/* Used by the assembly alone. */
 extern int loader_kept_flags;
 int loader_kept_flags = ~RTLD_DEEPBIND;
 

@@ -26,7 +26,7 @@ static int slot;
 static dev_t device; /* of the file in which the slot is */
 static ino_t inode;
 
-#ifdef VGPU_TEST_BUILD /* a test's driver dwells here: that is where another process, or death, may come */
+#ifdef VGPU_TEST_BUILD /* a test's driver waits here: another process may run now, or this one may be killed */
 #pragma weak vgpu_test_before_write
 void vgpu_test_before_write(void);
 

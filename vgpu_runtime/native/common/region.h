@@ -31,7 +31,7 @@ void region_discharge(struct usage *usage, unsigned card, uint64_t bytes);
 /* What all live slots hold of `card`; this process's own figure alone where the region is broken. */
 uint64_t region_used(struct usage *usage, unsigned card);
 
-/* What all live slots hold of `card`, for a process that only looks: it claims no slot. 0 where the region is broken. */
+/* Bytes of `card` that all live slots hold; 0 where the region is broken. Claims no slot for this process. */
 uint64_t region_observed(unsigned card);
 
 /* In a new process: the slot is the parent's. Closes what was inherited, because open files keep their locks. */

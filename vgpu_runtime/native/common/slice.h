@@ -1,5 +1,5 @@
 /*
- * What this process is held to. The config is read before main, or when a constructor that runs before this library's
+ * The slice of this process. Its config is read before main, or when a constructor that runs before this library's
  * touches a card.
  */
 #ifndef VGPU_SLICE_H

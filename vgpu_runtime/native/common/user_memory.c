@@ -39,7 +39,7 @@ bool user_read(void *to, uint64_t from, size_t size)
 	return good;
 }
 
-/* What is written to find out lies within what is to be written; less than a word is only known to be readable. */
+/* The trial write lies within the bytes to be written. Where they are less than a word, only reading is tried. */
 bool user_write(uint64_t to, const void *from, size_t size)
 {
 	uint64_t end = to + size;

@@ -32,8 +32,8 @@ static unsigned minor_of(uint64_t number)
 }
 
 /*
- * What the kernel says is a device is one. Of others the next library's fstat is asked, so that a simulated driver says
- * what its descriptors stand for. Before glibc 2.33 no library has that name.
+ * A descriptor that is a device for the kernel is that device. For others the next library's fstat is asked, so that a
+ * simulated driver can say which device its descriptors stand for. Before glibc 2.33 no library has that name.
  */
 bool device_identify(int fd, struct stat *status)
 {

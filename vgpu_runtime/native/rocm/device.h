@@ -1,5 +1,5 @@
 /*
- * What a descriptor is to the driver.
+ * The device of the driver that a descriptor refers to.
  *
  * Both of the driver's interfaces dispatch on a request's number alone, whatever its type letter and direction say, and
  * other drivers have requests with the same numbers. So the descriptor decides, by its device number: that of /dev/kfd

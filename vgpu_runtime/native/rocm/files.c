@@ -9,7 +9,7 @@
 #define NODES 16
 #define FIRST_FD 512 /* as in region.c */
 
-/* Where marks lie: programs do not lock bytes of a device, least of all there. */
+/* The offset of the marks: no program locks bytes so far into a device. */
 #define MARK_BASE (UINT64_C(1) << 61)
 #define MARK_BITS ((UINT64_C(1) << 60) - 1)
 

@@ -65,7 +65,7 @@ static int create(struct request *request, int card)
 	return result;
 }
 
-/* The number of the file where there may be names in it, or -1. */
+/* The number of the descriptor's file, or -1 where no memory was made in that file. */
 static int known_file(int fd)
 {
 	int file;
@@ -140,7 +140,7 @@ static int refuse_work(void)
 	return request_refuse(EACCES);
 }
 
-/* 1: some of it is for compute units; 0: none; -1: EFAULT. */
+/* 1: a part of the submission runs on compute units; 0: none does; -1: it cannot be read (EFAULT). */
 static int needs_units(const struct amdgpu_cs *arguments)
 {
 	struct amdgpu_chunk_ib buffer;
@@ -191,7 +191,7 @@ static void lower_heap(struct amdgpu_heap *heap, uint64_t limit, uint64_t used)
 	heap->max_allocation = at_most(heap->max_allocation, heap->usable_bytes);
 }
 
-/* The answers that tell of the card's memory, as the slice's. The driver fills `answer`; the program has the copy. */
+/* Answers queries about card memory with the slice's figures. The driver fills `answer`; the program gets a copy. */
 static int ask(struct request *request, int card)
 {
 	struct amdgpu_info *arguments = ARGUMENTS(request, struct amdgpu_info);
@@ -266,7 +266,7 @@ bool gem_hooks(unsigned number)
 	return own_size(number) != 0;
 }
 
-/* A node that is none of the slice's cards is another driver's, whose numbers mean other things. */
+/* The node of another card may be another driver's, whose numbers mean other requests. */
 int gem_request(int fd, unsigned code, void *arguments, const struct device *device)
 {
 	enum enforcement enforcement = slice_enforcement();

@@ -10,7 +10,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The one way to the driver. Only for a number that is hooked is the descriptor looked at. */
+/* All requests pass here. The descriptor is looked at only for numbers that are hooked. */
 EXPORT int ioctl(int fd, unsigned long request, ...)
 {
 	unsigned code = (unsigned)request; /* some callers sign-extend */

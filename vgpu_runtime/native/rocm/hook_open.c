@@ -27,7 +27,7 @@ EXPORT int __openat64_2(int folder, const char *path, int flags);
 		va_end(rest);                                                \
 	} while (0)
 
-/* `plain`: what does the same where a libc has no names with 64, as musl since 1.2.4. */
+/* `plain`: the function for a libc that has no names with 64, as musl since 1.2.4. */
 #define DEFINE_OPEN(name, plain)                                                        \
 	EXPORT int name(const char *path, int flags, ...)                               \
 	{                                                                               \

@@ -20,7 +20,7 @@
 #include "simkfd.h"
 
 #define DEVICES (SIM_MAX_CARDS + 1)
-#define KFD_MAJOR 511 /* the last of those that the kernel gives to whoever asks; ../tree.py writes it into sysfs */
+#define KFD_MAJOR 511 /* the last of the numbers that Linux assigns dynamically; ../tree.py writes it into sysfs */
 #define FIRST_OWN_FD 768
 #define DEVICE_BYTES (INT64_C(1) << 50)
 

@@ -153,7 +153,7 @@ SIM_EXPORT int fstat64(int fd, struct stat64 *st)
 	return sim_device_stat(fd, (struct stat *)st); /* one structure on 64-bit machines */
 }
 
-/* What was held by descriptors that are closed, in whatever way, is given back. */
+/* Frees the memory that only closed descriptors held, in whatever way they were closed. */
 static void sim_look(void)
 {
 	sim_gem_look();
@@ -168,7 +168,7 @@ SIM_EXPORT int close(int fd)
 	return result;
 }
 
-/* As in the kernel, the descriptor alone says whose the request is; its type letter says nothing. */
+/* As in the kernel, the descriptor alone decides which device a request is for, not its type letter. */
 SIM_EXPORT int ioctl(int fd, unsigned long request, ...)
 {
 	int card = -1;
