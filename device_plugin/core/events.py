@@ -94,13 +94,13 @@ _ABOUT = {
     Event.CARD_MEMORY_UNACCOUNTED: About(
         AGENT, "Node",
         "For 30 s more memory of the card was in use than the libraries of its slices count, by more than"
-        " `unaccountedMiB`: a program goes round the library, or a process that is in no container of ours uses the"
+        " `unaccountedMiB`: a program bypasses the library, or a process that is in no container of ours uses the"
         " card. The text names the containers that hold more, by the kernel's figures, than their library counts.",
         "See the programs of the containers that it names, or `rocm-smi --showpids` on the node. If the driver takes as"
         " much on an idle card, set `unaccountedMiB` higher.",
     ),
     Event.CARD_MEMORY_ACCOUNTED: About(
-        AGENT, "Node", "What `CardMemoryUnaccounted` told of has been over for 30 s.", "Nothing.", warning=False
+        AGENT, "Node", "The memory of the card has been accounted for again for 30 s.", "Nothing.", warning=False
     ),
     Event.SLICE_COVERED: About(
         AGENT, "Pod",

@@ -220,7 +220,12 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
         Meta(description="share of the cards that jobs may use; the rest is left to other pods", gt=0, le=1),
     ] = 1.0
     cooldown_seconds: Annotated[
-        float, Meta(description="seconds after a change of its width in which a job does not grow", ge=0)
+        float,
+        Meta(
+            description="seconds after a change of its width in which a job does not grow, and in which others give way"
+            " neither to a job that was stopped nor to a split that started or was resized",
+            ge=0,
+        ),
     ] = COOLDOWN_S
     quantum_seconds: Annotated[
         float, Meta(description="seconds that a job runs before it may be stopped for another one", ge=0)

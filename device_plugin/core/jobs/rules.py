@@ -28,7 +28,10 @@ class Rules:
     age_s: float = HOUR
     """So does a job that has never run and has waited for this long; cards are kept free for it."""
     cooldown_s: float = COOLDOWN_S
-    """The width of a job does not grow for this long after it changed."""
+    """The width of a job does not grow for this long after it changed.
+
+    Nor do others give way in that time to a job that was stopped, or to a split that started or was resized.
+    """
     growth: float = 1.0
     """A running job grows by at least this share of its width, or to its most, or not at all."""
     wide_growth: float = 0.25
