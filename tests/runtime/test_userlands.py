@@ -87,7 +87,7 @@ def test_in_a_userland_of_debian(release: str, native: Path, tmp_path: Path) -> 
         shutil.copy(file, target)
     (root / "etc/ld.so.preload").write_text("/opt/libvgpu.so\n/opt/libsimkfd.so\n")
     (root / "proc").mkdir()  # through which the simulated driver opens its files again
-    mount_and_run = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /opt/probe "$@"'
+    mount_and_run = 'mount --rbind /proc "$0/proc" && exec /usr/sbin/chroot "$0" /opt/probe "$@"'
     enter = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount_and_run, root)
     assert_held(slice_, usage, *enter, SIMKFD_DIR="/sim", SIMKFD_LOG="/driver.log")
 
