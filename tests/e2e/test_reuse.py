@@ -1,4 +1,4 @@
-"""The same tickets are used again and again, by pods that one failed start ends for good."""
+"""Tickets are reused many times by pods that one failed start ends for good: none of them fails to start."""
 
 import os
 from typing import Any

@@ -41,7 +41,7 @@ def shipped(request: pytest.FixtureRequest) -> Path:
 
 
 def readelf(option: str, library: Path) -> str:
-    """What it says of a library of any architecture; objdump knows only this machine's."""
+    """The output of readelf for a library of any architecture; objdump knows only this machine's."""
     require(shutil.which("readelf"), "needs readelf: apt-get install binutils")
     done = subprocess.run(["readelf", "--wide", option, library], text=True, capture_output=True, check=True)
     return done.stdout
