@@ -3,6 +3,7 @@
  * ways that there are, lets it take so much card memory and create a queue, and prints what came of both.
  *
  * `plugin_host again PLUGIN` opens a namespace for it 64 times, closing it each time, and prints how many times that worked.
+ * `plugin_host load PLUGIN` only loads it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -64,6 +65,8 @@ int main(int count, char **words)
 			worked += library && !dlclose(library);
 		}
 		printf("%d\n", worked);
+	} else if (count == 3 && !strcmp(words[1], "load")) {
+		loaded(dlopen(words[2], RTLD_NOW));
 	} else if (count == 4) {
 		void *library = load(words[1], words[2]);
 		uint64_t bytes = strtoull(words[3], NULL, 10) << 20;

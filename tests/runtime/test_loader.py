@@ -31,6 +31,8 @@ def build(folder: Path, compiler: str) -> Path:
     shared = ["-D_GNU_SOURCE", "-shared", "-fPIC", "-Wl,-rpath,$ORIGIN,--enable-new-dtags"]
     plugin = [PROBE / "kfd.c", PROBE / "save_area.c", HERE / "load_beside.c"]
     subprocess.run([compiler, *flags, *shared, *plugin, "-o", folder / "plugin.so"], check=True)
+    waiting, target = HERE / "waiting_plugin.c", folder / "waiting_plugin.so"
+    subprocess.run([compiler, *flags, *shared, "-pthread", waiting, "-o", target], check=True)
     subprocess.run([compiler, *flags, HERE / "plugin_host.c", "-o", folder / "plugin_host"], check=True)
     return folder
 
@@ -66,6 +68,13 @@ def test_namespaces_that_are_closed_can_be_opened_for_ever(slice_: SimSlice, pro
     """glibc has 16, and the library stays in each that it was loaded into."""
     done = slice_.run(programs / "plugin_host", "again", programs / "plugin.so")
     assert (done.stdout, done.stderr) == ("64\n", "")
+
+
+def test_a_thread_that_uses_files_does_not_wait_for_the_loader(slice_: SimSlice, programs: Path) -> None:
+    """What the library stands in front of is looked up before main: dlsym takes the loader's lock."""
+    library = str(slice_.build / "libvgpu-test.so")
+    done = slice_.run(programs / "plugin_host", "load", programs / "waiting_plugin.so", LD_PRELOAD=library)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("way", ["deepbind", "namespace"])

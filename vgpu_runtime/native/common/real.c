@@ -15,21 +15,29 @@ __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlsym, dlsym@GLIBC_2.17");
 #endif
 
-void *vgpu_real_if_any(void **slot, const char *name)
+/* All that REAL_HERE lists, as the linker delimits it. */
+extern struct real *__start_vgpu_reals[] __attribute__((visibility("hidden")));
+extern struct real *__stop_vgpu_reals[] __attribute__((visibility("hidden")));
+
+static char absent; /* as `found`: this libc has no such function */
+
+void *vgpu_real_if_any(struct real *real)
 {
-	void *found = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+	void *found = __atomic_load_n(&real->found, __ATOMIC_ACQUIRE);
 
 	if (!found) {
-		found = dlsym(RTLD_NEXT, name);
-		__atomic_store_n(slot, found, __ATOMIC_RELEASE);
+		found = dlsym(RTLD_NEXT, real->name);
+		if (!found)
+			found = &absent;
+		__atomic_store_n(&real->found, found, __ATOMIC_RELEASE);
 	}
-	return found;
+	return found == &absent ? NULL : found;
 }
 
-void *vgpu_real(void **slot, const char *name)
+void *vgpu_real(struct real *real)
 {
 	static const char text[] = "vgpu: no C library below this one\n";
-	void *found = vgpu_real_if_any(slot, name);
+	void *found = vgpu_real_if_any(real);
 	ssize_t ignored;
 
 	if (!found) {
@@ -38,4 +46,10 @@ void *vgpu_real(void **slot, const char *name)
 		abort();
 	}
 	return found;
+}
+
+__attribute__((constructor)) static void look_up_before_main(void)
+{
+	for (struct real **real = __start_vgpu_reals; real < __stop_vgpu_reals; real++)
+		vgpu_real_if_any(*real);
 }

@@ -16,21 +16,39 @@ typedef int fstat_fn(int fd, struct stat *status);
 typedef int setenv_fn(const char *name, const char *value, int overwrite);
 typedef FILE *fopen_fn(const char *path, const char *mode);
 
-/* Looks `name` up behind this library once and keeps it in `*slot`; ends the process where there is none. */
-void *vgpu_real(void **slot, const char *name);
+/* A function behind this library, as one place in the code calls it. */
+struct real {
+	const char *name;
+	void *found; /* NULL: not looked up yet */
+};
 
-/* The same for a function that not every libc has; NULL where there is none. */
-void *vgpu_real_if_any(void **slot, const char *name);
+/*
+ * The function, looked up once: before main (real.c), or by a constructor that runs before this library's. Later would be
+ * too late: dlsym takes the loader's lock, for which a thread may wait for ever, and changes what dlerror says.
+ * vgpu_real ends the process where there is no such function, vgpu_real_if_any returns NULL.
+ */
+void *vgpu_real(struct real *real);
+void *vgpu_real_if_any(struct real *real);
+
+/* The struct real of this place, listed for the constructor in real.c. */
+#define REAL_HERE(name)                                                                                   \
+	(__extension__({                                                                                  \
+		static struct real real = {#name, NULL};                                                  \
+		static struct real *listed __attribute__((section("vgpu_reals"), used)) = &real;          \
+		&real;                                                                                    \
+	}))
 
 /* Usable as REAL(open, open_fn)(path, flags). */
-#define REAL(name, type) ((type *)__extension__({ static void *slot; vgpu_real(&slot, #name); }))
+#define REAL(name, type) ((type *)vgpu_real(REAL_HERE(name)))
 
-/* The same, or `plain` where there is no `name`. */
-#define REAL_OR(name, plain, type)                                              \
-	((type *)__extension__({                                                \
-		static void *slot;                                              \
-		void *found = vgpu_real_if_any(&slot, #name);                   \
-		found ? found : (void *)(uintptr_t)REAL(plain, type);           \
+/* NULL where there is no `name`: not every libc has each. */
+#define REAL_IF_ANY(name, type) ((type *)vgpu_real_if_any(REAL_HERE(name)))
+
+/* `plain` where there is no `name`. */
+#define REAL_OR(name, plain, type)                                                \
+	(__extension__({                                                          \
+		type *found = REAL_IF_ANY(name, type);                            \
+		found ? found : REAL(plain, type);                                \
 	}))
 
 #endif

@@ -37,9 +37,8 @@ static unsigned minor_of(uint64_t number)
  */
 bool device_identify(int fd, struct stat *status)
 {
-	static void *slot;
 	bool good = raw_fstat(fd, status) == 0;
-	fstat_fn *next = good && S_ISCHR(status->st_mode) ? NULL : vgpu_real_if_any(&slot, "fstat");
+	fstat_fn *next = good && S_ISCHR(status->st_mode) ? NULL : REAL_IF_ANY(fstat, fstat_fn);
 
 	return next ? next(fd, status) == 0 : good;
 }
