@@ -121,6 +121,19 @@ class NodeService:
             self._api.node,
             state / "other-plugins.json",
         )
+        figures = KernelFigures(self._records, self._cards, host.processes, render_work=settings.render_work)
+        unaccounted = UnaccountedMemory(
+            self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
+        )
+        self._agent = self._loop(host, figures, unaccounted)
+        self._meter = Meter(
+            settings.node_name, self._records, self._writable, self._cards, self._agent.reports, figures, unaccounted,
+        )  # fmt: skip
+        self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
+
+    def _loop(self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory) -> Agent:
+        """The agent's loop, with the stages that it calls in turn."""
+        settings = self._settings
         advertiser = Advertiser(
             self._server, self._plugins / server.KUBELET, self._records, self._allocator, self._others
         )
@@ -128,28 +141,15 @@ class NodeService:
             self._records, self._writable, self._injector, self._node_pods, self._allocator, self._api
         )
         covered = CoveredSlices(self._records, self._injector.files, host.processes, self._api)
-        figures = KernelFigures(self._records, self._cards, host.processes, render_work=settings.render_work)
-        unaccounted = UnaccountedMemory(
-            self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
-        )
         unenforced = UnenforcedSlices(self._records, self._writable, self._cards, figures, self._api)
         preflight = Preflight(
-            self._api, Path(settings.cdi_dir), state, kubelet, lambda: self._problems(host.problems())
-        )
-        self._agent = Agent(
+            self._api, Path(settings.cdi_dir), Path(settings.state_dir), Path(settings.kubelet_dir),
+            lambda: self._problems(host.problems()),
+        )  # fmt: skip
+        return Agent(
             self._cards, advertiser, Publisher(self._api), reclaimer, covered,
             KernelChecks(figures, unaccounted, unenforced), unenforced, preflight, self._others, settings.drain_seconds,
         )  # fmt: skip
-        self._meter = Meter(
-            settings.node_name,
-            self._records,
-            self._writable,
-            self._cards,
-            self._agent.reports,
-            figures,
-            unaccounted,
-        )
-        self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
     def run(self) -> int:
         """Serve until `stop` is set, then drain; returns the exit status."""
