@@ -39,7 +39,7 @@ esac
 
 @pytest.fixture
 def policies(policies: list[Path]) -> list[Path]:
-    """Those of the job engine too."""
+    """The admission policies, with those of the job engine."""
     return [*policies, *job_policy_files()]
 
 

@@ -17,7 +17,7 @@ PAGE = 4096
 
 
 class Program:
-    """What the program has: KFD handles, open render nodes with their descriptors and handles, and DMA-bufs."""
+    """A program's KFD handles, open render nodes with their descriptors and handles, and DMA-bufs."""
 
     def __init__(self, rng: random.Random, gpu_id: int, region_path: Path, books: Path) -> None:
         self.rng, self.gpu_id, self.region, self.books = rng, gpu_id, region_path, books

@@ -39,7 +39,7 @@ node = gem.node()
 
 @pytest.fixture
 def machine(native: Path, tmp_path: Path) -> Callable[[int], SimSlice]:
-    """A slice of so many core groups."""
+    """Makes a slice with a number of core groups."""
     return lambda groups: slices.make(tmp_path, native, None, CARD, groups, Kernel.UNCHECKED)
 
 

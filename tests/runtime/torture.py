@@ -61,7 +61,7 @@ def violations(truth: Path) -> int:
 def race(
     command: Command, environment: Mapping[str, str], processes: int, turns: int, seed: int
 ) -> list[int]:
-    """Run so many of `command`, with a seed and `turns` appended, at once; their exit statuses."""
+    """The exit statuses of `processes` runs of `command` at once, each with a seed and `turns` appended."""
     running = [
         subprocess.Popen([*command, str(seed + i), str(turns)], env=environment) for i in range(processes)
     ]

@@ -311,7 +311,7 @@ def test_a_plan_depends_on_no_part_of_a_job_that_counts_as_no_change(rng: random
 
 
 def decided(world: World, jobs: Mapping[JobKey, Managed]) -> object:
-    """What a round makes of the Jobs: their states, the plan and the first writes."""
+    """A round's results for the Jobs: their states, the plan and the first writes."""
     fork = Fork(world.engine.held)
     seen = scene(world.now, jobs, fork)
     plan = plan_round(world.now, seen.states, seen.room, world.rules)

@@ -58,7 +58,7 @@ class Cluster:
             self.begin(name)
 
     def begin(self, name: str, after: float = 0.0) -> None:
-        """A replica starts, and has its first turn after so many seconds."""
+        """Start a replica, which has its first turn `after` seconds from now."""
         leases = self.replicas[name] = PoolLeases(
             Connection(self, name), LEASE, name, lambda: self.now, lambda: str(self.now),  # type: ignore[arg-type]
             lambda: frozenset(self.replicas),
@@ -66,7 +66,7 @@ class Cluster:
         self._at(after, lambda: self._turn(name, leases))
 
     def run(self, seconds: float) -> None:
-        """All that happens within so many seconds."""
+        """Carry out the events of the next `seconds`."""
         end = self.now + seconds
         while self._events[0][0] < end:
             at, _, event = heappop(self._events)
