@@ -3,6 +3,7 @@
 What a request came to is told by the simulated driver, not by the library.
 """
 
+import platform
 import random
 import sys
 from collections.abc import Callable
@@ -110,6 +111,35 @@ def test_shared_memory_is_charged_once_until_its_last_name_goes(machine: Callabl
         "os.close(dmabuf); kfd.alloc(GPU, 1000 * MIB); print(used())"
     )
     assert output(machine(15), script) == ["1500 True", *[f"{REFUSED} 1500"] * 4, "1000"]
+
+
+SHARED = "a = kfd.alloc(GPU, 1500 * MIB); dmabuf = kfd.export(a); kfd.free(a)\n"
+LEFT = "print(kfd.available(GPU) // MIB)\n"
+
+
+def test_a_dmabuf_is_charged_though_no_descriptor_is_left_to_look_for_it(
+    machine: Callable[[int], SimSlice],
+) -> None:
+    script = (
+        f"import resource; soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n{SHARED}"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard)); print(attempt(kfd.alloc, GPU, 1000 * MIB))\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))\n"
+        f"{LEFT}os.close(dmabuf); {LEFT}"
+    )
+    assert output(machine(15), script) == [REFUSED, str(LIMIT_MIB - 1500), str(LIMIT_MIB)]
+
+
+def test_a_dmabuf_is_charged_though_the_first_thread_has_ended(machine: Callable[[int], SimSlice]) -> None:
+    """Then /proc/self/fd is empty: it shows the first thread's descriptors."""
+    exit_ = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+    script = (
+        f"import threading\n{SHARED}def rest():\n"
+        "    path = f'/proc/{os.getpid()}/task/{os.getpid()}/stat'\n"
+        "    while ') Z ' not in open(path).read(): pass\n"
+        f"    {LEFT}    os.close(dmabuf); {LEFT}    os.sys.stdout.flush(); os._exit(0)\n"
+        f"threading.Thread(target=rest).start(); kfd.libc.syscall({exit_}, 0)"
+    )
+    assert output(machine(15), script) == [str(LIMIT_MIB - 1500), str(LIMIT_MIB)]
 
 
 def test_a_second_card_in_the_machine_is_not_charged(machine: Callable[[int], SimSlice]) -> None:

@@ -36,8 +36,11 @@ static void mark(int fd)
 		memory->used |= SEEN;
 }
 
-/* Marks shared memory that a descriptor of this process refers to. Reads the folder without an allocation. */
-static void mark_all(void)
+/*
+ * Marks shared memory that a descriptor of this process refers to. Reads the folder without an allocation. False: not all
+ * could be seen, for there is no descriptor left, or no /proc, to read them with.
+ */
+static bool mark_all(void)
 {
 	struct record { /* of getdents64(2) */
 		uint64_t inode;
@@ -47,27 +50,29 @@ static void mark_all(void)
 		char name[];
 	};
 	_Alignas(struct record) char text[2048];
-	int folder = raw_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int folder = raw_open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	uint64_t fd;
 	long length;
 
-	while (folder >= 0 && (length = raw_getdents(folder, text, sizeof text)) > 0)
+	if (folder < 0)
+		return false;
+	while ((length = raw_getdents(folder, text, sizeof text)) > 0)
 		for (long at = 0; at < length; at += ((struct record *)(void *)(text + at))->length)
 			if (sysfs_number(((struct record *)(void *)(text + at))->name, &fd))
 				mark((int)fd);
-	if (folder >= 0)
-		raw_close(folder);
+	raw_close(folder);
+	return length == 0;
 }
 
-/* Discharges shared memory without a name, of which no descriptor is open either. */
+/* Discharges shared memory without a name, of which no descriptor is open either. Where that is not known, none. */
 static void look_at_descriptors(void)
 {
 	struct table *shared = &slice.shared;
+	bool known = mark_all();
 	unsigned left = 0;
 	struct entry memory;
 
-	mark_all();
-	for (size_t i = 0; i < shared->capacity;) {
+	for (size_t i = 0; known && i < shared->capacity;) {
 		if (shared->entries[i].used == 1 && is_nameless(&shared->entries[i])) {
 			table_take(shared, shared->entries[i].key, &memory); /* brings another entry to this place */
 			table_unreserve(shared);
