@@ -58,7 +58,7 @@ class FileKind:
 
     @property
     def spare(self) -> str:
-        """The beginning of the names of its spare files."""
+        """The prefix of the names of spare files of this kind."""
         return f"{_SPARE}{self.name}.{self.version}-"
 
 

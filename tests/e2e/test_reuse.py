@@ -27,7 +27,7 @@ def fill(kubectl: Kubectl, node: str) -> None:
 
 
 def why_ended(pod: Any) -> str:
-    """`Completed`, StartError or what else became of the pod's container, or of the pod before it had one."""
+    """The reason that the pod's container has, such as Completed or StartError; the pod's own before it has one."""
     (status,) = pod["status"].get("containerStatuses") or [{"state": {}}]
     reason: str = status["state"].get("terminated", {}).get("reason") or pod["status"].get("reason", "")
     return reason

@@ -17,5 +17,5 @@ class KfdTree:
     def use(
         self, process: int, card: LocalCard, mib: int = 0, queues: int = 0, busy: int | None = None
     ) -> None:
-        """The process has the driver open, and uses the card so much."""
+        """Write that the process has the driver open, and uses the card."""
         sim.set_process(self._root, process, card.card.uuid, mib, queues, busy)

@@ -16,7 +16,7 @@ class OwnedSlot:
         self._live = False
 
     def hold(self, mib: int) -> None:
-        """The process has so much of the first card, as it counts."""
+        """Write the use of the first card that the process counts."""
         if not self._live:
             lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, region.LOCK_SLOT, 1, 0)
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, lock)

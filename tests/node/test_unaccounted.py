@@ -30,13 +30,13 @@ class Node(Looping):
         return self
 
     def in_use(self, mib: int) -> None:
-        """The driver measures so much in use on the first card."""
+        """Write the memory of the first card that is in use by its driver."""
         path = self.parts.machine / f"sys/bus/pci/devices/{self.card.card.pci}/mem_info_vram_used"
         path.unlink(missing_ok=True)
         path.write_text(f"{mib << 20}\n")
 
     def check(self, seconds: float = 0.0) -> list[str]:
-        """The reasons of all events after so much more time."""
+        """The reasons of all events after `seconds` more."""
         for _ in range(int(seconds / LOOK_SECONDS) + 1):
             self.parts.now += LOOK_SECONDS
             self.kernel.step()

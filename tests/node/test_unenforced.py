@@ -31,13 +31,13 @@ class Node(Looping):
         self.check(START_SECONDS)
 
     def run(self, *processes: int, mib: int = 0, queues: int = 0) -> None:
-        """The container has these processes, and each uses the card so much."""
+        """Give the container these processes, each with this use of the card."""
         self.host.mounted["uid-a"] = dict.fromkeys(processes, "")
         for process in processes:
             self.kfd.use(process, self.card, mib, queues)
 
     def check(self, seconds: float) -> bool:
-        """Look for so long; returns whether the container is found then."""
+        """Let `seconds` pass; true if the container is found then."""
         end = self.parts.now + seconds
         while self.parts.now < end:
             self.parts.now += LOOK_SECONDS

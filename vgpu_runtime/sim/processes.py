@@ -14,9 +14,10 @@ PROCESSES = TOPOLOGY.parent / "proc"
 def set_process(
     folder: Path, process: int, uuid: str, mib: int, queues: int = 0, busy_units: int | None = None
 ) -> None:
-    """The process with this number on the host uses the card with this unique id so much.
+    """Write that a process, by its number on the host, uses the card with this unique id.
 
-    Raises LookupError where no card has the id.
+    It has `mib` MiB of memory, `queues` queues and `busy_units` busy compute units. Raises LookupError where no card
+    has the id.
     """
     gpu = _gpu_id(folder, uuid)
     own = folder / PROCESSES / str(process)
@@ -31,7 +32,7 @@ def set_process(
 
 
 def end_process(folder: Path, process: int) -> None:
-    """The process has ended, or closed the driver."""
+    """Write that the process has ended, or closed the driver."""
     shutil.rmtree(folder / PROCESSES / str(process), ignore_errors=True)
 
 

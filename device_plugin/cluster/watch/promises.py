@@ -28,8 +28,8 @@ from device_plugin.core.pods import Pod
 
 # Most pods whose slices are promised at a time.
 MOST_LEAVING = 16_384
-# Most characters of records of which the grants are read together, which takes half a second: enough for MOST_LEAVING
-# pods of a card each. They are as many when this process starts and finds the records of all Jobs.
+# Most characters of records whose grants are read at once, which takes half a second: enough for MOST_LEAVING pods of a
+# card each. A process that has just started finds the records of all Jobs.
 MOST_READ = 128 * MOST_LEAVING
 # The name of the only container of a promise's grant.
 _CONTAINER = "promise"

@@ -108,7 +108,7 @@ class ResizeRecords:
         return {uid for uid in self._shrinking if self._jobs[uid].until > now}
 
     def grants(self, giver: Giver) -> Sequence[Grant]:
-        """The grants that the record names. One of which they cannot be read is no record from then on."""
+        """The grants that the record names. A record whose grants cannot be read is dropped, and has none."""
         try:
             return Resize.decode(giver.text).grants
         except AnnotationError as error:

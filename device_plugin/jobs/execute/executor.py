@@ -30,7 +30,7 @@ from device_plugin.jobs.watch.managed import Managed
 LATER = 1.0
 # For so long a request for a checkpoint waits for the count of those before; without it no answer could be told.
 ASK_SECONDS = 30.0
-# The greatest number that a request for a checkpoint is believed to have; each record has one more than that before.
+# The greatest number of a request for a checkpoint that is taken for real. Each record of a Job has the next number.
 MOST_ASKED = 2**31
 # A Job that let this many requests for a checkpoint in a row pass is not made narrower for so many seconds.
 UNSAVED, SPARED_SECONDS = 2, 3600.0

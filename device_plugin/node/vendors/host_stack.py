@@ -14,10 +14,10 @@ from device_plugin.node.vendors.port import Machine
 from vgpu_runtime import paths
 
 CARD_NODE = "/dev/dri/cardN"
-"""What stands for the primary DRM node of each granted card."""
+"""The path in the setting that stands for the primary DRM node of each granted card."""
 MOST_MOUNTS = 16
 LONGEST_MOUNT = 255
-# Places in which a mount would hide our own files, or show a container what is the kernel's or the node's.
+# Folders in which a mount would hide our own files, or show a container files of the kernel or of the node.
 _TAKEN = (
     *("/dev", "/proc", "/sys", "/run", "/var/run", "/var/lib/kubelet", "/etc/ld.so.preload"),
     paths.CONTAINER_VDEV_FOLDER,

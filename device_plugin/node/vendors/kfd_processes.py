@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from device_plugin.node.vendors.rocm import KfdCard
 
 FOLDER = "sys/devices/virtual/kfd/kfd/proc"
-# Most queues of a process that are looked at; a framework has some 8, and the kernel allows 1,024.
+# Most queues of a process that are read; a framework has some 8, and the kernel allows 1,024.
 QUEUES = 64
 # More than any card has: a larger number is no figure.
 MAX_BYTES, MAX_UNITS = 1 << 50, 1 << 16
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 class KfdProcesses(ProcessFigures["KfdCard"]):
-    """Reads them. Any thread may call."""
+    """Reads these figures. Safe from any thread."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -71,7 +71,7 @@ _HYGON_TARGETS: Mapping[int, str] = {
     90208: "K100-AI",
     90306: "BW1000/BW150",
 }
-# What newer drivers say in place of a chip's name.
+# The text that newer drivers give in place of a chip's name.
 NO_NAME = "ip discovery"
 
 

@@ -129,7 +129,7 @@ class VendorIds(Protocol):
 
 
 C = TypeVar("C", contravariant=True)
-"""As P, of figures that are only read."""
+"""P of figures that are only read."""
 
 
 class ProcessFigures(Protocol[C]):

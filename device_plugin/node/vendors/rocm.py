@@ -72,7 +72,7 @@ class Rocm(Vendor[KfdCard]):
         self._processes = KfdProcesses(machine)
 
     def memory_region(self, card: Card) -> str:
-        """As amdgpu registers it."""
+        """The name under which amdgpu registers the card's memory."""
         return f"drm/{card.pci}/vram"
 
     @property
@@ -127,7 +127,7 @@ class Rocm(Vendor[KfdCard]):
         )
 
     def missing_mounts(self) -> Sequence[str]:
-        """Those of the setting `mounts` that are not on the node."""
+        """The paths of the setting `mounts` that are not on the node."""
         return self._stack.missing()
 
     def container_path(self, name: str) -> str | None:
