@@ -36,7 +36,7 @@ PROCESSES = 4
 _CONTAINER = re.compile(r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})(?:\.slice)?/([^/\n]+)")
 
 
-class HostProcesses:
+class ProcProcesses:
     """Reads the host's /proc, mounted read-only at `proc`.
 
     Only there can a container without the host's process namespace find the processes of others: cgroup.procs shows it

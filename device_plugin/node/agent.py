@@ -30,7 +30,7 @@ PREFLIGHT_SECONDS = 60.0
 HANG_SECONDS = 60.0
 
 
-class Agent:
+class AgentLoop:
     """Runs the stages until it is stopped; then it publishes that, serves for `drain_seconds` more, and ends."""
 
     def __init__(

@@ -20,13 +20,13 @@ from device_plugin.adapters.kubelet import server
 from device_plugin.adapters.kubelet.podresources import KubeletPodResources
 from device_plugin.adapters.kubelet.server import PluginServer
 from device_plugin.adapters.probes import probes
-from device_plugin.adapters.processes import CgroupProcesses, HostProcesses
+from device_plugin.adapters.processes import CgroupProcesses, ProcProcesses
 from device_plugin.core.pods import Pod
 from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import PODS, Change, Where
 from device_plugin.node import ports
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import Agent
+from device_plugin.node.agent import AgentLoop
 from device_plugin.node.allocate import Allocator
 from device_plugin.node.api import NodeApi
 from device_plugin.node.covered import CoveredSlices
@@ -72,7 +72,7 @@ class Host:
 
 def host(settings: NodeSettings) -> Host:
     """The host below the folders that the settings name."""
-    cgroups, processes = CgroupProcesses(Path(settings.cgroup_root)), HostProcesses(Path(settings.proc_root))
+    cgroups, processes = CgroupProcesses(Path(settings.cgroup_root)), ProcProcesses(Path(settings.proc_root))
     return Host(
         HostMachine(Path(settings.root)),
         cgroups,
@@ -117,7 +117,7 @@ class NodeService:
         self._plugins = kubelet / "device-plugins"
         self._others = OtherPlugins(
             self._pod_resources,
-            server.PluginFolder(self._plugins),
+            server.PluginSockets(self._plugins),
             self._api.node,
             state / "other-plugins.json",
         )
@@ -131,7 +131,7 @@ class NodeService:
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
-    def _loop(self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory) -> Agent:
+    def _loop(self, host: Host, figures: KernelFigures, unaccounted: UnaccountedMemory) -> AgentLoop:
         """The agent's loop, with the stages that it calls in turn."""
         settings = self._settings
         advertiser = Advertiser(
@@ -146,7 +146,7 @@ class NodeService:
             self._api, Path(settings.cdi_dir), Path(settings.state_dir), Path(settings.kubelet_dir),
             lambda: self._problems(host.problems()),
         )  # fmt: skip
-        return Agent(
+        return AgentLoop(
             self._cards, advertiser, Publisher(self._api), reclaimer, covered,
             KernelChecks(figures, unaccounted, unenforced), unenforced, preflight, self._others, settings.drain_seconds,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from device_plugin.adapters.processes import (
     PROCESSES,
     SETTLED_SECONDS,
     CgroupProcesses,
-    HostProcesses,
+    ProcProcesses,
 )
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -72,7 +72,7 @@ class Proc:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.now = 0.0
-        self.host = HostProcesses(root, lambda: self.now)
+        self.host = ProcProcesses(root, lambda: self.now)
 
     def run(self, process: int, cgroup: str, mounts: str = "1 0 0:1 / / rw - a b c\n") -> None:
         folder = self.root / str(process)
@@ -152,7 +152,7 @@ def test_a_process_that_is_gone_has_no_mounts(proc: Proc) -> None:
 
 
 def test_our_own_processes_mounts_are_read_from_the_kernel() -> None:
-    host = HostProcesses(Path("/proc"))
+    host = ProcProcesses(Path("/proc"))
     host.look()
     assert " / " in host.own_mounts()
     assert not host.problem()
@@ -163,7 +163,7 @@ def test_the_first_open_files_of_a_process_are_read(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for number in range(OPEN_FILES + 1):
         (folder / str(number)).write_text(f"{number} " + "x" * OPEN_FILE_BYTES)
-    texts = list(HostProcesses(tmp_path).open_files(100))
+    texts = list(ProcProcesses(tmp_path).open_files(100))
     assert [text.split()[0] for text in texts] == [str(number) for number in range(OPEN_FILES)]
     assert {len(text) for text in texts} == {OPEN_FILE_BYTES}
-    assert list(HostProcesses(tmp_path).open_files(101)) == []
+    assert list(ProcProcesses(tmp_path).open_files(101)) == []

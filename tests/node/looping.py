@@ -7,7 +7,7 @@ from pathlib import Path
 from device_plugin.core.cards import Inventory, ReportedSlice
 from device_plugin.core.machine import KubeletError
 from device_plugin.node.advertise import Advertiser
-from device_plugin.node.agent import TURN_SECONDS, Agent
+from device_plugin.node.agent import TURN_SECONDS, AgentLoop
 from device_plugin.node.covered import CoveredSlices
 from device_plugin.node.kernel_checks import KernelChecks
 from device_plugin.node.kernel_figures import KernelFigures
@@ -122,7 +122,7 @@ class Looping:
         self.meter = Meter(
             "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory
         )
-        self.agent = Agent(
+        self.agent = AgentLoop(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, self.covered,
             self.kernel, self.unenforced, Preflight(self.peer, folder, folder, folder, lambda: ()), self.others,
             0, self.clock,

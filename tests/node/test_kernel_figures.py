@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from device_plugin.adapters.processes import HostProcesses
+from device_plugin.adapters.processes import ProcProcesses
 from device_plugin.core.grants import Slice
 from device_plugin.node.kernel_figures import CONTAINER_PROCESSES, KernelFigures, KernelUse
 from device_plugin.node.records import Record
@@ -26,7 +26,7 @@ class Node:
         self.proc.mkdir()
         self.kfd = KfdTree(self.parts.machine)
         self.cards = list(self.parts.shared().values())
-        self.figures = KernelFigures(self.parts.records, self.parts.shared, HostProcesses(self.proc))
+        self.figures = KernelFigures(self.parts.records, self.parts.shared, ProcProcesses(self.proc))
 
     def hold(self, pod: str, container: str, *cards: int) -> Record:
         """A container that holds 4 core groups of each of these cards."""
@@ -90,7 +90,7 @@ def test_the_driver_names_processes_as_the_host_does(node: Node) -> None:
     """A real process: the kernel's own cgroup file of it, moved into a pod."""
     record = node.hold(UID, "main", 0)
     own = Path(f"/proc/{os.getpid()}/cgroup").read_text()
-    assert HostProcesses(Path("/proc")).container(os.getpid()) is None, own
+    assert ProcProcesses(Path("/proc")).container(os.getpid()) is None, own
     node.run(os.getpid(), UID)
     node.kfd.use(os.getpid(), node.cards[0], mib=5)
     assert node.look(record).holders == {os.getpid()}

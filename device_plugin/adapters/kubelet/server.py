@@ -27,7 +27,7 @@ REGISTER_SECONDS = 5.0
 THREADS = 24
 
 
-class PluginFolder:
+class PluginSockets:
     """The kubelet's folder, in which all device plugins have their sockets."""
 
     def __init__(self, folder: Path) -> None:

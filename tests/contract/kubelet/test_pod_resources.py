@@ -7,7 +7,7 @@ import pytest
 
 from device_plugin.adapters.kubelet.pb import podresources_pb2 as pb
 from device_plugin.adapters.kubelet.pb import podresources_pb2_grpc as rpc
-from device_plugin.adapters.kubelet.server import PluginFolder
+from device_plugin.adapters.kubelet.server import PluginSockets
 from tests.contract.kubelet.node import Node
 
 
@@ -35,7 +35,7 @@ def test_healthy_devices_are_shown_whoever_serves_them_last(
     # What is left of the first one's stream takes the other along, which is registered again by anybody.
     plugin.stop()
     node.until(lambda: shown() == [])
-    PluginFolder(node.folders.plugins).register("other.sock", node.mem)
+    PluginSockets(node.folders.plugins).register("other.sock", node.mem)
     node.until(lambda: shown() == ["0000:21:00.0"])
 
 
