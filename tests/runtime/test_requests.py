@@ -4,13 +4,15 @@ What a request came to is told by the simulated driver, not by the library.
 """
 
 import errno
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.runtime import slices
-from tests.runtime.conftest import MIB
+from tests.runtime.conftest import HERE, MIB, STRICT, Slice
 from tests.runtime.slices import LIMIT_MIB, SHAPES, SimSlice
+from vgpu_runtime.paths import SOURCES
 from vgpu_runtime.sim import Kernel
 
 CARD = SHAPES["hygon-60cu-16gib"]
@@ -161,3 +163,14 @@ def test_results_that_cannot_be_written_are_held_all_the_same(machine: SimSlice)
         f"assert kfd.available(GPU) == ({LIMIT_MIB} - 7) * MIB"
     )
     assert driver_used(machine, script) == 7
+
+
+def test_arguments_on_the_stack_are_read_as_far_as_it_goes(native: Path, built: Path, tmp_path: Path) -> None:
+    """The page that the program's frames are on is not asked about, but the one behind it is."""
+    container = Slice(tmp_path, native / "libvgpu-test.so", built / "libstubkfd.so")
+    container.configure()
+    program = tmp_path / "end_of_stack"
+    include = f"-I{SOURCES / 'include'}"
+    subprocess.run(["cc", *STRICT, include, HERE / "end_of_stack.c", "-o", program], check=True)
+    done = subprocess.run([program], env=container.environment(), text=True, capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (f"0 {FAULT}\n", 0)

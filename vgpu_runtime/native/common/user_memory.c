@@ -22,6 +22,12 @@ static bool writable(uint64_t word)
 	return word >= PAGE_BYTES && raw_call(SYS_rt_sigprocmask, 0, 0, (long)word, WORD, 0, 0) == 0;
 }
 
+/* A page with a frame of this thread can be read and written. Drivers' libraries keep arguments on the stack as well. */
+static bool is_own_stack(uint64_t at)
+{
+	return (at ^ (uintptr_t)__builtin_frame_address(0)) < PAGE_BYTES;
+}
+
 static uint64_t next_page(uint64_t at)
 {
 	return (at | (PAGE_BYTES - 1)) + 1;
@@ -33,7 +39,7 @@ bool user_read(void *to, uint64_t from, size_t size)
 
 	/* The word that holds a byte never crosses a page. */
 	for (uint64_t at = from; good && at < from + size; at = next_page(at))
-		good = readable(at & ~(uint64_t)(WORD - 1));
+		good = is_own_stack(at) || readable(at & ~(uint64_t)(WORD - 1));
 	if (good && size) /* memcpy forbids NULL also for no bytes */
 		memcpy(to, (const void *)(uintptr_t)from, size);
 	return good;
@@ -47,9 +53,9 @@ bool user_write(uint64_t to, const void *from, size_t size)
 
 	for (uint64_t at = to; good && at < end; at = next_page(at))
 		if (size < WORD)
-			good = readable(at & ~(uint64_t)(WORD - 1));
+			good = is_own_stack(at) || readable(at & ~(uint64_t)(WORD - 1));
 		else
-			good = writable(end - at < WORD ? end - WORD : at);
+			good = is_own_stack(at) || writable(end - at < WORD ? end - WORD : at);
 	if (good && size)
 		memcpy((void *)(uintptr_t)to, from, size);
 	return good;

@@ -1,7 +1,7 @@
 /*
  * Memory at addresses that the program gave in a request, read and written as the kernel does it: an address that does
- * not hold is an answer (EFAULT), not a signal. The kernel is asked about each page before it is touched; a thread
- * that unmaps the page in between still meets its signal.
+ * not hold is an answer (EFAULT), not a signal. The kernel is asked about each page before it is touched, except the page
+ * of the stack that the thread runs on; a thread that unmaps a page in between still meets its signal.
  */
 #ifndef VGPU_USER_MEMORY_H
 #define VGPU_USER_MEMORY_H
