@@ -109,6 +109,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("stubkfd.c", "libstubkfd.so", ["-shared", "-fPIC", "-lpthread"]),
         ("churn.c", "churn", []),
         ("admit.c", "admit", []),
+        ("cancelled.c", "cancelled", ["-pthread"]),
         ("parse.c", "parse", [*SANITIZE, *own("common/config.c")]),
         ("mask.c", "mask", [*SANITIZE, *own("rocm/mask.c", "common/config.c")]),
     ):

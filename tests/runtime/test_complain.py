@@ -1,11 +1,13 @@
 """The line on stderr that says why memory was refused: once in a process, never in the program's way."""
 
+import errno
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.runtime.conftest import MIB, Slice, card
+from tests.runtime.conftest import GPU, MIB, Slice, card
 from tests.runtime.test_memory import REFUSED, TRY
 
 SAID = "vgpu: 5000 MiB refused: the slice has 4092 MiB, 0 in use\n"
@@ -58,6 +60,15 @@ def test_each_process_says_it_once(talking: Slice) -> None:
         "    os.wait()"
     )
     assert said(talking, script).stderr == 3 * SAID
+
+
+def test_thread_that_is_cancelled_leaves_no_lock_behind(container: Slice, built: Path) -> None:
+    """poll and write are cancellation points of the C library, and a queue is refused under the library's lock."""
+    container.configure()
+    container.region.unlink()
+    program = (built / "cancelled", str(GPU))
+    done = subprocess.run(program, env=container.environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{errno.ENOMEM} {errno.ENOMEM}\n"), done.stderr
 
 
 def test_pipe_that_nobody_reads_does_not_block(talking: Slice) -> None:

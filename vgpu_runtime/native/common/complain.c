@@ -1,11 +1,10 @@
 /* The library's lines on stderr: a few in a process's life, written without stdio and without memory of the heap. */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "environment.h"
+#include "raw.h"
 #include "slice.h"
 
 #define KIB (UINT64_C(1) << 10)
@@ -44,24 +43,20 @@ static bool stderr_takes_it(void)
 {
 	struct pollfd stream = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-	return poll(&stream, 1, 0) == 1 && stream.revents == POLLOUT;
+	return raw_poll(&stream) == 1 && stream.revents == POLLOUT;
 }
 
 static void put(struct line *line)
 {
-	ssize_t ignored;
-
 	line->text[line->length++] = '\n';
-	if (stderr_takes_it()) {
-		ignored = write(STDERR_FILENO, line->text, line->length);
-		(void)ignored;
-	}
+	if (stderr_takes_it())
+		raw_write(STDERR_FILENO, line->text, line->length);
 }
 
 /* True on the first call of each process with this `by`; a forked child has its parent's. */
 static bool first(pid_t *by)
 {
-	pid_t self = getpid();
+	pid_t self = raw_getpid();
 
 	return __atomic_exchange_n(by, self, __ATOMIC_RELAXED) != self;
 }
@@ -70,7 +65,6 @@ void slice_complain(const char *text, const char *detail)
 {
 	static pid_t complained;
 	struct line line = {.length = 0};
-	int saved = errno;
 
 	if (!first(&complained))
 		return;
@@ -79,7 +73,6 @@ void slice_complain(const char *text, const char *detail)
 	add(&line, ": ");
 	add(&line, detail);
 	put(&line);
-	errno = saved;
 }
 
 static bool is_quiet(void)
@@ -99,7 +92,6 @@ void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used)
 {
 	static pid_t refused;
 	struct line line = {.length = 0};
-	int saved = errno;
 
 	if (!first(&refused) || is_quiet())
 		return;
@@ -111,5 +103,4 @@ void slice_complain_refused(uint64_t bytes, uint64_t limit, uint64_t used)
 	add_number(&line, mib_up(used));
 	add(&line, " in use");
 	put(&line);
-	errno = saved;
 }

@@ -1,16 +1,18 @@
 /*
  * System calls without the C library, for the library's own files. A library that the program preloads may define
- * `pread` or `open` itself; and errno stays the program's. Each returns what the kernel returns: a negative errno on
- * failure, unless it says otherwise.
+ * `pread` or `open` itself; errno stays the program's; and none is a cancellation point, so that no thread ends with the
+ * library's lock. Each returns what the kernel returns: a negative errno on failure, unless it says otherwise.
  */
 #ifndef VGPU_RAW_H
 #define VGPU_RAW_H
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "vgpu_raw_call.h"
 
@@ -42,6 +44,19 @@ static inline int raw_fstat(int fd, struct stat *status)
 static inline ssize_t raw_read(int fd, void *data, size_t size)
 {
 	return raw_call(SYS_read, fd, (long)(uintptr_t)data, (long)size, 0, 0, 0);
+}
+
+static inline ssize_t raw_write(int fd, const void *data, size_t size)
+{
+	return raw_call(SYS_write, fd, (long)(uintptr_t)data, (long)size, 0, 0, 0);
+}
+
+/* Does not wait. */
+static inline int raw_poll(struct pollfd *stream)
+{
+	struct timespec at_once = {0}; /* not const: the kernel writes back what is left */
+
+	return (int)raw_call(SYS_ppoll, (long)(uintptr_t)stream, 1, (long)(uintptr_t)&at_once, 0, 0, 0);
 }
 
 static inline ssize_t raw_getdents(int folder, void *records, size_t size)
