@@ -1,4 +1,4 @@
-"""Runs a randomised test of `make test` for longer: the scripts last-slices and region-torture of hack/."""
+"""Runs a randomised test of `make test` for longer: the scripts last-slices, packings and region-torture of hack/."""
 
 import argparse
 import os
@@ -25,6 +25,11 @@ TESTS = {
     "last-slices": LongTest(
         "Send 64 /filter calls at once for the last slices of a few cards, in rounds: no slice may be reserved twice.",
         "tests/cluster/place/test_last_slices.py", {"--rounds": 10_000}, "LAST_SLICES",
+    ),
+    "packings": LongTest(
+        "Pack each kind of card at random: no two slices may share a compute unit, and each mask must obey the rules of"
+        " its card.",
+        "tests/core/placement/test_packings.py", {"--packings": 100_000}, "PACKINGS",
     ),
     "region-torture": LongTest(
         "Kill processes that allocate card memory through the library, by the thousand, and let 32 race: nothing may"
