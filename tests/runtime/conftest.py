@@ -110,6 +110,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("churn.c", "churn", []),
         ("admit.c", "admit", []),
         ("cancelled.c", "cancelled", ["-pthread"]),
+        ("small_stack.c", "small_stack", ["-Wl,-z,now"]),
         ("parse.c", "parse", [*SANITIZE, *own("common/config.c")]),
         ("mask.c", "mask", [*SANITIZE, *own("rocm/mask.c", "common/config.c")]),
     ):

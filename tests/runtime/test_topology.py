@@ -1,5 +1,6 @@
 """Total memory, as programs read it from the KFD topology."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,9 @@ def test_missing_files_stay_missing(container: Slice, sys: Path) -> None:
     container.configure()
     done = container.run(f"open('{NODES}/9/properties')", STUB_SYS=str(sys))
     assert "FileNotFoundError" in done.stderr
+
+
+def test_other_files_are_opened_on_a_small_stack(container: Slice, native: Path, built: Path) -> None:
+    container.configure()
+    preload = container.environment(LD_PRELOAD=str(native / "libvgpu-test.so"))
+    assert subprocess.run([built / "small_stack"], env=preload, check=False).returncode == 0
