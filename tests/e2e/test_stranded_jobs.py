@@ -30,7 +30,7 @@ def test_a_rigid_job_is_requeued_after_its_node_died_and_runs_when_it_is_back(
     assert eventually(lambda: kubectl.get(JOBS, "rigid")["spec"]["suspend"], SECONDS)
     stopped = Resize.decode(kubectl.get(JOBS, "rigid")["metadata"]["annotations"][RESIZE])
     assert (stopped.before, stopped.after, stopped.without_room) == (cards, 0, True)
-    assert any("no room" in event for event in kubectl.events("rigid"))
+    assert eventually(lambda: any("no room" in event for event in kubectl.events("rigid")), SECONDS)
     kubectl.create(queued_on(first, "other", 1))
     assert eventually(partial(running, kubectl, "other", 1), SECONDS), "the queue goes on"
 
