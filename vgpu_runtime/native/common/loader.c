@@ -21,7 +21,6 @@
 
 typedef int dladdr_fn(const void *address, Dl_info *info);
 typedef int dlinfo_fn(void *handle, int request, void *result);
-typedef int dlclose_fn(void *handle);
 typedef void *dlmopen_fn(Lmid_t id, const char *file, int mode);
 
 _Static_assert(RTLD_DEEPBIND == 8, "as in glibc, on every architecture");
