@@ -253,22 +253,15 @@ def _reported(files: Path, process: int, books: Books) -> bool:
     usage = agent.parts.writable.path((POD, "main"), USAGE)
     usage.unlink()
     usage.hardlink_to(files / "usage")
-    _pass(agent, START_SECONDS)
+    agent.check_kernel(START_SECONDS)
     agent.host.mounted[POD] = {process: ""}
     kernel.use(process, card, books.listed // MIB, len(books.queues))
     in_use = agent.parts.machine / f"sys/bus/pci/devices/{card.card.pci}/mem_info_vram_used"
     in_use.unlink(missing_ok=True)
     in_use.write_text(f"{books.used}\n")
     agent.host.opened[process] = [f"drm-pdev:\t{card.card.pci}\ndrm-engine-compute:\t{books.work} ns\n"]
-    _pass(agent, SURE_SECONDS + LOOK_SECONDS)
+    agent.check_kernel(SURE_SECONDS + LOOK_SECONDS)
     return any(reason.split()[0] in REPORTS for reason, _ in agent.peer.events)
-
-
-def _pass(agent: Looping, seconds: float) -> None:
-    end = agent.parts.now + seconds
-    while agent.parts.now < end:
-        agent.parts.now += LOOK_SECONDS
-        agent.kernel.step()
 
 
 def text(found: Mapping[Cell, str]) -> str:

@@ -9,7 +9,7 @@ from device_plugin.core.machine import KubeletError
 from device_plugin.node.advertise import Advertiser
 from device_plugin.node.agent import TURN_SECONDS, AgentLoop
 from device_plugin.node.covered import CoveredSlices
-from device_plugin.node.kernel_checks import KernelChecks
+from device_plugin.node.kernel_checks import LOOK_SECONDS, KernelChecks
 from device_plugin.node.kernel_figures import KernelFigures
 from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
@@ -158,6 +158,13 @@ class Looping:
         """Advertise, and nothing else, after some time."""
         self.parts.now += seconds
         self.advertiser.step(self.parts.shared.cards())
+
+    def check_kernel(self, seconds: float) -> None:
+        """Compare the slices with the kernel's figures, and nothing else, for some time."""
+        end = self.parts.now + seconds
+        while self.parts.now < end:
+            self.parts.now += LOOK_SECONDS
+            self.kernel.step()
 
     def look(self, seconds: float) -> list[str]:
         """Look for covers, and nothing else, for some time; returns which pods are covered then."""

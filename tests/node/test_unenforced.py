@@ -38,10 +38,7 @@ class Node(Looping):
 
     def check(self, seconds: float) -> bool:
         """Let `seconds` pass; true if the container is found then."""
-        end = self.parts.now + seconds
-        while self.parts.now < end:
-            self.parts.now += LOOK_SECONDS
-            self.kernel.step()
+        self.check_kernel(seconds)
         return bool(self.unenforced.found())
 
     def told(self) -> list[str]:
