@@ -49,5 +49,5 @@ def facts(found: Mapping[str, Family]) -> set[tuple[str, frozenset[tuple[str, st
         (sample.name, frozenset(sample.labels.items()))
         for name, family in found.items()
         for sample in family.samples
-        if DECLARED[name].exporter is not Exporter.REPLICA
+        if DECLARED[name].exporter not in (Exporter.REPLICA, Exporter.PROCESS)
     }

@@ -36,6 +36,7 @@ class Exporter(Enum):
     REPLICA = "cluster service, each replica of itself"
     ENGINE = "job engine, leading replica only"
     ENGINE_REPLICA = "job engine, each replica of itself"
+    PROCESS = "all services, each process of itself"
 
 
 @dataclass(frozen=True, slots=True)

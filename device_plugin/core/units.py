@@ -26,6 +26,11 @@ def units_to_mib(units: int, mem_mib: int, unit_total: int) -> int:
     return units * mem_mib // unit_total
 
 
+def mib_to_units(mib: int, mem_mib: int, unit_total: int) -> int:
+    """The most units, of the `unit_total` of a card of `mem_mib` MiB, that grant at most `mib` MiB."""
+    return ((mib + 1) * unit_total - 1) // mem_mib
+
+
 def proportional(part: int, whole: int, other_whole: int) -> int:
     """The share of `other_whole` that matches `part` of `whole`, rounded up."""
     return -(-part * other_whole // whole)

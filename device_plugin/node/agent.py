@@ -112,6 +112,10 @@ class AgentLoop:
         serving = self._advertiser.serving and not self._draining
         self._publisher.step(self._offered(), self.reports(), serving=serving)
 
+    def inventory_age(self) -> float:
+        """Seconds since the node's inventory was last known to be up to date."""
+        return self._publisher.age
+
     def why_dead(self) -> str:
         """The reason why /healthz fails, as text; empty if it does not."""
         silent = self._clock() - self._beat

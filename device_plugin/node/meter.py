@@ -43,6 +43,12 @@ CARD_BUSY = Metric(
     CARD,
 )  # fmt: skip
 CARD_CORE_GROUPS = Metric("vgpu_card_core_groups", Exporter.AGENT, "Core groups of the card.", CARD)
+CARD_MAX_SLICES = Metric(
+    "vgpu_card_max_slices",
+    Exporter.AGENT,
+    "Slices that the driver can keep apart on the card, at most.",
+    CARD,
+)
 SLICE_MEMORY = Metric(
     "vgpu_slice_memory_limit_bytes",
     Exporter.AGENT,
@@ -105,6 +111,13 @@ WRITABLE_SPARE = Metric(
     " then these files lie on the node's disk.", ("node",),
 )  # fmt: skip
 
+INVENTORY_AGE = Metric(
+    "vgpu_inventory_age_seconds", Exporter.AGENT,
+    "Time since the agent last knew that its node's inventory (the annotation vgpu.io/cards) is up to date. Below 1"
+    " while all is well, although it is written only when it changes: the agent reads it again every minute.",
+    ("node",),
+)  # fmt: skip
+
 Sample = tuple[Metric, tuple[str, ...], float]
 """Metric, label values, value."""
 
@@ -121,6 +134,7 @@ class Meter:
         reports: Callable[[], Iterable[ReportedSlice]],
         figures: KernelFigures,
         unaccounted: UnaccountedMemory,
+        inventory_age: Callable[[], float],
     ) -> None:
         self._node = node
         self._records = records
@@ -129,6 +143,7 @@ class Meter:
         self._reports = reports
         self._figures = figures
         self._unaccounted = unaccounted
+        self._inventory_age = inventory_age
 
     def __call__(self) -> Iterator[Reading]:
         """All metrics with their present values."""
@@ -150,6 +165,7 @@ class Meter:
         for state in SliceState:
             yield SLICES_REPORTED, (self._node, state.value), states[state]
         yield WRITABLE_SPARE, (self._node,), self._writable.spare()
+        yield INVENTORY_AGE, (self._node,), self._inventory_age()
 
     def _card(self, local: LocalCard) -> Iterator[Sample]:
         card = local.card
@@ -159,6 +175,7 @@ class Meter:
         yield CARD_HEALTHY, labels, float(card.healthy)
         yield CARD_MEMORY, labels, card.mem_mib * MIB
         yield CARD_CORE_GROUPS, labels, card.core_groups
+        yield CARD_MAX_SLICES, labels, card.max_slices
         usage = local.vendor.usage(card, local.payload)
         if usage.used_bytes is not None:
             yield CARD_MEMORY_USED, labels, usage.used_bytes

@@ -27,9 +27,16 @@ class Publisher:
         self._looked = 0.0
         self._delay = FIRST_DELAY
         self._not_before = 0.0
+        # When the annotation was last what `step` was told, as far as is known.
+        self._right = clock()
         # Families of which a new memory unit was told.
         self._told: set[str] = set()
         self.why_not = "the API server has not listed this node's pods yet: the inventory is published then"
+
+    @property
+    def age(self) -> float:
+        """Seconds since the annotation was last known to say what this agent has to say; below 1 while all is well."""
+        return self._clock() - self._right
 
     def step(self, cards: Sequence[Card], reports: Sequence[ReportedSlice] = (), *, serving: bool) -> None:
         """Write the inventory if the API server has another one. `why_not` says what prevents it."""
@@ -51,6 +58,7 @@ class Publisher:
             self._known = wanted
             log.info("published %d cards, %d reported slices, serving: %s", len(cards), len(reports), serving)
         self._delay = FIRST_DELAY
+        self._right = self._clock()
         self.why_not = ""
 
     def _tell_new_units(self, before: str, cards: Sequence[Card]) -> None:

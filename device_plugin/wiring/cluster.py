@@ -38,6 +38,7 @@ from device_plugin.core.requests import resource_names
 from device_plugin.kube.api import QUEUED_JOBS, Change, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 from device_plugin.wiring import fitting
+from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.cpu_pinning import CpuPinning
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import ClusterSettings, SettingsError
@@ -97,7 +98,7 @@ class ClusterService(Replica):
         return "extender", self._extender_listen, self._extender
 
     def _metrics(self) -> App:
-        return Exposition(self._gauges, leads=self._leads)
+        return Exposition(with_build_info("cluster", self._gauges), leads=self._leads)
 
     def _why_not_ready(self) -> str:
         return "; ".join(why for why in (self._view.why_not_synced(), self._leader.unread()) if why)

@@ -50,6 +50,7 @@ from device_plugin.jobs.watch.replicas import LiveReplicas
 from device_plugin.kube.api import JOBS, PRIORITY_CLASSES, Change, Ref, Where
 from device_plugin.kube.errors import ApiError
 from device_plugin.kube.leases import LEASES, Lease
+from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.replica import Replica
 from device_plugin.wiring.settings import JobsSettings
 
@@ -167,7 +168,8 @@ class JobEngine(Replica):
         return "explain", self._settings.explain_listen, JobExplainer(self._known, self._planners)
 
     def _metrics(self) -> App:
-        return Exposition(self._gauges, leads=lambda: (self._leases.dispatches(), self._leases.planned()))
+        read = with_build_info("jobs", self._gauges)
+        return Exposition(read, leads=lambda: (self._leases.dispatches(), self._leases.planned()))
 
     def _sender(self, leads: Callable[[], bool]) -> Sender:
         return Sender(self._api, self._known, leads, time.monotonic, self._on_write)

@@ -49,6 +49,7 @@ from device_plugin.node.vendors.hygon import Hygon
 from device_plugin.node.vendors.port import Machine, Vendor
 from device_plugin.node.vendors.rocm import Rocm
 from device_plugin.node.writable import WritableFiles
+from device_plugin.wiring.build_info import with_build_info
 from device_plugin.wiring.settings import NodeSettings, SettingsError
 from device_plugin.wiring.threads import Threads
 from vgpu_runtime.paths import LIBRARY, SMI, TELL
@@ -128,6 +129,7 @@ class NodeService:
         self._agent = self._loop(host, figures, unaccounted)
         self._meter = Meter(
             settings.node_name, self._records, self._writable, self._cards, self._agent.reports, figures, unaccounted,
+            self._agent.inventory_age,
         )  # fmt: skip
         self._pods = ListWatch(self._client, PODS, Where(fields=f"spec.nodeName={settings.node_name}"))
 
@@ -196,7 +198,9 @@ class NodeService:
                 )
 
     def _listen(self, stack: ExitStack) -> None:
-        app = probes(self._agent.why_dead, self._agent.why_not_ready, Exposition(self._meter))
+        app = probes(
+            self._agent.why_dead, self._agent.why_not_ready, Exposition(with_build_info("node", self._meter))
+        )
         listen = self._settings.http_listen
         try:
             probing = stack.enter_context(http.Server(app, listen, silence=http.STRANGERS_SECONDS))

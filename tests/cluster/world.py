@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from device_plugin.cluster.housekeeping.deletions import Deletions
@@ -34,6 +35,8 @@ from tests.builders.pods import pod
 
 RESERVATION_SECONDS = 60.0
 LEASE = Ref("vgpu-scheduler", "vgpu-system")
+# Seconds since 1970 when the clock shows 0: 1000 s before the pods of tests.builders are created.
+BEGAN = datetime.fromisoformat("2026-11-21T07:00:00Z").timestamp() - 1000.0
 
 
 class Clock:
@@ -217,12 +220,12 @@ class Counted(Counts):
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        _, binds = self.readings()
+        *_, binds = self.readings()
         return {labels[0]: int(count) for labels, count in binds.samples}
 
     @property
     def placements(self) -> int:
-        placements, _ = self.readings()
+        placements, *_ = self.readings()
         return int([count for _, count in placements.samples][-1])
 
 
@@ -246,15 +249,19 @@ class Replica(Memory):
         self.api, self.clock, self.name = api, clock, name
         super().__init__(clock, name)
         shared = self.shared
+
+        def wall() -> float:
+            return BEGAN + clock.now
+
         self.filter = Filter(shared)
-        self.binder = Binder(shared, api)
+        self.binder = Binder(shared, api, wall)
         self.leadership = Leadership(shared, api, LEASE)
         deletions = Deletions(shared, api, covered_too=covered_pods == "delete")
         self.housekeeping = Housekeeping(shared, api, self.binder, deletions)
         self.preemption = Preemption(shared, api, lambda _: None)
         self.touch = Touch(shared, api, "vgpu-scheduler")
         self.explainer = Explainer(shared, "vgpu-scheduler", lambda _: None)
-        self.gauges = ClusterGauges(shared, self.explainer)
+        self.gauges = ClusterGauges(shared, self.explainer, wall)
 
     def search(self) -> SearchCopy:
         """A copy of its own for searches."""

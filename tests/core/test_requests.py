@@ -151,6 +151,9 @@ def test_equal_parts_of_a_card_always_fit(mem_mib: int, unit_mib: int, parts: in
     share = total // parts
     assert parts * units.units_to_mib(share, mem_mib, total) <= mem_mib
     assert units.units_to_mib(total, mem_mib, total) == mem_mib
+    granted = units.units_to_mib(share, mem_mib, total)
+    assert units.mib_to_units(granted, mem_mib, total) == share, "all of it is enough"
+    assert units.mib_to_units(granted - 1, mem_mib, total) == share - 1, "1 MiB less is not"
 
 
 def test_real_cards_have_round_numbers_of_units() -> None:

@@ -41,6 +41,7 @@ def test_no_fact_is_exported_by_two_pods_and_sums_are_the_truth(kubectl: Kubectl
     agents = {service.agent(node) for node in nodes.names()}
     for pod, scrape in found.items():
         cluster = {Exporter.REPLICA, *([Exporter.LEADER] if pod == service.leader() else [])}
-        assert exporters(scrape) == ({Exporter.AGENT} if pod in agents else cluster), pod
+        own = {Exporter.AGENT} if pod in agents else cluster
+        assert exporters(scrape) == {*own, Exporter.PROCESS}, pod
     every = [fact for scrape in found.values() for fact in facts(scrape)]
     assert len(every) == len(set(every))

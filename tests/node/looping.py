@@ -120,8 +120,9 @@ class Looping:
         )
         self.kernel = KernelChecks(figures, self.unaccounted_memory, self.unenforced, self.clock)
         self.meter = Meter(
-            "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory
-        )
+            "n1", parts.records, parts.writable, parts.cards, tuple, figures, self.unaccounted_memory,
+            lambda: self.agent.inventory_age(),
+        )  # fmt: skip
         self.agent = AgentLoop(
             parts.shared, self.advertiser, Publisher(self.peer, self.clock), parts.reclaimer, self.covered,
             self.kernel, self.unenforced, Preflight(self.peer, folder, folder, folder, lambda: ()), self.others,

@@ -33,7 +33,7 @@ def samples(parts: Parts, *processes: int) -> dict[tuple[str, ...], float]:
     figures.look()
     unaccounted = UnaccountedMemory(parts.records, parts.writable, parts.shared, figures, parts.peer, 64)
     unaccounted.step()
-    meter = Meter("n1", parts.records, parts.writable, parts.shared, tuple, figures, unaccounted)
+    meter = Meter("n1", parts.records, parts.writable, parts.shared, tuple, figures, unaccounted, float)
     return {
         (name, *labels): value for name, found in values(meter()).items() for labels, value in found.items()
     }

@@ -14,7 +14,7 @@ from device_plugin.core.grants import Slice
 from device_plugin.node.claims import blocking_record
 from device_plugin.node.discover import Discovery
 from device_plugin.node.preflight import Preflight
-from device_plugin.node.publish import LAST_DELAY, Publisher
+from device_plugin.node.publish import LAST_DELAY, LOOK_SECONDS, Publisher
 from device_plugin.node.records import Record, Records
 from device_plugin.node.tickets import not_advertised, resources, unhealthy
 from device_plugin.node.vendors.port import FoundCard, Scan
@@ -236,6 +236,20 @@ def test_an_absent_api_server_is_asked_ever_more_slowly_and_then_told() -> None:
     clock[0] += LAST_DELAY
     publisher.step([card()], serving=True)
     assert (publisher.why_not, api.writes) == ("", 1)
+
+
+def test_the_inventory_ages_while_the_api_server_is_not_reached() -> None:
+    clock, api = [0.0], Peer()
+    publisher = Publisher(api, lambda: clock[0])
+    ages = []
+    for up, seconds in ((True, 100), (False, 300), (True, 20)):
+        api.up = up
+        for _ in range(seconds):
+            clock[0] += 1
+            publisher.step([card()], serving=True)
+        ages.append(publisher.age)
+    assert ages[0] == ages[2] == 0.0
+    assert 300 - LOOK_SECONDS <= ages[1] <= 300, "nothing has changed, and nobody could have said otherwise"
 
 
 def test_another_memory_unit_than_before_is_said_once() -> None:

@@ -44,9 +44,9 @@ def test_no_sample_is_exported_by_two_of_agent_leader_and_standby(cluster: Embed
     both = eventually(lambda: found if len(found := roles()) == 2 else None, 30)
     assert both, "of two replicas one leads"
     agent, leader, standby = scrape(cluster.agents["n"].addresses["http"]), both[1.0], both[0.0]
-    assert exporters(agent) == {Exporter.AGENT}
-    assert exporters(leader) == {Exporter.LEADER, Exporter.REPLICA}
-    assert exporters(standby) == {Exporter.REPLICA}
+    assert exporters(agent) == {Exporter.AGENT, Exporter.PROCESS}
+    assert exporters(leader) == {Exporter.LEADER, Exporter.REPLICA, Exporter.PROCESS}
+    assert exporters(standby) == {Exporter.REPLICA, Exporter.PROCESS}
     names = [{name for name, _ in facts(found)} for found in (agent, leader)]
     assert all(names)
     assert names[0].isdisjoint(names[1])

@@ -5,6 +5,8 @@ server drops a request after BIND_SECONDS, so a pod that is unbound twice as lon
 """
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
@@ -16,6 +18,7 @@ from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Reservation, ReservationStage
 from device_plugin.core.placement import Refused
 from device_plugin.core.pods import Pod
+from device_plugin.core.timestamps import seconds
 from device_plugin.kube.api import PODS, Api
 from device_plugin.kube.errors import ApiError, GoneError, RefusedError
 
@@ -33,11 +36,15 @@ class BindError(Exception):
 
 
 class Binder(ReplicaService):
-    """Binds pods. It may be called from any thread; Bindings of different pods run in parallel."""
+    """Binds pods. It may be called from any thread; Bindings of different pods run in parallel.
 
-    def __init__(self, shared: Shared, api: Api) -> None:
+    `wall` tells the seconds since 1970.
+    """
+
+    def __init__(self, shared: Shared, api: Api, wall: Callable[[], float] = time.time) -> None:
         super().__init__(shared)
         self._api = api
+        self._wall = wall
 
     def __call__(self, call: BindCall) -> str:
         """Bind the pod; returns the error text, empty if it was bound."""
@@ -80,8 +87,10 @@ class Binder(ReplicaService):
             unknown = self._reservations.unknown(claimed)
             if unknown is None or not self._settle(unknown):
                 raise BindError("unknown", str(error)) from error
-            return
-        self._view.see_pod(_bound(claimed, grant), watched=False)
+        else:
+            self._view.see_pod(_bound(claimed, grant), watched=False)
+        now = self._wall()
+        self._counts.waited(max(0.0, now - seconds(claimed.pod.created, now)))
 
     def _claim(self, call: BindCall) -> Reservation | None:
         """The pod's reservation on the node, now BINDING; None if the pod is bound there already. Raises BindError."""

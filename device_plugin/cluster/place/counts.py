@@ -1,9 +1,9 @@
-"""Counters of the cluster service: decisions by the time that they took, and Bindings by outcome."""
+"""Counters of the cluster service: decisions by the time that they took, Bindings by outcome, waits of bound pods."""
 
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
@@ -13,6 +13,14 @@ BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 PLACEMENT = Metric(
     "vgpu_placement_seconds", Exporter.REPLICA, "Time from a call of /filter to its answer.",
+    type=MetricType.HISTOGRAM,
+)  # fmt: skip
+# Bounds in seconds. Kubernetes writes times of creation in whole seconds.
+WAITED = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+POD_WAITED = Metric(
+    "vgpu_pod_bind_wait_seconds", Exporter.REPLICA,
+    "Time from the creation of a pod that asks for a slice to its Binding, of the pods that this replica bound.",
     type=MetricType.HISTOGRAM,
 )  # fmt: skip
 BINDS = Metric(
@@ -30,6 +38,8 @@ class Counts:
         self._lock = threading.Lock()
         self._placements = [0] * (len(BOUNDS) + 1)
         self._seconds = 0.0
+        self._waits = [0] * (len(WAITED) + 1)
+        self._waited = 0.0
         self._binds: Counter[str] = Counter()
 
     def placed(self, seconds: float) -> None:
@@ -43,10 +53,23 @@ class Counts:
         with self._lock:
             self._binds[outcome] += 1
 
-    def readings(self) -> Iterator[Reading]:
-        """Both metrics with their present values."""
+    def waited(self, seconds: float) -> None:
+        """Count a pod that was bound `seconds` after its creation."""
         with self._lock:
-            counts, seconds, binds = list(accumulate(self._placements)), self._seconds, dict(self._binds)
-        bounds = [*map(str, BOUNDS), "+Inf"]
-        yield Reading(PLACEMENT, [((b,), float(n)) for b, n in zip(bounds, counts, strict=True)], seconds)
+            self._waits[bisect_left(WAITED, seconds)] += 1
+            self._waited += seconds
+
+    def readings(self) -> Iterator[Reading]:
+        """All three metrics with their present values."""
+        with self._lock:
+            placements, seconds, binds = list(self._placements), self._seconds, dict(self._binds)
+            waits, waited = list(self._waits), self._waited
+        yield Reading(PLACEMENT, _buckets(BOUNDS, placements), seconds)
+        yield Reading(POD_WAITED, _buckets(WAITED, waits), waited)
         yield Reading(BINDS, [((outcome,), float(count)) for outcome, count in binds.items()])
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> Sequence[tuple[Sequence[str], float]]:
+    """The samples of a histogram; the last of the `counts` is that of values beyond all `bounds`."""
+    names = [*map(str, bounds), "+Inf"]
+    return [((name,), float(count)) for name, count in zip(names, accumulate(counts), strict=True)]

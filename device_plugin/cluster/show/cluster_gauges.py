@@ -3,8 +3,9 @@
 Only the leading replica exports the state of the cluster, so that no sum over both replicas counts anything twice.
 """
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from device_plugin.cluster.gangs import offered
@@ -12,29 +13,17 @@ from device_plugin.cluster.place import learning
 from device_plugin.cluster.place.reservations import Reservations
 from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.show.explain import FITS, HELD, PREEMPTING, Explainer
-from device_plugin.core.cards import memory_units
-from device_plugin.core.ledger import CardState, Snapshot
-from device_plugin.core.metrics import CARD, Exporter, Metric, MetricType, Reading
+from device_plugin.cluster.show.ledger_gauges import ledger_readings
+from device_plugin.core.ledger import Holder
+from device_plugin.core.metrics import Exporter, Metric, MetricType, Reading
 from device_plugin.core.placement import workload
 from device_plugin.core.reasons import Reason
-
-MIB = 2**20
+from device_plugin.core.timestamps import seconds
 
 LEADER = Metric("vgpu_leader", Exporter.REPLICA, "1 while this replica leads, 0 while it stands by.")
 SYNCED = Metric(
     "vgpu_synced", Exporter.REPLICA, "1 once this replica has listed all nodes and pods, 0 before."
 )
-GRANTED_MEMORY = Metric(
-    "vgpu_card_granted_memory_bytes", Exporter.LEADER, "Memory of the card that is granted or reserved.", CARD
-)
-GRANTED_CORE_GROUPS = Metric(
-    "vgpu_card_granted_core_groups", Exporter.LEADER, "Core groups of the card that are granted or reserved.", CARD
-)  # fmt: skip
-MEMORY_UNITS = Metric(
-    "vgpu_memory_unit_nodes", Exporter.LEADER,
-    "Nodes with cards of the family on which a memory unit is this many MiB. Two series of one family: the same request"
-    " gets another amount of memory by node.", ("family", "unit_mib"),
-)  # fmt: skip
 FAULTS = Metric(
     "vgpu_faulty_annotations", Exporter.LEADER,
     "Annotations that are ignored now because they are malformed or contradict the cluster, by kind (inventory,"
@@ -56,6 +45,15 @@ UNPLACED = Metric(
     " scheduling gate, a selector or a volume), preempting (others are leaving for it), or why no card can be granted.",
     ("reason",),
 )  # fmt: skip
+UNPLACED_OLDEST = Metric(
+    "vgpu_unplaced_oldest_seconds", Exporter.LEADER,
+    "Time since the creation of the oldest of the pods that vgpu_unplaced_pods counts; 0 if there is none.",
+    ("reason",),
+)  # fmt: skip
+UNPLACED_OF = Metric(
+    "vgpu_namespace_unplaced_pods", Exporter.LEADER,
+    "Pods of the namespace that ask for a slice and have none, whatever the reason.", ("namespace",),
+)  # fmt: skip
 
 KEPT = Metric(
     "vgpu_kept_entries", Exporter.REPLICA,
@@ -72,11 +70,6 @@ KEPT_LEFT_OUT = Metric(
     ("what",), MetricType.COUNTER,
 )  # fmt: skip
 
-_CARDS: Sequence[tuple[Metric, Callable[[CardState], int]]] = (
-    (GRANTED_MEMORY, lambda of: (of.card.mem_mib - of.free_mib) * MIB),
-    (GRANTED_CORE_GROUPS, lambda of: of.card.core_groups - of.free_cores.bit_count()),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -88,11 +81,15 @@ class Bound:
 
 
 class ClusterGauges(ReplicaService):
-    """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock."""
+    """Returns all metrics of the service when called. It reads holdings from a snapshot, without the lock.
 
-    def __init__(self, shared: Shared, explainer: Explainer) -> None:
+    `wall` tells the seconds since 1970.
+    """
+
+    def __init__(self, shared: Shared, explainer: Explainer, wall: Callable[[], float] = time.time) -> None:
         super().__init__(shared)
         self._explainer = explainer
+        self._wall = wall
 
     def __call__(self) -> Iterator[Reading]:
         """The replica's own health and work, and the state of the cluster if it leads."""
@@ -118,35 +115,31 @@ class ClusterGauges(ReplicaService):
             faults = self._view.faults.counts()
             promised = self._view.promises.cards()
             ratio = self._reservations.placer.fragmentation()
-        for metric, value in _CARDS:
-            yield Reading(metric, _of_cards(snapshot, value))
-        units = memory_units(snapshot.inventories())
-        yield Reading(
-            MEMORY_UNITS,
-            [
-                ((family, str(unit)), float(len(nodes)))
-                for family, found in units.items()
-                for unit, nodes in found.items()
-            ],
-        )
+        yield from ledger_readings(snapshot, self._namespace)
         yield Reading(FAULTS, [((kind,), float(count)) for kind, count in faults.items()])
         yield Reading(PROMISED, [((stage,), float(count)) for stage, count in promised.items()])
         if ratio is not None:
             yield Reading(FRAGMENTATION, [((), ratio)])
-        yield self._unplaced()
+        yield from self._unplaced()
 
-    def _unplaced(self) -> Reading:
-        counts = Counter(entry.reason for entry in self._explainer.waiting())
+    def _namespace(self, holder: Holder) -> str:
+        """The namespace of the pod that holds slices, or whose processes do; empty where there is no such pod."""
+        whose = self._view.pods.get(holder) or self._view.reports.outliving(holder)
+        return whose.namespace if whose is not None else ""
+
+    def _unplaced(self) -> Iterator[Reading]:
+        now = self._wall()
+        waiting = [
+            (entry, max(0.0, now - seconds(entry.created, now))) for entry in self._explainer.waiting()
+        ]
         reasons = [FITS, HELD, PREEMPTING, *(reason.value for reason in Reason)]
-        return Reading(UNPLACED, [((reason,), float(counts[reason])) for reason in reasons])
-
-
-def _of_cards(snapshot: Snapshot, value: Callable[[CardState], int]) -> Iterator[tuple[Sequence[str], float]]:
-    """A metric's samples, one for each card."""
-    for name in snapshot.nodes():
-        node = snapshot.node(name)
-        for card in node.cards if node is not None else ():
-            yield (name, card.card.uuid), value(card)
+        ages = {reason: [age for entry, age in waiting if entry.reason == reason] for reason in reasons}
+        yield Reading(UNPLACED, [((reason,), float(len(found))) for reason, found in ages.items()])
+        yield Reading(
+            UNPLACED_OLDEST, [((reason,), max(found, default=0.0)) for reason, found in ages.items()]
+        )
+        counts = Counter(entry.namespace for entry, _ in waiting)
+        yield Reading(UNPLACED_OF, [((name,), float(count)) for name, count in sorted(counts.items())])
 
 
 def _bounds(made: Reservations) -> Mapping[str, Bound]:

@@ -1,7 +1,7 @@
 """/explain: the holders of every card, and the waiting pods with their reasons, read from the ledger at each call."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
@@ -33,7 +33,7 @@ class UnplacedPod:
     """An unbound pod that asks for slices.
 
     `reason` is a Reason's value, FITS if there is room now, HELD if something beside cards keeps the pod from it, or
-    PREEMPTING if others are leaving for it.
+    PREEMPTING if others are leaving for it. `created` is its creation time.
     """
 
     namespace: str
@@ -41,6 +41,7 @@ class UnplacedPod:
     text: str
     advice: str
     reason: str
+    created: str = ""
 
 
 class Explainer(ReplicaService):
@@ -74,7 +75,10 @@ class Explainer(ReplicaService):
             return []
         answers: dict[tuple[object, ...], Grant | Refusal | None] = {}
         with self._search.planner() as planner:
-            return [self._waiting(pod, planner, answers) for pod in self._search.paced(unplaced)]
+            return [
+                replace(self._waiting(pod, planner, answers), created=pod.created)
+                for pod in self._search.paced(unplaced)
+            ]
 
     def _moves(self, wanted: str) -> list[str]:
         """The moves that would make room for one pod. They take too long to compute for all pods."""

@@ -14,8 +14,9 @@ from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.room import LedgerRoom
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import Placer, Refusal
+from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.ports import Holdings
-from device_plugin.jobs.watch.managed import Managed, seconds
+from device_plugin.jobs.watch.managed import Managed
 
 # Seconds in which a pod for which there are cards is bound: a scheduler's backoff is less.
 PLACE_SECONDS = 60.0

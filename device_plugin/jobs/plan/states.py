@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from device_plugin.core.jobs.job import EXPONENT, JobKey, JobPhase, JobSpec, JobState
 from device_plugin.core.jobs.rank import declared_work
 from device_plugin.core.jobs.room import LedgerRoom
+from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.execute.stages import RELEASING, Stage, by_beneficiary, promised_width, stages
 from device_plugin.jobs.plan.fork import Fork
-from device_plugin.jobs.watch.managed import Managed, seconds
+from device_plugin.jobs.watch.managed import Managed
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from math import inf
 
 from device_plugin.core.jobs.job import JobKey
 from device_plugin.core.jobs.resize import MAX_REFUSAL
-from device_plugin.jobs.watch.managed import Managed, seconds
+from device_plugin.core.timestamps import seconds
+from device_plugin.jobs.watch.managed import Managed
 from device_plugin.kube.api import FAILED_CREATIONS, Api, Where
 from device_plugin.kube.errors import ApiError
 

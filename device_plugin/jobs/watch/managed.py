@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from math import inf
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.resize import Resize
 from device_plugin.core.pods import Pod
+from device_plugin.core.timestamps import seconds
 
 # Seconds for which a Job neither starts nor grows after its pods were refused: twice as many each time.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
@@ -236,17 +236,6 @@ def planned(job: Job) -> Job:
         active=job.active, succeeded=job.succeeded, terminating=job.terminating,
         completed_indexes=job.completed_indexes, conditions=job.conditions if job.ended else (),
     )  # fmt: skip
-
-
-def seconds(time: str, otherwise: float) -> float:
-    """A time as Kubernetes writes it, in seconds since 1970; `otherwise` where there is none that can be read.
-
-    A pod with a long enough grace period is deleted in a year of more than four digits.
-    """
-    try:
-        return datetime.fromisoformat(time).timestamp() if time else otherwise
-    except ValueError:
-        return otherwise
 
 
 def paused_until(record: Resize) -> float:

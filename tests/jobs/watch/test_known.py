@@ -12,8 +12,8 @@ from device_plugin.core.errors import RequestError
 from device_plugin.core.jobs.checkpoint import Checkpoint
 from device_plugin.core.jobs.job import JobSpec
 from device_plugin.core.jobs.progress import MOST, ContainerName, Progress, Told
+from device_plugin.core.timestamps import seconds
 from device_plugin.jobs.watch.known import GONE_REMEMBERED, KnownJobs
-from device_plugin.jobs.watch.managed import seconds
 from tests.builders.batch_jobs import job, replica, resize, spec
 
 A = ("default", "a")

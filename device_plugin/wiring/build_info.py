@@ -1,0 +1,22 @@
+"""The metric that says which version a process runs."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from device_plugin.core.metrics import Exporter, Metric, Reading
+from device_plugin.wiring.commands import VERSION
+
+BUILD = Metric(
+    "vgpu_build_info", Exporter.PROCESS,
+    "Always 1. The labels say which service this process is (node, cluster, jobs), and its version.",
+    ("service", "version"),
+)  # fmt: skip
+
+
+def with_build_info(service: str, read: Callable[[], Iterable[Reading]]) -> Callable[[], Iterator[Reading]]:
+    """A function that returns what `read` returns, after the version of this `service`."""
+
+    def readings() -> Iterator[Reading]:
+        yield Reading(BUILD, [((service, VERSION), 1.0)])
+        yield from read()
+
+    return readings
