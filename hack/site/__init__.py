@@ -1,0 +1,1 @@
+"""The site of docs/: what its builder is told beside mkdocs.yml."""

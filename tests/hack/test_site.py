@@ -1,0 +1,57 @@
+"""The site of docs/: links between its pages hold, and files of the project that a page links to are pages."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+_CALL = (sys.executable, "-m", "mkdocs", "build", "--config-file")
+
+
+def build(config: Path, to: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*_CALL, str(config), "--site-dir", str(to)], cwd=PROJECT, check=False, text=True, capture_output=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    to = tmp_path_factory.mktemp("site")
+    built = build(PROJECT / "mkdocs.yml", to)
+    assert built.returncode == 0, built.stderr
+    return to
+
+
+def test_every_page_of_docs_is_a_page(site: Path) -> None:
+    for page in (PROJECT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(PROJECT / "docs").with_suffix(".html")).exists(), page
+
+
+def test_a_link_to_a_file_of_the_project_leads_to_a_page_with_its_text(site: Path) -> None:
+    page = site / "files/manifests/admission/parameters.yaml.html"
+    assert 'href="files/manifests/admission/parameters.yaml.html"' in (site / "requests.html").read_text()
+    assert "mostGraceSeconds" in page.read_text()
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not re.findall(
+            r"<(?:script|img|link|iframe)[^>]*(?:src|href)=[\"']?(?:https?:)?//", page.read_text()
+        ), page
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    text = (PROJECT / "mkdocs.yml").read_text()
+    text = text[: text.index("\nnav:")].replace("docs_dir: docs", f"docs_dir: {tmp_path}/docs")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text("[gone](gone.md)\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(text.replace("hooks: [hack/site/hooks.py]\n", ""))
+    broken = build(config, tmp_path / "site")
+    assert broken.returncode != 0
+    assert "gone.md" in broken.stderr + broken.stdout
