@@ -2,11 +2,18 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import context_namespace, from_kubeconfig
+from device_plugin.adapters.kube.endpoint import (
+    SERVICE_ACCOUNT,
+    Endpoint,
+    context_namespace,
+    from_kubeconfig,
+    from_settings,
+)
 from device_plugin.core.pods import Pod
 from device_plugin.kube.api import PODS
 from device_plugin.kube.errors import GoneError, RefusedError
@@ -14,12 +21,21 @@ from device_plugin.kube.errors import GoneError, RefusedError
 COMPONENT = "vgpu-cli"
 # Seconds for one call: the list of pods of a large cluster takes seconds.
 TIMEOUT_SECONDS = 30.0
+# Metadata of a page, as kubectl asks for objects: 2 KiB each, and at most 256 KiB of annotations.
+METADATA_ITEMS = 500
 TOO_MANY_REQUESTS = 429
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option --kubeconfig."""
+    """Add the options that say which cluster is meant, and who asks: kubectl takes none of them for a plugin."""
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, then ~/.kube/config")
+    parser.add_argument(
+        "--context", metavar="CONTEXT", help="context of the kubeconfig (default: its current one)"
+    )
+    parser.add_argument("--as", dest="as_user", metavar="USER", help="ask in the name of this user")
+    parser.add_argument(
+        "--as-group", action="append", metavar="GROUP", help="and of this group; may be written several times"
+    )
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +43,12 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--namespace", metavar="NAMESPACE", help="default: that of the kubeconfig's context"
     )
+
+
+def add_namespaces(parser: argparse.ArgumentParser) -> None:
+    """Add the options --namespace and --all-namespaces, as kubectl has them."""
+    add_namespace(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
 
 
 def kubeconfig(args: argparse.Namespace) -> str:
@@ -37,17 +59,40 @@ def kubeconfig(args: argparse.Namespace) -> str:
 
 def namespace(args: argparse.Namespace) -> str:
     """The namespace that the caller means. Raises EndpointError."""
-    return args.namespace or context_namespace(kubeconfig(args))
+    if args.namespace:
+        return str(args.namespace)
+    if _in_pod(args):
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+    return context_namespace(kubeconfig(args), args.context or "")
+
+
+def kubectl_words(args: argparse.Namespace) -> Sequence[str]:
+    """The options by which kubectl reaches the cluster as this command does, beside $KUBECONFIG."""
+    words = [f"--context={args.context}"] if args.context else []
+    words += [f"--as={args.as_user}"] if args.as_user else []
+    return [*words, *(f"--as-group={group}" for group in args.as_group or ())]
 
 
 @contextmanager
 def connected(args: argparse.Namespace) -> Iterator[KubeClient]:
     """A client for the cluster that the kubeconfig names. Raises EndpointError."""
-    client = KubeClient(from_kubeconfig(kubeconfig(args)), COMPONENT, timeout=TIMEOUT_SECONDS)
+    client = KubeClient(_endpoint(args), COMPONENT, timeout=TIMEOUT_SECONDS, metadata_items=METADATA_ITEMS)
     try:
         yield client
     finally:
         client.close()
+
+
+def _endpoint(args: argparse.Namespace) -> Endpoint:
+    inside = _in_pod(args)
+    found = from_settings("", "", "", "") if inside else from_kubeconfig(kubeconfig(args), args.context or "")
+    return found.impersonating(args.as_user or "", args.as_group or ())
+
+
+def _in_pod(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> bool:
+    """True where no kubeconfig is named or found, and a service account is there instead."""
+    named = args.kubeconfig or args.context or environ.get("KUBECONFIG")
+    return not named and "KUBERNETES_SERVICE_HOST" in environ and not Path(kubeconfig(args)).exists()
 
 
 def evicted(client: KubeClient, pod: Pod, *, dry: bool = False) -> str:

@@ -43,7 +43,7 @@ class NoEngineError(EngineError):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options --engine-namespace and --kubeconfig."""
+    """Add the option --engine-namespace, and those of the caller."""
     parser.add_argument(
         "--engine-namespace", metavar="NAMESPACE", help=f"where the job engine runs (default: {NAMESPACE})"
     )
@@ -113,7 +113,7 @@ class _Answer(NamedTuple):
 def _asked(args: argparse.Namespace, pod: str, accept: str, query: Mapping[str, str]) -> _Answer:
     """What one replica answers. Raises EngineError."""
     namespace = args.engine_namespace or NAMESPACE
-    with _forwarded(caller.kubeconfig(args), namespace, pod) as port:
+    with _forwarded(args, namespace, pod) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
         try:
             connection.request("GET", f"/explain?{urlencode(query)}", headers={"Accept": accept})
@@ -149,10 +149,11 @@ def _leader(client: KubeClient, namespace: str) -> str:
 
 
 @contextmanager
-def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
+def _forwarded(args: argparse.Namespace, namespace: str, pod: str) -> Iterator[int]:
     """A port of this machine that kubectl forwards to the engine's /explain. Raises EngineError."""
     words = [
         "kubectl",
+        *caller.kubectl_words(args),
         f"--namespace={namespace}",
         "port-forward",
         "--address=127.0.0.1",
@@ -162,7 +163,7 @@ def _forwarded(kubeconfig: str, namespace: str, pod: str) -> Iterator[int]:
     with TemporaryFile("w+") as said:
         try:
             process = subprocess.Popen(
-                words, env={**os.environ, "KUBECONFIG": kubeconfig}, text=True,
+                words, env={**os.environ, "KUBECONFIG": caller.kubeconfig(args)}, text=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
             )  # fmt: skip
         except OSError as error:

@@ -108,7 +108,7 @@ def _followed(
     client: KubeClient, args: argparse.Namespace, new: NewJob, job: Ref, paths: Mapping[str, str]
 ) -> int:
     """Follow the Job to its end and fetch its result; the exit status. Raises RunError, ApiError."""
-    kubectl = Kubectl(caller.kubeconfig(args), job.namespace)
+    kubectl = Kubectl(caller.kubeconfig(args), job.namespace, caller.kubectl_words(args))
     console = Console(sys.stdout.buffer, sys.stderr)
     following = Following(
         client, kubectl, console, job,

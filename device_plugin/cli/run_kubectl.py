@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 
 from device_plugin.cli.run_objects import CONTAINER, RunError
 
@@ -9,11 +10,11 @@ SECONDS = 30.0
 
 
 class Kubectl:
-    """kubectl with the caller's kubeconfig, in one namespace."""
+    """kubectl with the caller's kubeconfig, in one namespace. `options` say which context of it, and who asks."""
 
-    def __init__(self, kubeconfig: str, namespace: str) -> None:
+    def __init__(self, kubeconfig: str, namespace: str, options: Sequence[str] = ()) -> None:
         self._environment = {**os.environ, "KUBECONFIG": kubeconfig}
-        self._namespace = namespace
+        self._options = (f"--namespace={namespace}", *options)
 
     def logs(self, pod: str, since: str = "") -> "subprocess.Popen[bytes]":
         """A kubectl that prints what the container prints until it ends, each line with its time. Raises RunError.
@@ -44,7 +45,7 @@ class Kubectl:
         try:
             # In a session of its own: Ctrl-C is for us.
             return subprocess.Popen(
-                ["kubectl", f"--namespace={self._namespace}", *words], env=self._environment,
+                ["kubectl", *self._options, *words], env=self._environment,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:

@@ -52,17 +52,19 @@ Item = TypeVar("Item")
 class KubeClient:
     """One API server, from any thread. `component` names us in events.
 
-    Of the limits of pods' containers only those of `resources` are kept; None keeps every extended resource.
+    Of the limits of pods' containers only those of `resources` are kept; None keeps every extended resource. Lists of
+    metadata alone are asked for in pages of `metadata_items` objects.
     """
 
     def __init__(
         self, endpoint: Endpoint, component: str, *,
-        timeout: float = TIMEOUT_SECONDS, resources: Resources = None,
+        timeout: float = TIMEOUT_SECONDS, resources: Resources = None, metadata_items: int = PAGE_ITEMS,
     ) -> None:  # fmt: skip
         self._endpoint = endpoint
         self._component = component
         self._timeout = timeout
         self._resources = resources
+        self._metadata_items = metadata_items
         self._connections = Connections(endpoint, timeout)
 
     def close(self) -> None:
@@ -76,7 +78,7 @@ class KubeClient:
     def list(self, kind: Kind[Item], where: Where = EVERYWHERE) -> Listed[Item]:
         """Objects as a quorum has them: no resource version is named. Those that cannot be read are left out.
 
-        The server is asked for PAGE_ITEMS at a time. All pages are of one moment, which the server forgets after some
+        The server is asked for a page at a time. All pages are of one moment, which the server forgets after some
         minutes; the list then begins again. Raises ExpiredError if that happens LIST_TRIES times.
         """
         for _ in range(LIST_TRIES - 1):
@@ -87,7 +89,7 @@ class KubeClient:
     def _list(self, kind: Kind[Item], where: Where) -> Listed[Item]:
         """The objects of all pages. Raises ExpiredError if the server forgot the moment of the first one."""
         found: list[Item] = []
-        query = {**_query(where), "limit": str(PAGE_ITEMS)}
+        query = {**_query(where), "limit": str(self._metadata_items if kind.partial else PAGE_ITEMS)}
         while True:
             items, version, rest = self._page(kind, where, query)
             found += items

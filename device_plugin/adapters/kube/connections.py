@@ -61,7 +61,7 @@ class Connections:
 
     def _text(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         lines = [f"{method} {self._url.path}{quote(target, _SAFE)} HTTP/1.1", f"Host: {self._url.netloc}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"{name}: {value}" for name, value in (*headers.items(), *self._endpoint.headers)]
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + (body or b"")

@@ -5,8 +5,8 @@ They come from a kubeconfig, else from a URL that is given, else from the servic
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,8 +25,8 @@ class EndpointError(VgpuError):
 class Endpoint:
     """The address of an API server and the credentials for it. `ca`, `cert` and `key` are files.
 
-    `authorization` returns the header of each request. The server's certificate must be for `name`, or else for the
-    host of `url`; it is not checked unless `verified`.
+    `authorization` returns the header of each request, and `headers` are sent with each beside it. The server's
+    certificate must be for `name`, or else for the host of `url`; it is not checked unless `verified`.
     """
 
     url: str
@@ -36,6 +36,17 @@ class Endpoint:
     key: str | None = None
     name: str | None = None
     verified: bool = True
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def impersonating(self, user: str, groups: Sequence[str] = ()) -> "Endpoint":
+        """The endpoint for requests in the name of another user, as `kubectl --as` makes them. Raises EndpointError."""
+        if groups and not user:
+            raise EndpointError("--as-group needs --as: write the user too")
+        headers = [("Impersonate-User", user)] if user else []
+        headers += [("Impersonate-Group", group) for group in groups]
+        if bad := [value for _, value in headers if not (value.isascii() and value.isprintable())]:
+            raise EndpointError(f"--as: {bad[0]!r} is no name: write printable ASCII characters")
+        return replace(self, headers=tuple(headers))
 
 
 def from_settings(
@@ -57,8 +68,8 @@ def from_settings(
     )
 
 
-def from_kubeconfig(path: str) -> Endpoint:
-    """The endpoint of a kubeconfig's current context, with its authentication. Raises EndpointError."""
+def from_kubeconfig(path: str, context: str = "") -> Endpoint:
+    """The endpoint of a context of a kubeconfig, else of its current one. Raises EndpointError."""
     # Imported here: with a service account neither its 126 MB on disk nor its 20 MiB of memory are needed.
     try:
         from kubernetes import config
@@ -74,7 +85,9 @@ def from_kubeconfig(path: str) -> Endpoint:
         raise EndpointError(f"kubeconfig {path}: no such file: `--help` says how to name yours")
     loaded = Configuration()
     try:
-        config.load_kube_config(path, client_configuration=loaded, persist_config=False)  # type: ignore[no-untyped-call]
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            path, context=context or None, client_configuration=loaded, persist_config=False
+        )
         urlsplit(loaded.host).port  # noqa: B018 - raises ValueError for what is no port
     except (YAMLError, UnicodeDecodeError):
         raise EndpointError(f"kubeconfig {path}: not YAML") from None
@@ -97,14 +110,21 @@ def from_kubeconfig(path: str) -> Endpoint:
     )
 
 
-def context_namespace(path: str) -> str:
-    """The namespace of a kubeconfig's current context, `default` if it names none. Raises EndpointError."""
+def context_namespace(path: str, context: str = "") -> str:
+    """The namespace of a context of a kubeconfig, else of its current one; `default` if it names none.
+
+    Raises EndpointError.
+    """
     from kubernetes import config
 
     try:
-        _, current = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
+        contexts, current = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
         raise EndpointError(f"kubeconfig {path}: {error}") from error
+    if context:
+        current = next((each for each in contexts if each["name"] == context), None)
+    if current is None:
+        raise EndpointError(f"kubeconfig {path}: there is no context {context}")
     return str(current["context"].get("namespace") or "default")
 
 

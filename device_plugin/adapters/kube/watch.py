@@ -28,7 +28,10 @@ FIRST_DELAY, LAST_DELAY = 0.1, 15.0
 
 
 class ListWatch(Generic[Item]):
-    """Follows the objects of one kind. An object that cannot be read is skipped and logged."""
+    """Follows the objects of one kind. An object that cannot be read is skipped and logged.
+
+    With `version`, that of a list that the caller has read, it begins with the changes after that list.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class ListWatch(Generic[Item]):
         silence: float = SILENCE_SECONDS,
         longest_pause: float = LAST_DELAY,
         rng: random.Random | None = None,
+        version: str = "",
     ) -> None:
         self._client = client
         self._kind = kind
@@ -49,6 +53,7 @@ class ListWatch(Generic[Item]):
         self._lock = threading.Lock()
         self._stream: Connection | None = None
         self._stopped = False
+        self._version = version
 
     def run(
         self,
@@ -61,7 +66,7 @@ class ListWatch(Generic[Item]):
 
         Errors of the server are told to `on_error` and tried again, later and later. `interrupt` ends a quiet watch.
         """
-        version = ""
+        version = self._version
         delay = FIRST_DELAY
         while not stop.is_set() and not self._stopped:
             try:

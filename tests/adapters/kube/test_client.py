@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.adapters.kube.endpoint import Endpoint, EndpointError, from_settings
+from device_plugin.adapters.kube.endpoint import (
+    Endpoint,
+    EndpointError,
+    context_namespace,
+    from_kubeconfig,
+    from_settings,
+)
 from device_plugin.kube.api import EVENTS, NODES, PODS, Ref, Where
 from device_plugin.kube.errors import ConflictError, GoneError, RefusedError, UnknownError
 from hack.embedded.apiserver import EmbeddedApiServer
@@ -131,6 +137,48 @@ def test_a_kubeconfig_names_server_and_token(tmp_path: Path) -> None:
     with pytest.raises(EndpointError, match=r"kubeconfig .*nothing: no such file"):
         from_settings("", "", "", str(tmp_path / "nothing"))
     assert from_settings("", "", "", f"{tmp_path / 'nothing'}:{config}").url == "http://127.0.0.1:1"
+
+
+TWO = """\
+apiVersion: v1
+kind: Config
+current-context: here
+contexts:
+- {name: here, context: {cluster: h, user: u}}
+- {name: there, context: {cluster: t, user: u, namespace: team-a}}
+clusters: [{name: h, cluster: {server: 'http://here'}}, {name: t, cluster: {server: 'http://there'}}]
+users: [{name: u, user: {token: secret}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("context", "url", "namespace"),
+    [("", "http://here", "default"), ("here", "http://here", "default"), ("there", "http://there", "team-a")],
+)
+def test_a_context_of_a_kubeconfig_is_chosen_by_name(
+    tmp_path: Path, context: str, url: str, namespace: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(TWO)
+    assert from_kubeconfig(str(config), context).url == url
+    assert context_namespace(str(config), context) == namespace
+
+
+def test_a_context_that_the_kubeconfig_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(TWO)
+    for ask in (from_kubeconfig, context_namespace):
+        with pytest.raises(EndpointError, match="nowhere"):
+            ask(str(config), "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "says"),
+    [("", ("ops",), "needs --as"), ("a\r\nX: y", (), "is no name"), ("a", ("é",), "is no name")],
+)
+def test_a_user_that_no_header_can_hold_is_refused(user: str, groups: tuple[str, ...], says: str) -> None:
+    with pytest.raises(EndpointError, match=says):
+        Endpoint("http://a", lambda: None).impersonating(user, groups)
 
 
 def test_without_the_package_that_reads_kubeconfigs_the_error_says_what_to_install(

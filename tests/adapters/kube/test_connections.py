@@ -158,3 +158,12 @@ def test_an_interrupted_stream_ends_whoever_reads_it() -> None:
                 next(parts)
         ended.set()
         answering.join()
+
+
+def test_requests_name_the_user_and_the_groups_that_they_are_made_for() -> None:
+    with closing(Script([OK])) as script:
+        endpoint = Endpoint(script.url, lambda: None).impersonating("jane", ("ops", "on call"))
+        with closing(Connections(endpoint, 5.0)) as connections:
+            assert get(connections) == (200, b"ok")
+    lines = script.requests[0].decode().splitlines()
+    assert {"Impersonate-User: jane", "Impersonate-Group: ops", "Impersonate-Group: on call"} <= set(lines)

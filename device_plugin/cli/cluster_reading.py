@@ -1,0 +1,317 @@
+"""The cluster as the caller may read it: nodes, their cards, which pods hold slices of each, and what may not be read.
+
+It is made of inventories and grants, which are annotations: lists of metadata alone show both. A caller with rights in
+one namespace only sees no nodes; then cards are known only as the grants of that namespace name them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from device_plugin.core import annotations
+from device_plugin.core.cards import Card, Inventory, ReportedSlice, SliceState
+from device_plugin.core.errors import AnnotationError
+from device_plugin.core.grants import CardSize, Grant, Slice
+from device_plugin.core.pods import Node
+from device_plugin.kube.api import Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRight:
+    """What the caller may not read, what is unknown for that reason, and the RBAC rule that would allow it."""
+
+    what: str
+    unknown: str
+    rule: str
+
+    def __str__(self) -> str:
+        """One sentence for people."""
+        return f"you may not {self.what}: {self.unknown}. A rule that allows it: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationFault:
+    """An annotation that is ignored: `subject` is a node's name, or namespace/name of a pod."""
+
+    subject: str
+    text: str
+
+
+class GrantedPod(NamedTuple):
+    """A bound pod that has not ended, with its grant. `running` is false while its phase is not Running.
+
+    `created` is the time of creation in RFC 3339; metadata does not have the time of the binding.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    deleting: bool
+    running: bool
+    grant: Grant
+
+    @property
+    def node(self) -> str:
+        """The node on which the pod holds its slices."""
+        return self.grant.node
+
+
+class CardHolder(NamedTuple):
+    """A container that holds a slice of a card. `created` is the pod's time of creation, empty if it is not known.
+
+    `state` is what the node's agent reports of the container, if anything; of an OUTLIVING one the pod is gone.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    uid: str
+    slice: Slice
+    created: str = ""
+    running: bool = True
+    deleting: bool = False
+    state: SliceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardReading:
+    """A card of a node and the containers that hold slices of it, by namespace, pod and container.
+
+    `card` is None where the inventory does not show the card, or may not be read. Then `mem_mib` and `max_slices` are
+    those of the time of a grant, and 0 if no grant says them.
+    """
+
+    node: str
+    uuid: str
+    card: Card | None
+    mem_mib: int
+    max_slices: int
+    holders: tuple[CardHolder, ...]
+
+    @property
+    def core_groups(self) -> int:
+        """All core groups of the card; 0 if unknown."""
+        return self.card.core_groups if self.card is not None else 0
+
+    @property
+    def held_mib(self) -> int:
+        """MiB that are granted."""
+        return sum(holder.slice.mem_mib for holder in self.holders)
+
+    @property
+    def held_groups(self) -> int:
+        """The number of core groups that are granted."""
+        return len({core for holder in self.holders for core in holder.slice.cores})
+
+    def whole(self, holder: CardHolder) -> bool:
+        """True if the slice is all of the card."""
+        return holder.slice.mem_mib >= self.mem_mib > 0 and len(holder.slice.cores) == self.core_groups
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """A node with cards. `serving` is false while its agent serves no Allocate, None if that is not known."""
+
+    name: str
+    serving: bool | None
+    cards: tuple[CardReading, ...]
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReading:
+    """What the caller could read at one time. `namespace` is the one whose pods were read, empty for all.
+
+    Nodes without cards are left out. `complete` is false if slices of other namespaces, or free cards, are not known.
+    """
+
+    nodes: Mapping[str, NodeReading]
+    pods: Sequence[GrantedPod]
+    faults: tuple[AnnotationFault, ...] = ()
+    missing: tuple[MissingRight, ...] = ()
+    namespace: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """True if all cards and all slices on them are known."""
+        return not self.namespace and not self.missing
+
+    def cards(self) -> Iterator[CardReading]:
+        """All cards, by node."""
+        for node in self.nodes.values():
+            yield from node.cards
+
+
+class KnownCluster:
+    """The nodes, and the pods that hold slices, as lists and watches have shown them so far; makes readings of them.
+
+    A pod that begins to run leaves one watch and comes in the other, in any order: `running` names the one, and the pod
+    counts as running while it is there. A reading of all nodes is made anew each time; that of one node costs little.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _NodeCards] = {}
+        self._pods: dict[tuple[str, bool], GrantedPod] = {}
+        self._on_node: dict[str, dict[str, GrantedPod]] = {}
+        # By kind and uid of a pod, or by kind and name of a node.
+        self._faults: dict[tuple[str, str], AnnotationFault] = {}
+
+    def see_node(self, metadata: Metadata) -> None:
+        """Take a node as it is now."""
+        made = _node_cards(metadata)
+        self.forget_node(metadata.name)
+        if made.fault:
+            self._faults["node", made.name] = AnnotationFault(made.name, made.fault)
+        if made.inventory is not None or made.fault:
+            self._nodes[made.name] = made
+
+    def forget_node(self, name: str) -> None:
+        """The node is gone."""
+        self._nodes.pop(name, None)
+        self._faults.pop(("node", name), None)
+
+    def see_pod(self, metadata: Metadata, *, running: bool) -> str:
+        """Take a pod as it is now; returns the node on which it holds slices, or held some; empty if there is none."""
+        before = self.forget_pod(metadata.uid, running=running)
+        if not (text := metadata.annotations.get(annotations.GRANT)):
+            return before
+        try:
+            grant = Grant.decode(text)
+            if grant.pod != metadata.uid:
+                raise AnnotationError(f"grant: written for pod {grant.pod[:63]}: void")
+        except AnnotationError as error:
+            subject = f"{metadata.namespace}/{metadata.name}"
+            self._faults["pod", metadata.uid] = AnnotationFault(subject, str(error))
+            return before
+        pod = GrantedPod(
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            metadata.created,
+            metadata.deleting,
+            running,
+            grant,
+        )
+        self._pods[pod.uid, running] = pod
+        self._place(pod.uid, pod.node)
+        return pod.node
+
+    def forget_pod(self, uid: str, *, running: bool) -> str:
+        """The pod left the watch of those that run, or of those that do not; returns its node, or an empty text."""
+        self._faults.pop(("pod", uid), None)
+        pod = self._pods.pop((uid, running), None)
+        if pod is None:
+            return ""
+        self._place(uid, pod.node)
+        return pod.node
+
+    def uids(self, *, running: bool) -> set[str]:
+        """The pods that run, or those that do not."""
+        return {uid for uid, runs in self._pods if runs == running}
+
+    def node_names(self) -> set[str]:
+        """The nodes that have an inventory."""
+        return set(self._nodes)
+
+    def node(self, name: str) -> NodeReading | None:
+        """The node with its cards; None if neither an inventory nor a grant shows any."""
+        known = self._nodes.get(name) or _NodeCards(name)
+        held = _held(self._on_node.get(name, {}).values())
+        sizes = _sizes(self._on_node.get(name, {}).values()) if known.inventory is None else {}
+        if known.inventory is not None and known.inventory.slices:
+            _report(held, known.inventory.slices)
+        cards = [
+            CardReading(
+                name, card.uuid, card, card.mem_mib, card.max_slices, _ordered(held.pop(card.uuid, ()))
+            )
+            for card in (known.inventory.cards if known.inventory is not None else ())
+        ]
+        # Slices of cards that the inventory does not show (any more) are held all the same.
+        for uuid, slices in sorted(held.items()):
+            size = sizes.get(uuid, CardSize(0, 0))
+            cards.append(CardReading(name, uuid, None, size.mem_mib, size.max_slices, _ordered(slices)))
+        if not cards and not known.fault:
+            return None
+        serving = known.inventory.serving if known.inventory is not None else None
+        return NodeReading(name, serving, tuple(cards), known.fault)
+
+    def reading(self, missing: Iterable[MissingRight] = (), namespace: str = "") -> ClusterReading:
+        """Everything that is known. `missing` is what could not be read; `namespace` that of the pods, or empty."""
+        names = sorted(self._nodes.keys() | self._on_node.keys())
+        read = {name: node for name in names if (node := self.node(name)) is not None}
+        pods = [pod for on_node in self._on_node.values() for pod in on_node.values()]
+        faults = tuple(sorted(self._faults.values(), key=lambda fault: fault.subject))
+        return ClusterReading(read, pods, faults, tuple(missing), namespace)
+
+    def _place(self, uid: str, node: str) -> None:
+        """Show the pod on its node as the watches have it now."""
+        pod = self._pods.get((uid, True)) or self._pods.get((uid, False))
+        if pod is not None:
+            self._on_node.setdefault(node, {})[uid] = pod
+        elif (on_node := self._on_node.get(node)) is not None:
+            on_node.pop(uid, None)
+            if not on_node:
+                del self._on_node[node]
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeCards:
+    """A node with its inventory, None if it has none that can be read; then `fault` may say why."""
+
+    name: str
+    inventory: Inventory | None = None
+    fault: str = ""
+
+
+def _node_cards(metadata: Metadata) -> _NodeCards:
+    kept = metadata.annotations
+    node = Node(metadata.name, kept.get(annotations.CARDS, ""), cordoned=kept.get(annotations.CORDONED, ""))
+    try:
+        return _NodeCards(node.name, node.shared())
+    except AnnotationError as error:
+        return _NodeCards(node.name, fault=str(error))
+
+
+_Held = dict[str, list[CardHolder]]
+"""The holders of slices by card."""
+
+
+def _held(pods: Iterable[GrantedPod]) -> _Held:
+    found: _Held = {}
+    for pod in pods:
+        for container, slices in pod.grant.containers.items():
+            for part in slices:
+                holder = CardHolder(
+                    pod.namespace, pod.name, container, pod.uid, part, pod.created, pod.running, pod.deleting
+                )
+                found.setdefault(part.card, []).append(holder)
+    return found
+
+
+def _sizes(pods: Iterable[GrantedPod]) -> Mapping[str, CardSize]:
+    """What grants say of the sizes of their cards."""
+    return {uuid: size for pod in pods for uuid, size in pod.grant.cards.items()}
+
+
+def _report(held: _Held, reports: Iterable[ReportedSlice]) -> None:
+    """Give the holders the states that their node's agent reports, and add those whose pods are gone."""
+    for report in reports:
+        for part in report.slices:
+            found = held.setdefault(part.card, [])
+            for index, holder in enumerate(found):
+                if (holder.uid, holder.container) == (report.pod, report.container):
+                    found[index] = holder._replace(state=report.state)
+                    break
+            else:
+                if report.state is SliceState.OUTLIVING:
+                    found.append(
+                        CardHolder(
+                            report.namespace, report.pod_name, report.container, report.pod, part,
+                            running=False, state=report.state,
+                        )
+                    )  # fmt: skip
+
+
+def _ordered(holders: Iterable[CardHolder]) -> tuple[CardHolder, ...]:
+    return tuple(sorted(holders, key=lambda each: each[:3]))

@@ -1,0 +1,193 @@
+"""Reads the cluster with the caller's rights: lists of metadata, and watches that go on from them.
+
+The metadata of a pod does not say its phase, so there are two lists of pods: those that run, and those that are bound
+and do not run. Pods that have ended are in neither.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.watch import ListWatch
+from device_plugin.cli.cluster_reading import ClusterReading, KnownCluster, MissingRight, NodeReading
+from device_plugin.core.pods import Pod
+from device_plugin.kube.api import NODES, PODS, Change, Kind, Listed, Metadata, Where
+from device_plugin.kube.errors import RefusedError
+
+RUNNING = "status.phase=Running"
+NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+WAITING = "status.phase=Pending,spec.nodeName="
+FORBIDDEN = 403
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of the cluster that a command reads: pods of `namespace` (empty: of all) and nodes with these labels.
+
+    `own` is the namespace whose pods are read where the caller may not list those of all namespaces.
+    """
+
+    namespace: str = ""
+    own: str = ""
+    pod_labels: str = ""
+    node_labels: str = ""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A list that could be read: where, its resource version, and the part of the known cluster that it shows."""
+
+    kind: Kind[Metadata]
+    where: Where
+    version: str
+    running: bool = False
+
+
+class ClusterReader:
+    """Reads what the caller may read, and follows it. Any thread may ask it for a reading."""
+
+    def __init__(self, client: KubeClient, scope: Scope) -> None:
+        self._client = client
+        self._scope = scope
+        self._lock = threading.Lock()
+        self._known = KnownCluster()
+        self._missing: list[MissingRight] = []
+        self._namespace = scope.namespace
+        self._followed: list[_Followed] = []
+
+    def read(self) -> ClusterReading:
+        """List nodes and pods. Raises ApiError for other problems than missing rights."""
+        self._nodes()
+        # A pod that begins to run meanwhile is in both lists; the other way round it would be in none.
+        self._pods(NOT_RUNNING, running=False)
+        self._pods(RUNNING, running=True)
+        return self.reading()
+
+    def reading(self) -> ClusterReading:
+        """Everything that is known now."""
+        with self._lock:
+            return self._known.reading(self._missing, self._namespace)
+
+    def node(self, name: str) -> NodeReading | None:
+        """One node as it is known now; None if it has no cards."""
+        with self._lock:
+            return self._known.node(name)
+
+    def waiting(self) -> Sequence[Pod]:
+        """The pods that are not bound, whole. Raises ApiError for other problems than missing rights."""
+        if (found := self._list(PODS, self._where(WAITING))) is None:
+            self._lack("list pods", "waiting pods are not known", "pods", self._namespace)
+            return ()
+        return found.items
+
+    @contextmanager
+    def following(self, changed: Callable[[str], None]) -> Iterator[None]:
+        """Follow what `read` has listed, and call `changed` with the name of each node that may look different.
+
+        The call comes from a thread of ours. It gets an empty text after a new list, when all nodes may.
+        """
+        stop = threading.Event()
+        watches = [
+            (each, ListWatch(self._client, each.kind, each.where, version=each.version))
+            for each in self._followed
+        ]
+        threads = [
+            threading.Thread(
+                target=watch.run, daemon=True,
+                args=(partial(self._sync, each, changed), partial(self._see, each, changed), stop),
+            )
+            for each, watch in watches
+        ]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for _, watch in watches:
+                watch.interrupt()
+            for thread in threads:
+                thread.join()
+
+    def _nodes(self) -> None:
+        kind, where = NODES.metadata, Where(labels=self._scope.node_labels)
+        if (found := self._list(kind, where)) is None:
+            self._lack("list nodes", "cards are known only as grants name them", "nodes")
+            return
+        self._take(_Followed(kind, where, found.version), found.items)
+
+    def _pods(self, fields: str, *, running: bool) -> None:
+        kind = PODS.metadata
+        found = self._list(kind, self._where(fields))
+        if found is None and not self._namespace and self._scope.own:
+            self._namespace = self._scope.own
+            self._lack(
+                "list pods of all namespaces", f"only those of namespace {self._namespace} are known", "pods"
+            )
+            found = self._list(kind, self._where(fields))
+        if found is None:
+            self._lack("list pods", "who holds slices is not known", "pods", self._namespace)
+            return
+        self._take(_Followed(kind, self._where(fields), found.version, running), found.items)
+
+    def _where(self, fields: str) -> Where:
+        return Where(self._namespace, self._scope.pod_labels, fields)
+
+    def _list(self, kind: Kind[Item], where: Where) -> Listed[Item] | None:
+        """The objects; None if the caller may not list them."""
+        try:
+            return self._client.list(kind, where)
+        except RefusedError as error:
+            if error.status != FORBIDDEN:
+                raise
+            return None
+
+    def _lack(self, what: str, unknown: str, plural: str, namespace: str = "") -> None:
+        role = f"a Role of namespace {namespace}" if namespace else "a ClusterRole"
+        rule = f'apiGroups: [""], resources: [{plural}], verbs: [list, watch], in {role}'
+        missing = MissingRight(what, unknown, rule)
+        if missing not in self._missing:
+            self._missing.append(missing)
+
+    def _take(self, followed: _Followed, items: Sequence[Metadata]) -> None:
+        self._followed.append(followed)
+        self._sync(followed, lambda _: None, items)
+
+    def _sync(self, followed: _Followed, changed: Callable[[str], None], items: Sequence[Metadata]) -> None:
+        """Take a whole list; what was known before and is not in it is gone."""
+        with self._lock:
+            known = self._known
+            if followed.kind.plural == NODES.plural:
+                for name in known.node_names() - {item.name for item in items}:
+                    known.forget_node(name)
+                for item in items:
+                    known.see_node(item)
+            else:
+                for uid in known.uids(running=followed.running) - {item.uid for item in items}:
+                    known.forget_pod(uid, running=followed.running)
+                for item in items:
+                    known.see_pod(item, running=followed.running)
+        changed("")
+
+    def _see(
+        self, followed: _Followed, changed: Callable[[str], None], change: Change, item: Metadata
+    ) -> None:
+        gone = change is Change.DELETED
+        with self._lock:
+            if followed.kind.plural == NODES.plural:
+                node = item.name
+                if gone:
+                    self._known.forget_node(node)
+                else:
+                    self._known.see_node(item)
+            elif gone:
+                node = self._known.forget_pod(item.uid, running=followed.running)
+            else:
+                node = self._known.see_pod(item, running=followed.running)
+        if node:
+            changed(node)

@@ -1,0 +1,103 @@
+"""The cluster as a caller may read it: with all rights, with those of one namespace, and as it changes."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from device_plugin.adapters.kube.client import KubeClient
+from device_plugin.adapters.kube.endpoint import Endpoint
+from device_plugin.cli.read_cluster import ClusterReader, Scope
+from device_plugin.kube.api import EVERYWHERE, Kind, Listed, Where
+from device_plugin.kube.errors import RefusedError
+from tests.cli.fleet import ADMIN, Fleet
+from tests.deadline import eventually
+
+
+class Limited(KubeClient):
+    """A client whose user may list only these plurals, by namespace (empty: all of them)."""
+
+    def __init__(self, endpoint: Endpoint, allowed: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(endpoint, "test")
+        self._allowed = allowed
+
+    def list(self, kind: Kind[Any], where: Where = EVERYWHERE) -> Listed[Any]:
+        if where.namespace not in self._allowed.get(kind.plural, ()):
+            raise RefusedError("forbidden", 403, "Forbidden")
+        return super().list(kind, where)
+
+
+ALL = {"nodes": ("",), "pods": ("",)}
+
+
+def client(fleet: Fleet, allowed: Mapping[str, Sequence[str]] = ALL) -> Limited:
+    return Limited(Endpoint(fleet.url, lambda: f"Bearer {ADMIN}"), allowed)
+
+
+def filled(fleet: Fleet) -> Fleet:
+    fleet.node("n1", 2)
+    fleet.pod("a", 4, "n1-0")
+    fleet.pod("b", 4)
+    fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Running"}})
+    return fleet
+
+
+def test_all_cards_with_pods_that_run_and_pods_that_do_not(fleet: Fleet) -> None:
+    filled(fleet).pod("c", 4, "n1-1")
+    fleet.pod("done", 4, "n1-1")
+    fleet.patch("/api/v1/namespaces/default/pods/done/status", {"status": {"phase": "Succeeded"}})
+    with closing(client(fleet)) as api:
+        reader = ClusterReader(api, Scope())
+        reading = reader.read()
+        assert [(pod.name, pod.running) for pod in reading.pods] == [("c", False), ("a", True)]
+        assert [[holder.pod for holder in card.holders] for card in reading.cards()] == [["a"], ["c"]]
+        assert reading.complete
+        assert [pod.name for pod in reader.waiting()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "scope", "pods", "cards", "lacks"),
+    [
+        (
+            {"pods": ("default",)},
+            Scope(own="default"),
+            ["a"],
+            1,
+            ["list nodes", "list pods of all namespaces"],
+        ),
+        ({"pods": ("default",)}, Scope("default"), ["a"], 1, ["list nodes"]),
+        ({"nodes": ("",)}, Scope(own="default"), [], 2, ["list pods of all namespaces", "list pods"]),
+        ({}, Scope("default"), [], 0, ["list nodes", "list pods"]),
+        (ALL, Scope(pod_labels="none=such"), [], 2, []),
+        (ALL, Scope(node_labels="none=such"), ["a"], 1, []),
+    ],
+)
+def test_what_may_not_be_read_is_named_with_a_rule_and_the_rest_is_read(
+    fleet: Fleet, allowed: dict[str, list[str]], scope: Scope, pods: list[str], cards: int, lacks: list[str]
+) -> None:
+    with closing(client(filled(fleet), allowed)) as api:
+        reading = ClusterReader(api, scope).read()
+    assert [pod.name for pod in reading.pods] == pods
+    assert len([*reading.cards()]) == cards
+    assert [missing.what for missing in reading.missing] == lacks
+    assert all("verbs: [list, watch]" in str(missing) for missing in reading.missing)
+
+
+def test_changes_are_followed_from_the_lists_on(fleet: Fleet) -> None:
+    with closing(client(filled(fleet))) as api:
+        reader = ClusterReader(api, Scope())
+        reader.read()
+        told: list[str] = []
+        with reader.following(told.append):
+            fleet.pod("later", 4, "n1-1")
+            fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Succeeded"}})
+            held = [[], ["later"]]
+            assert eventually(lambda: _holders(reader) == held, 20)
+            fleet.node("n2")
+            assert eventually(lambda: reader.node("n2"), 20)
+        assert set(told) == {"n1", "n2"}
+
+
+def _holders(reader: ClusterReader) -> list[list[str]]:
+    return [[holder.pod for holder in card.holders] for card in reader.reading().cards()]
