@@ -1,4 +1,7 @@
-"""The HTTP API on loopback: /filter, /preempt and /bind for the kube-scheduler in our pod, /explain for people."""
+"""The HTTP API on loopback: /filter, /preempt and /bind for the kube-scheduler in our pod, /explain for people.
+
+/decisions is for people's commands, which decide as this replica does.
+"""
 
 import json
 import logging
@@ -11,6 +14,7 @@ from device_plugin.cluster.place.bind import Binder
 from device_plugin.cluster.place.filter import Filter, Verdict
 from device_plugin.cluster.ports import BindCall, Calls
 from device_plugin.cluster.preempt.preemption import Candidates, Preemption
+from device_plugin.cluster.show.decisions import Decisions
 from device_plugin.cluster.show.explain import Explainer, as_text
 from device_plugin.core.http_values import JSON, App, HttpAnswer, HttpRequest
 
@@ -23,19 +27,22 @@ class Extender:
     """Serves kube-scheduler's calls. It shows people the text of `Error`, but only logs answers other than 200."""
 
     def __init__(
-        self, place: Filter, bind: Binder, preemption: Preemption, explainer: Explainer, calls: Calls
-    ) -> None:
+        self, place: Filter, bind: Binder, preemption: Preemption, explainer: Explainer, decisions: Decisions,
+        calls: Calls,
+    ) -> None:  # fmt: skip
         self._place = place
         self._bind = bind
         self._preemption = preemption
         self._explainer = explainer
+        self._decisions = decisions
         self._calls = calls
 
     def app(self) -> App:
-        """An application with the four paths."""
+        """An application with the five paths."""
         return _routed({
             ("POST", "/filter"): self._filter, ("POST", "/bind"): self._bound,
             ("POST", "/preempt"): self._preempt, ("GET", "/explain"): self._explain,
+            ("GET", "/decisions"): self._decided,
         })  # fmt: skip
 
     def _filter(self, request: HttpRequest) -> HttpAnswer:
@@ -71,6 +78,11 @@ class Extender:
         if JSON in request.headers.get("accept", ""):
             return _json(view)
         return HttpAnswer(as_text(view))
+
+    def _decided(self, request: HttpRequest) -> HttpAnswer:
+        if request.query:
+            return HttpAnswer("write /decisions\n", status=HTTPStatus.BAD_REQUEST)
+        return _json(self._decisions.as_object())
 
 
 def _routed(routes: Mapping[tuple[str, str], App]) -> App:

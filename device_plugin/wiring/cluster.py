@@ -28,6 +28,7 @@ from device_plugin.cluster.place.service import Shared
 from device_plugin.cluster.ports import Calls
 from device_plugin.cluster.preempt.preemption import Preemption
 from device_plugin.cluster.show.cluster_gauges import ClusterGauges
+from device_plugin.cluster.show.decisions import Decisions
 from device_plugin.cluster.show.explain import Explainer
 from device_plugin.cluster.watch.view import ClusterView
 from device_plugin.core.annotations import QUEUE
@@ -88,7 +89,9 @@ class ClusterService(Replica):
             partial(extender.read_filter, resources=resources), extender.read_bind,
             partial(extender.read_preempt, resources=resources),
         )  # fmt: skip
-        self._extender = Extender(Filter(shared), binder, self._preemption, explainer, calls).app()
+        self._extender = Extender(
+            Filter(shared), binder, self._preemption, explainer, Decisions(shared), calls
+        ).app()
         self._jobs = ListWatch(api, QUEUED_JOBS, Where(labels=QUEUE))
 
     def _leads(self) -> bool:

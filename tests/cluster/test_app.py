@@ -11,6 +11,7 @@ from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import MOST_BYTES, Server
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.show.decisions import Decisions
 from tests.builders import objects
 from tests.builders.cards import CORES, MEM
 from tests.cluster.world import Replica, World
@@ -37,7 +38,7 @@ class Caller:
 @pytest.fixture
 def call(one: Replica) -> Iterator[Caller]:
     calls = Calls(extender.read_filter, extender.read_bind, extender.read_preempt)
-    app = Extender(one.filter, one.binder, one.preemption, one.explainer, calls).app()
+    app = Extender(one.filter, one.binder, one.preemption, one.explainer, Decisions(one.shared), calls).app()
     with Server(app, "127.0.0.1:0") as server:
         yield Caller(server.port)
 
@@ -112,7 +113,10 @@ def test_explain_shows_who_holds_what_and_who_waits(world: World, one: Replica, 
     (waiting,) = view["waiting"]
     assert (waiting["pod"], waiting["reason"]) == ("waits", "too-large")
     text = call("GET", "/explain")[1]
-    assert text.startswith("this replica leads\nn1 (loads: from the ledger)\n")
+    assert text.startswith(
+        "this replica leads\nnodes: 1, cards: 2, slices: 2; free 16368 of 32736 MiB, 60 of 120 core groups\n"
+        "n1 (loads: from the ledger)\n"
+    )
     assert "default/reserved main: 8184 MiB" in text
     assert "default/waits: " in text
 
@@ -139,3 +143,15 @@ def test_preempt_answers_with_uids_and_garbage_with_no_200(world: World, call: C
         {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "uid-low"}], "NumPDBViolations": 0}}},
     )
     assert call("POST", "/preempt", b"{")[0] == 400
+
+
+def test_decisions_are_told_to_peoples_commands(world: World, one: Replica, call: Caller) -> None:
+    one.ask(world.pod("reserved"))
+    status, text = call("GET", "/decisions")
+    told = json.loads(text)
+    assert (status, told["leader"], [each["pod"] for each in told["reserved"]]) == (
+        200,
+        True,
+        ["default/reserved"],
+    )
+    assert call("GET", "/decisions?pod=default/reserved")[0] == 400

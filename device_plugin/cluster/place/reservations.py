@@ -192,7 +192,9 @@ class Reservations:
             self._view.expire()
             now = self._clock()
             for uid in (*self._ledger.expired(now), *self.gangs.expired(now)):
-                log.info("reservation expired pod=%s", uid)
+                held = self._ledger.reservation(uid)
+                name = f"{held.pod.namespace}/{held.pod.name}" if held is not None else uid
+                log.info("reservation expired pod=%s", name)
                 self.release(uid)
 
     def drop(self) -> None:

@@ -24,6 +24,7 @@ class ReplicaService:
     """A service of a replica, such as /filter or the touch: it works on the replica's shared parts."""
 
     def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._view = shared.view
         self._reservations = shared.reservations
         self._leader = shared.leader

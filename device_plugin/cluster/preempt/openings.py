@@ -1,5 +1,6 @@
-"""Openings: find the few pods that would have to move so that one waiting pod fits. Nothing is moved here."""
+"""Openings: find the few pods whose move or end would make room for a waiting pod. Nothing is moved here."""
 
+from collections.abc import Collection
 from functools import partial
 
 from device_plugin.cluster.preempt.search import SearchCopy
@@ -21,14 +22,16 @@ def movable(pod: Pod) -> bool:
     return bool(pod.node) and not pod.ended and not pod.deleting and pod.owner not in STAYING
 
 
-def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
-    """The moves that would make room for a waiting pod, as text; empty if it fits, or a few moves are not enough."""
-    try:
-        request = view.pods.request_of(pod)
-    except RequestError:
-        return ""
+def opening(
+    view: ClusterView, search: SearchCopy, pod: Pod, nodes: Collection[str] | None = None
+) -> MovePlan | None:
+    """The moves that would make room for a waiting pod on one of `nodes` (None: all).
+
+    None if the pod fits, if it is one of a gang, or if a few moves are not enough.
+    """
+    request = _request(view, pod)
     if request is None or request.gang is not None:
-        return ""
+        return None
     with view.lock:
         shrinking = view.promises.shrinking()
     holders = {}
@@ -37,23 +40,44 @@ def opening(view: ClusterView, search: SearchCopy, pod: Pod) -> str:
             continue
         if movable(other) and other.priority <= pod.priority and (asked := _request(view, other)) is not None:
             holders[other.uid] = Ranked(asked, other.priority)
-    plan = _plan(search, pod, request, holders)
-    if plan is None or not plan.moves:
-        return ""
-    moves = ", ".join(
-        f"{_name(view, move.source.pod)} from {_where(move.source)} to {_where(move.target)}"
-        for move in plan.moves
-    )
-    return (
-        f"{pod.namespace}/{pod.name} would fit on {plan.places[0].node} after moving {moves}; see vgpu defrag"
-    )
-
-
-def _plan(search: SearchCopy, pod: Pod, request: PodRequest, holders: dict[str, Ranked]) -> MovePlan | None:
     ranks = {uid: size(holder.request) for uid, holder in holders.items()}
     with search.planner(pod) as planner:
         moved = partial(planner.moved, request, holders)
-        return planner.search(request, planner.ledger.nodes(), ranks, moved, paced=search.paced, most=OPTIONS)
+        among = planner.ledger.nodes() if nodes is None else nodes
+        plan = planner.search(request, among, ranks, moved, paced=search.paced, most=OPTIONS)
+    return plan if plan is not None and plan.moves else None
+
+
+def ending(
+    view: ClusterView, search: SearchCopy, pod: Pod, nodes: Collection[str] | None = None
+) -> MovePlan | None:
+    """The fewest pods whose end would make room for a waiting pod on one of `nodes` (None: all), wherever they go.
+
+    Pods that are being deleted count as the smallest, because they end anyway. None where `opening` returns None for
+    reasons of the pod, and where the end of every pod would not be enough.
+    """
+    request = _request(view, pod)
+    if request is None or request.gang is not None:
+        return None
+    ranks = {}
+    for other in view.pods.all():
+        if other.node and not other.ended and (asked := _request(view, other)) is not None:
+            ranks[other.uid] = 0 if other.deleting else 1 + size(asked)
+    with search.planner(pod) as planner:
+        held = {uid: rank for uid, rank in ranks.items() if planner.ledger.grant(uid) is not None}
+        among = planner.ledger.nodes() if nodes is None else nodes
+        plan = planner.search(
+            request, among, held, partial(planner.cleared, request), paced=search.paced, most=OPTIONS
+        )
+    return plan if plan is not None and plan.moves else None
+
+
+def moves_as_text(view: ClusterView, plan: MovePlan) -> str:
+    """The moves of a plan: `default/a from GPU-1 on n1 to GPU-2 on n2`."""
+    return ", ".join(
+        f"{_name(view, move.source.pod)} from {_where(move.source)} to {_where(move.target)}"
+        for move in plan.moves
+    )
 
 
 def _request(view: ClusterView, pod: Pod) -> PodRequest | None:

@@ -1,11 +1,11 @@
 """/explain: the holders of every card, and the waiting pods with their reasons, read from the ledger at each call."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from device_plugin.cluster.place.service import ReplicaService, Shared
-from device_plugin.cluster.preempt.openings import opening
+from device_plugin.cluster.preempt.openings import moves_as_text, opening
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.watch.promises import PromiseStatus
 from device_plugin.core.annotations import GROUP
@@ -83,7 +83,12 @@ class Explainer(ReplicaService):
     def _moves(self, wanted: str) -> list[str]:
         """The moves that would make room for one pod. They take too long to compute for all pods."""
         named = [pod for pod in self._unplaced() if f"{pod.namespace}/{pod.name}" == wanted]
-        return [text for pod in named if (text := opening(self._view, self._search, pod))]
+        plans = (opening(self._view, self._search, pod) for pod in named)
+        return [
+            f"{wanted} would fit on {plan.places[0].node} after moving {moves_as_text(self._view, plan)}; see vgpu"
+            " defrag"
+            for plan in plans if plan is not None
+        ]  # fmt: skip
 
     def _unplaced(self) -> list[Pod]:
         """Pods of ours that are still to be bound and have no reservation, by namespace and name."""
@@ -164,7 +169,8 @@ class Explainer(ReplicaService):
         """The entry of a nominated pod, with the pods that still hold some of its slices."""
         leaving = sorted(self._name(conflict.other) for conflict in ledger.in_the_way(grant))
         cards = sorted({s.card for s in grant.slices()})
-        text = f"{', '.join(cards)} on {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
+        kept = f"card {cards[0]}" if len(cards) == 1 else f"{len(cards)} cards ({', '.join(cards)})"
+        text = f"{kept} of {grant.node} {'is' if len(cards) == 1 else 'are'} kept for it"
         advice = "wait: kube-scheduler tries it again within seconds"
         if leaving:
             text += f" and still used by {', '.join(dict.fromkeys(leaving))}"
@@ -288,6 +294,8 @@ def as_text(view: View) -> str:
     lines = [
         "this replica leads" if view["leader"] else f"this replica does not lead: {view['whyNotLeading']}"
     ]
+    if view["nodes"] and "pod" not in view:
+        lines.append(_totals(view["nodes"]))
     for node in view["nodes"]:
         silent = "" if node["serving"] else ", its agent is not serving"
         lines.append(f"{node['name']} (loads: {node['loads']}{silent})")
@@ -309,6 +317,19 @@ def as_text(view: View) -> str:
             else "no node offers cards, and no pod asks for a slice"
         )
     return "\n".join(lines) + "\n"
+
+
+def _totals(nodes: Sequence[View]) -> str:
+    """A line about all cards together."""
+    cards = [card for node in nodes for card in node["cards"]]
+    total = {
+        key: sum(card[key] for card in cards) for key in ("freeMiB", "memMiB", "freeCoreGroups", "coreGroups")
+    }
+    slices = sum(card["maxSlices"] - card["freeSlices"] for card in cards)
+    return (
+        f"nodes: {len(nodes)}, cards: {len(cards)}, slices: {slices}; free {total['freeMiB']} of {total['memMiB']} MiB,"
+        f" {total['freeCoreGroups']} of {total['coreGroups']} core groups"
+    )
 
 
 def _gang_line(gang: View) -> str:

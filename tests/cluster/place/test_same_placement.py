@@ -11,6 +11,7 @@ from device_plugin.adapters import extender
 from device_plugin.adapters.http.server import Server
 from device_plugin.cluster.app import Extender
 from device_plugin.cluster.ports import Calls
+from device_plugin.cluster.show.decisions import Decisions
 from device_plugin.core.grants import Grant
 from device_plugin.core.ledger import Ledger
 from device_plugin.core.placement import POLICIES, Placer
@@ -30,6 +31,7 @@ def connection(one: Replica) -> Iterator[http.client.HTTPConnection]:
         one.binder,
         one.preemption,
         one.explainer,
+        Decisions(one.shared),
         Calls(extender.read_filter, extender.read_bind, extender.read_preempt),
     ).app()
     with Server(app, "127.0.0.1:0") as server:

@@ -260,7 +260,7 @@ def test_explain_says_for_what_a_preemptor_waits(world: World) -> None:
     world.one.turn()
     (entry,) = world.one.explainer.waiting()
     assert (entry.pod, entry.reason) == ("vip", "preempting")
-    assert entry.text == "n1-1 on n1 is kept for it and still used by default/lower"
+    assert entry.text == "card n1-1 of n1 is kept for it and still used by default/lower"
 
 
 def advised(world: World, made: Pod, **candidates: list[str]) -> dict[str, list[str]]:

@@ -1,0 +1,228 @@
+"""Why a pod has no card: what it asks for, what each group of nodes lacks, and what would make room for it.
+
+Computed on records of one's own, such as a command makes of the API server's lists, with the decisions of the
+allocator itself (`DryRun`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from device_plugin.cluster.place.service import ReplicaService, Shared
+from device_plugin.cluster.preempt.openings import ending, moves_as_text, opening
+from device_plugin.cluster.preempt.search import SearchCopy
+from device_plugin.cluster.show.dry_run import DryRun
+from device_plugin.cluster.show.explain import FITS, HELD, ranges
+from device_plugin.core.errors import RequestError
+from device_plugin.core.grants import Grant
+from device_plugin.core.placement import Refusal
+from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
+from device_plugin.core.placement.smaller import smaller
+from device_plugin.core.pods import Pod
+from device_plugin.core.rearrange import MovePlan
+from device_plugin.core.reasons import Reason
+from device_plugin.core.requests import PodRequest, Request
+
+BOUND, ENDED, NO_SLICE = "bound", "ended", "no-slice"
+# Most groups of nodes, and names of one group, that a paragraph has.
+GROUPS, NAMES = 6, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What would make room for a refused pod: the fewest ends, moves, and smaller requests that fit now."""
+
+    ends_on: str = ""
+    ends: tuple[str, ...] = ()
+    moves_to: str = ""
+    moves: str = ""
+    smaller: tuple[Request, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """Where a pod is, or why it has no card.
+
+    `state` is a Reason's value for a pod that is refused; FITS if there is room now; HELD if something beside cards
+    keeps the pod from it; BOUND, ENDED or NO_SLICE. `grant` is what it holds, or would get now.
+    """
+
+    pod: str
+    state: str
+    asks: str = ""
+    text: str = ""
+    advice: str = ""
+    grant: Grant | None = None
+    groups: tuple[RefusingNodes, ...] = ()
+    limits: str = ""
+    room: Room = Room()
+
+    @property
+    def waits(self) -> bool:
+        """True for a pod that asks for a slice and has none."""
+        return self.state not in (BOUND, ENDED, NO_SLICE)
+
+    def as_text(self) -> str:
+        """One paragraph for people."""
+        asks = f"{self.pod} asks for {self.asks}" if self.asks else self.pod
+        joined = " and " if self.asks else " "
+        parts = [f"{asks}{joined}{self.text}", *map(_group_text, self.groups[:GROUPS])]
+        if left := self.groups[GROUPS:]:
+            parts.append(f"{sum(len(group.nodes) for group in left)} more nodes have other reasons")
+        return ". ".join(
+            [*parts, *filter(None, (self.limits,)), *self._help(), *filter(None, (self.advice,))]
+        )
+
+    def _help(self) -> Iterator[str]:
+        room = self.room
+        if room.ends:
+            verb = "has" if len(room.ends) == 1 else "have"
+            yield f"It would fit on {room.ends_on} once {_few(room.ends)} {verb} ended"
+        if room.moves:
+            yield f"It would fit on {room.moves_to} after moving {room.moves}: see vgpu defrag"
+        if room.smaller:
+            yield f"What would fit now: {'; or '.join(map(str, room.smaller))}"
+
+    def as_object(self) -> Mapping[str, Any]:
+        """The answer as JSON for programs."""
+        return {
+            "pod": self.pod, "state": self.state, "asks": self.asks, "text": self.text, "advice": self.advice,
+            "node": self.grant.node if self.grant else "",
+            "cards": sorted({s.card for s in self.grant.slices()}) if self.grant else [],
+            "nodes": [
+                {
+                    "nodes": list(group.nodes), "models": list(group.models), "reason": group.reason.value,
+                    "text": group.refusal.text,
+                }
+                for group in self.groups
+            ],
+            "limits": self.limits,
+            "ends": {"node": self.room.ends_on, "pods": list(self.room.ends)},
+            "moves": {"node": self.room.moves_to, "text": self.room.moves},
+            "smaller": [str(asked) for asked in self.room.smaller],
+        }  # fmt: skip
+
+
+class PodAnswers(ReplicaService):
+    """Answers about single pods. Use it where nobody else decides on the same records."""
+
+    def __init__(self, shared: Shared, search: SearchCopy) -> None:
+        super().__init__(shared)
+        self._search = search
+        self._dry = DryRun(shared)
+
+    def about(self, pod: Pod, nodes: Sequence[str] | None = None, limits: str = "") -> PodAnswer:
+        """The answer about one pod that may go to `nodes` (None: all); `limits` says what keeps it from the others.
+
+        Raises LaterError.
+        """
+        name = f"{pod.namespace}/{pod.name}"
+        try:
+            request = self._view.pods.request_of(pod)
+        except RequestError as error:
+            return PodAnswer(name, Reason.MALFORMED.value, text=f"is refused: {error}")
+        if request is None:
+            return PodAnswer(name, NO_SLICE, text="asks for no slice, so vgpu does not place it")
+        asks = asked_text(request)
+        if pod.ended:
+            return PodAnswer(name, ENDED, asks, f"has ended ({pod.phase}): it holds nothing any more")
+        if pod.node:
+            grant = self._view.ledger.grant(pod.uid)
+            held = f"holds {grant_text(grant)}" if grant else f"is on {pod.node} without a grant of vgpu"
+            return PodAnswer(name, BOUND, asks, f"{held} (phase {pod.phase})", grant=grant)
+        return self._unbound(pod, name, asks, request, nodes, limits)
+
+    def _unbound(
+        self, pod: Pod, name: str, asks: str, request: PodRequest, nodes: Sequence[str] | None, limits: str
+    ) -> PodAnswer:
+        among = self._view.snapshot().nodes() if nodes is None else nodes
+        with self._dry.placed(pod, request, among) as answer:
+            if isinstance(answer, Grant):
+                return self._fitting(pod, name, asks, answer)
+        notes = self._notes() if answer.cards or request.gang else []
+        text = f"fits no node now: {'; '.join((answer.text, *notes))}"
+        if pod.obstacles.gates:
+            text += f"; it is held by {pod.obstacles.gated} as well"
+        return PodAnswer(
+            name, answer.main.value, asks, text, _sentence(answer.advice), limits=limits,
+            groups=self._groups(answer, pod, request, among), room=self._room(pod, request, nodes),
+        )  # fmt: skip
+
+    def _fitting(self, pod: Pod, name: str, asks: str, grant: Grant) -> PodAnswer:
+        where = f"fits on node {grant.node} now ({grant_text(grant)})"
+        if held := pod.obstacles.text:
+            advice = "Remove the gate" if pod.obstacles.gates else "Change the pod, or add what it requires"
+            return PodAnswer(name, HELD, asks, f"{where}, but it is held by: {held}", advice, grant)
+        advice = "If it stays so for minutes, see the pod's events and the log of kube-scheduler"
+        return PodAnswer(name, FITS, asks, f"{where}; kube-scheduler has not tried it yet", advice, grant)
+
+    def _notes(self) -> list[str]:
+        """Texts about slices that outlive their pod or are kept for a job."""
+        with self._view.lock:
+            return [*self._view.reports.summary(), *self._view.promises.summary()]
+
+    def _groups(
+        self, refusal: Refusal, pod: Pod, request: PodRequest, nodes: Sequence[str]
+    ) -> tuple[RefusingNodes, ...]:
+        placer = self._reservations.placer
+        ranked = self._reservations.in_group(pod, request)
+
+        def refuse(some: Sequence[str]) -> Refusal:
+            answer = placer.place(ranked, some)
+            return answer if isinstance(answer, Refusal) else refusal
+
+        return refusing_nodes(refusal, nodes, self._models, refuse)
+
+    def _models(self, node: str) -> tuple[str, ...]:
+        state = self._view.ledger.node(node)
+        return tuple(sorted({card.card.model for card in state.cards})) if state is not None else ()
+
+    def _room(self, pod: Pod, request: PodRequest, nodes: Sequence[str] | None) -> Room:
+        if request.gang is not None:
+            return Room()
+        ends = ending(self._view, self._search, pod, nodes)
+        moves = opening(self._view, self._search, pod, nodes)
+        with self._search.planner(pod) as planner:
+            smaller_ones = smaller(request, lambda less: planner.placer.find(less, nodes) is not None)
+        return Room(
+            ends.places[0].node if ends else "", self._names(ends), moves.places[0].node if moves else "",
+            moves_as_text(self._view, moves) if moves else "", smaller_ones,
+        )  # fmt: skip
+
+    def _names(self, plan: MovePlan | None) -> tuple[str, ...]:
+        pods = (self._view.pods.get(move.source.pod) for move in plan.moves) if plan else ()
+        return tuple(sorted(f"{pod.namespace}/{pod.name}" for pod in pods if pod is not None))
+
+
+def asked_text(request: PodRequest) -> str:
+    """The request as its author wrote it, with the container's name where several ask."""
+    several = len(request.containers) > 1
+    parts = [f"{name}: {asked}" if several else str(asked) for name, asked in request.containers]
+    if request.models.text:
+        parts.append(f"card model {request.models.text}")
+    if request.uuids.text:
+        parts.append(f"card {request.uuids.text}")
+    return "; ".join(parts)
+
+
+def grant_text(grant: Grant) -> str:
+    """The slices of a grant: `4092 MiB and core groups 0-14 of GPU-1 on n1`."""
+    slices = ", ".join(
+        f"{s.mem_mib} MiB and core groups {ranges(s.cores)} of {s.card}" for s in grant.slices()
+    )
+    return f"{slices} on {grant.node}"
+
+
+def _group_text(group: RefusingNodes) -> str:
+    count = len(group.nodes)
+    models = f" with {', '.join(group.models)}" if group.models else ""
+    return f"{count} node{'' if count == 1 else 's'}{models} ({_few(group.nodes)}): {group.refusal.text}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    return f"{', '.join(names[:NAMES])}{more}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,44 @@
+"""Groups of nodes: a refusal told apart by the models of cards and the first reason of each node."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from device_plugin.core.placement.refusal import ORDER, Refusal
+from device_plugin.core.reasons import Reason
+
+Models = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusingNodes:
+    """Nodes with cards of the same models that refuse a request for the same first reason, and their own refusal."""
+
+    nodes: tuple[str, ...]
+    models: Models
+    reason: Reason
+    refusal: Refusal
+
+
+def refusing_nodes(
+    refusal: Refusal, nodes: Sequence[str], models: Callable[[str], Models],
+    refuse: Callable[[Sequence[str]], Refusal],
+) -> tuple[RefusingNodes, ...]:  # fmt: skip
+    """The groups of `nodes`, those first whose reason is easiest to cure; empty if no card was compared.
+
+    `refuse` gives the refusal of the same request where only some nodes are offered.
+    """
+    if refusal.said:
+        return ()
+    ranks = (*ORDER, Reason.NO_INVENTORY)
+    found: dict[tuple[Reason, Models], list[str]] = {}
+    for node, rank in zip(nodes, refusal.of_nodes(nodes), strict=True):
+        found.setdefault((ranks[rank], models(node)), []).append(node)
+    return tuple(
+        RefusingNodes(tuple(group), shown, reason, refuse(group))
+        for (reason, shown), group in sorted(found.items(), key=_by_cure)
+    )
+
+
+def _by_cure(item: tuple[tuple[Reason, Models], Iterable[str]]) -> tuple[int, Models]:
+    reason, models = item[0]
+    return ORDER.index(reason), models

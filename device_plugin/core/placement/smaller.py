@@ -1,0 +1,63 @@
+"""Smaller requests: what a refused request could ask for in its place so that it fits now."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from device_plugin.core.requests import PodRequest, Request
+
+Fits = Callable[[PodRequest], bool]
+
+
+def smaller(request: PodRequest, fits: Fits) -> tuple[Request, ...]:
+    """The largest requests that fit now, each smaller than the pod's own in one way; empty if none fits.
+
+    A slice is made smaller in memory alone, in core groups alone, and only if neither fits in both; whole cards in
+    their number. Only for a pod with one asking container: of several it is not known which can ask for less.
+    `fits` must be true for every request that is smaller than one that fits.
+    """
+    if len(request.containers) != 1:
+        return ()
+    ((name, asked),) = request.containers
+
+    def fitting(part: Request) -> bool:
+        return fits(replace(request, containers=((name, part),)))
+
+    found = tuple(_single(asked, fitting))
+    if found or asked.mem is None or asked.cores is None:
+        return found
+    mem, cores = asked.mem, asked.cores
+    both = _largest(mem, lambda units: fitting(_scaled(asked, units, cores * units // mem)))
+    return (_scaled(asked, both, cores * both // mem),) if both else ()
+
+
+def _single(asked: Request, fitting: Callable[[Request], bool]) -> Iterator[Request]:
+    """The largest requests with less of one amount, in the order memory, core groups, whole cards."""
+    ways: tuple[tuple[int | None, Callable[[int], Request]], ...] = (
+        (asked.mem, lambda units: replace(asked, mem=units)),
+        (asked.cores, lambda groups: replace(asked, cores=groups)),
+        (asked.whole, lambda cards: replace(asked, whole=cards)),
+    )
+    for most, less in ways:
+        if most and (left := _largest(most, partial(_fits_with, fitting, less))):
+            yield less(left)
+
+
+def _fits_with(fitting: Callable[[Request], bool], less: Callable[[int], Request], count: int) -> bool:
+    return fitting(less(count))
+
+
+def _scaled(asked: Request, mem: int, cores: int) -> Request:
+    return replace(asked, mem=mem, cores=max(1, cores))
+
+
+def _largest(below: int, fits: Callable[[int], bool]) -> int:
+    """The largest count from 1 to `below` - 1 for which `fits` is true; 0 if there is none."""
+    low, high = 0, below
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
