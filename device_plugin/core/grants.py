@@ -13,11 +13,15 @@ MAX_CONTAINERS = 256
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of one card: `mem_mib` MiB and the core groups `cores`, ascending."""
+    """A part of one card: `mem_mib` MiB and the core groups `cores`, ascending.
+
+    `percent` is the percent of the card that was asked for; 0 if memory or core groups were.
+    """
 
     card: str
     mem_mib: int
     cores: tuple[int, ...]
+    percent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,15 @@ def _sizes(fields: Fields, node: str) -> Mapping[str, CardSize]:
 
 def slice_objects(slices: Sequence[Slice]) -> list[dict[str, object]]:
     """One container's slices as JSON objects, for every annotation that carries slices."""
-    return [{"card": s.card, "memMiB": s.mem_mib, "cores": list(s.cores)} for s in slices]
+    return [
+        {
+            "card": s.card,
+            "memMiB": s.mem_mib,
+            "cores": list(s.cores),
+            **({"percent": s.percent} if s.percent else {}),
+        }
+        for s in slices
+    ]
 
 
 def read_slices(value: object, where: str, node: str = "") -> tuple[Slice, ...]:
@@ -145,4 +157,5 @@ def _slice(fields: Fields, where: str, node: str) -> Slice:
             f"{where}: cores must be integers, distinct, ascending and from 0 to below {MAX_COMPUTE_UNITS}"
         )
     card = fields.text("card")
-    return Slice(unique(card, node) if node else card, fields.integer("memMiB", least=1), tuple(raw))
+    percent = fields.integer("percent", least=1) if fields.has("percent") else 0
+    return Slice(unique(card, node) if node else card, fields.integer("memMiB", least=1), tuple(raw), percent)

@@ -15,6 +15,7 @@ class Reason(Enum):
     CORDONED = "cordoned"
     SHORT = "short"
     TOO_LARGE = "too-large"
+    OTHER_SLICES = "other-slices"
     MEMORY = "memory"
     CORES = "cores"
     SLICES = "slices"
@@ -58,6 +59,10 @@ _TEXT = {
         " once enough of its slices have ended (see /explain)",
     ),
     Reason.TOO_LARGE: ("too small for the request", "ask for less"),
+    Reason.OTHER_SLICES: (
+        "able to give another number of slices than the whole cards that are asked for",
+        "write in -slices all slices that the cards can give (maxSlices in /explain), or ask for another model",
+    ),
     Reason.MEMORY: ("lack memory", "wait for slices to end, or ask for less memory"),
     Reason.CORES: ("lack core groups", "wait for slices to end, or ask for fewer core groups"),
     Reason.SLICES: (

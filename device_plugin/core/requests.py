@@ -1,7 +1,9 @@
 """Requests: read from containers' resource limits and pods' annotations.
 
 For a prefix such as `hygon.com/dcu`, `<prefix>: n` asks for n whole cards, `<prefix>-mem: m` for m memory units and
-`<prefix>-cores: c` for c core groups of one card. Only limits count: Kubernetes makes requests equal.
+`<prefix>-cores: c` for c core groups of one card, `<prefix>-percent: p` for p percent of one card. `<prefix>-slices`
+asks for nothing: it counts slices for quotas, and a whole card counts all of its own. Only limits count: Kubernetes
+makes requests equal.
 """
 
 import re
@@ -10,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
-from device_plugin.core import annotations, card_models
+from device_plugin.core import annotations, card_models, percent
 from device_plugin.core.errors import RequestError
 from device_plugin.core.hosts import HostAmounts
 from device_plugin.core.pods import ContainerKind, Pod
@@ -18,7 +20,7 @@ from device_plugin.core.roles import ALONE, Rank, order_problem
 
 DEFAULT_PREFIXES = ("hygon.com/dcu", "hygon.com/hcu")
 # A family's resource suffixes; a container's slice is carried by the first of them that it asks for.
-SUFFIXES = WHOLE, MEM, CORES = ("", "-mem", "-cores")
+SUFFIXES = WHOLE, MEM, CORES, PERCENT, SLICES = ("", "-mem", "-cores", "-percent", "-slices")
 MAX_GANG = 1024
 # Cards of one container: vgpu.conf and the usage region have places for 16 (vgpu_runtime.config.MAX_CARDS).
 MAX_CONTAINER_CARDS = 16
@@ -50,20 +52,29 @@ _QUANTITY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request of one container to one card family: `whole` cards, or a slice of `mem` units and `cores` groups.
+    """The request of one container to one card family: `whole` cards, or a slice.
 
-    A missing half of a slice is None: `place` completes it from the chosen card.
+    A slice is `mem` units and `cores` groups, or `percent` of both. Of the two, what is missing is None: `place`
+    completes it from the chosen card. `max_slices` is how many slices each of the whole cards can give, as far as the
+    author wrote it; only such cards will do.
     """
 
     family: str
     whole: int = 0
     mem: int | None = None
     cores: int | None = None
+    percent: int | None = None
+    max_slices: int | None = None
 
     def __str__(self) -> str:
         """The request as its author wrote it: `hygon.com/dcu-mem: 4, hygon.com/dcu-cores: 15`."""
-        parts = zip(SUFFIXES, (self.whole or None, self.mem, self.cores), strict=True)
-        return ", ".join(f"{self.family}{suffix}: {count}" for suffix, count in parts if count is not None)
+        slices = None if self.max_slices is None else self.max_slices * self.whole
+        counts = (self.whole or None, self.mem, self.cores, self.percent, slices)
+        return ", ".join(
+            f"{self.family}{suffix}: {count}"
+            for suffix, count in zip(SUFFIXES, counts, strict=True)
+            if count is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,24 +182,28 @@ class Shape:
         asked = request.containers[0][1] if request.containers else NO_CARD
         return cls(asked, request.models, request.uuids, request.host)
 
-    def accepts(self, family: str, model: str) -> bool:
-        """True for cards of the family and the models that are asked for."""
-        return family == self.request.family and self.models.accepts_model(model)
+    def accepts(self, family: str, model: str, slices: int) -> bool:
+        """True for cards of the family and the models that are asked for, which can give so many `slices`."""
+        asked = self.request
+        return (
+            family == asked.family and asked.max_slices in (None, slices) and self.models.accepts_model(model)
+        )
 
     @property
     def is_slice(self) -> bool:
         """True for a part of one card, false for any number of whole cards."""
-        return self.request.mem is not None or self.request.cores is not None
+        asked = self.request
+        return asked.mem is not None or asked.cores is not None or asked.percent is not None
 
 
 def resource_names(prefix: str) -> tuple[str, ...]:
-    """The names of a card family's resources: whole cards, memory units, core groups."""
+    """The names of a card family's resources, in the order of SUFFIXES."""
     return tuple(prefix + suffix for suffix in SUFFIXES)
 
 
 def family_of(resource: str) -> str:
     """The prefix of a resource that `resource_names` gave."""
-    return resource.removesuffix(MEM).removesuffix(CORES)
+    return next((resource.removesuffix(s) for s in SUFFIXES if s and resource.endswith(s)), resource)
 
 
 def pod_request(pod: Pod, prefixes: Collection[str]) -> PodRequest | None:
@@ -277,17 +292,49 @@ def container_request(name: str, limits: Mapping[str, str], prefixes: Collection
             f"container {name} asks for {' and '.join(sorted(asked))}: ask for one kind of card"
         )
     ((prefix, counts),) = asked.items()
-    if WHOLE in counts and len(counts) > 1:
+    _check(f"container {name}", prefix, counts)
+    whole, slices = counts.get(WHOLE, 0), counts.get(SLICES)
+    max_slices = slices // whole if whole and slices is not None else None
+    return Request(prefix, whole, counts.get(MEM), counts.get(CORES), counts.get(PERCENT), max_slices)
+
+
+def _check(where: str, prefix: str, counts: Mapping[str, int]) -> None:
+    """Raise RequestError where the amounts by suffix do not go together."""
+    whole, share, slices = counts.get(WHOLE, 0), counts.get(PERCENT, 0), counts.get(SLICES)
+    if whole and counts.keys() - {WHOLE, SLICES}:
         raise RequestError(
-            f"container {name} asks for whole cards and a slice: write either {prefix}: N (whole cards)"
-            f" or {prefix}{MEM} and {prefix}{CORES} (a slice of one card)"
+            f"{where} asks for whole cards and a slice: write either {prefix}: N (whole cards)"
+            f" or {prefix}{MEM} and {prefix}{CORES}, or {prefix}{PERCENT} (a slice of one card)"
         )
-    if counts.get(WHOLE, 0) > MAX_CONTAINER_CARDS:
+    if whole > MAX_CONTAINER_CARDS:
         raise RequestError(
-            f"container {name} asks for {counts[WHOLE]} whole cards: a container can hold at most"
+            f"{where} asks for {whole} whole cards: a container can hold at most"
             f" {MAX_CONTAINER_CARDS}; ask in more containers or pods"
         )
-    return Request(prefix, counts.get(WHOLE, 0), counts.get(MEM), counts.get(CORES))
+    if share and (MEM in counts or CORES in counts):
+        raise RequestError(
+            f"{where} asks for {prefix}{PERCENT} beside {prefix}{MEM} or {prefix}{CORES}: percent counts for both;"
+            f" write either {prefix}{PERCENT}, or {prefix}{MEM} and {prefix}{CORES}"
+        )
+    if share > percent.MOST:
+        raise RequestError(
+            f"{where}: {prefix}{PERCENT} is {share}: write 1 to {percent.MOST}, the percent of one card, or {prefix}:"
+            " N for whole cards"
+        )
+    if slices is None:
+        return
+    if counts.keys() == {SLICES}:
+        raise RequestError(
+            f"{where} asks for {prefix}{SLICES} alone, which only counts slices for a quota: write also what the slice"
+            f" is to be, {prefix}{MEM} and {prefix}{CORES}, or {prefix}{PERCENT}"
+        )
+    if not whole and slices != 1:
+        raise RequestError(f"{where}: {prefix}{SLICES} is {slices}, and it asks for one slice: write 1")
+    if whole and slices % whole:
+        raise RequestError(
+            f"{where}: {prefix}{SLICES} is {slices} for {whole} whole cards: write all slices that these cards can"
+            " give, an equal number for each"
+        )
 
 
 def _count(container: str, resource: str, text: str) -> int:

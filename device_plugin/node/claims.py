@@ -80,7 +80,7 @@ def _by_tickets(holders: Sequence[Holder]) -> _Seen:
 class Claim:
     """A container's right to slices: the `record` that it gets, without tickets, CDI names and vendor ids.
 
-    `asked` is what it asks of the cards' three resources. `pod_slices` are those of all containers of the pod on the
+    `asked` is what it asks of the cards' resources. `pod_slices` are those of all containers of the pod on the
     cards of this one. `sizes` are what these cards had when they were granted, by uuid, as far as the grant says.
     """
 
@@ -138,7 +138,7 @@ def from_records(
 
 
 def carrying(resource: str, asked: Container[str]) -> str:
-    """Of the resources that a container has `asked`, the first of (whole, mem, cores): it carries the slices."""
+    """Of the resources that a container has `asked`, the first in the order of SUFFIXES: it carries the slices."""
     return next((each for each in _family(resource) if each in asked), resource)
 
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from device_plugin.core.machine import KubeletError
 from device_plugin.core.pods import Node
-from device_plugin.core.requests import family_of
+from device_plugin.core.requests import family_of, resource_names
 from device_plugin.node.ports import PodResources
 from device_plugin.node.records import write_file
 from device_plugin.node.tickets import Resource
@@ -90,16 +90,18 @@ class OtherPlugins:
         """On a node's first start of an agent: assume that resources which already have capacity are another plugin's.
 
         The kubelet names no device of a plugin whose devices are all unhealthy. An earlier agent of ours is told by
-        all of a family's resources: the kubelet remembers all of them when it is gone, and other plugins have one.
+        whole cards, memory and core groups together: the kubelet remembers them when it is gone, and other plugins have
+        one of them.
         """
         families: dict[str, list[str]] = {}
         for resource in ours:
             families.setdefault(resource.family, []).append(resource.name)
         guessed = {
             name: _Other()
-            for names in families.values()
-            if len(found := [name for name in names if capacity.get(name, "0") != "0"]) < len(names)
-            for name in found
+            for family, names in families.items()
+            if any(capacity.get(name, "0") == "0" for name in resource_names(family)[:3])
+            for name in names
+            if capacity.get(name, "0") != "0"
         }
         self._served = {**guessed, **self._served}
 

@@ -7,7 +7,7 @@ Ticket IDs are `<tail>-<n>` (dcu-mem-17), so they stay the same over restarts an
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from device_plugin.core import units
+from device_plugin.core import percent, units
 from device_plugin.core.cards import Card
 from device_plugin.core.requests import family_of, resource_names
 
@@ -17,7 +17,7 @@ MOST_TICKETS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One of a family's three resources and how many tickets it has."""
+    """One of a family's resources and how many tickets it has."""
 
     name: str
     count: int
@@ -80,8 +80,8 @@ def _counts(cards: Iterable[Card]) -> Iterator[tuple[str, int, Collection[Card]]
 
 def size(card: Card, resource: str) -> int:
     """The number of tickets of `resource` for this card."""
-    counts = zip(resource_names(card.family), (1, card.units, card.core_groups), strict=True)
-    return dict(counts).get(resource, 0)
+    counts = (1, card.units, card.core_groups, percent.MOST, card.max_slices)
+    return dict(zip(resource_names(card.family), counts, strict=True)).get(resource, 0)
 
 
 def unhealthy(

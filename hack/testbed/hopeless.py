@@ -40,6 +40,7 @@ from device_plugin.adapters.kube.watch import ListWatch
 from device_plugin.core import annotations
 from device_plugin.core.cards import Inventory
 from device_plugin.core.pods import Pod
+from device_plugin.core.requests import SUFFIXES
 from device_plugin.kube.api import NODES, PODS, Kind, Ref, Where
 from device_plugin.kube.errors import ApiError, GoneError
 from hack.bench.extender.cluster_model import FAMILY, ClusterModel
@@ -204,7 +205,7 @@ def _scheduler_config(kubeconfig: Path, extender: int, backoff: int | None) -> t
     config = yaml.safe_load((PROJECT / "manifests/base/cluster/scheduler.yaml").read_text())
     config.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
     config["profiles"] = [{"schedulerName": SCHEDULER}]
-    managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in ("", "-mem", "-cores")]
+    managed = [{"name": FAMILY + suffix, "ignoredByScheduler": False} for suffix in SUFFIXES]
     config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{extender}", "managedResources": managed}
     if backoff is not None:
         config |= dict.fromkeys(BACKOFFS, backoff)

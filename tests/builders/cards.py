@@ -5,7 +5,7 @@ from typing import Any
 from device_plugin.core.cards import Card, Inventory
 
 FAMILY = "hygon.com/dcu"
-MEM, CORES = f"{FAMILY}-mem", f"{FAMILY}-cores"
+MEM, CORES, PERCENT, SLICES = (f"{FAMILY}-{each}" for each in ("mem", "cores", "percent", "slices"))
 # Two cards like those of `inventory`, for a simulated machine.
 CARDS = "version: v1\ncards: [{preset: hygon-60cu-16gib, count: 2}]"
 

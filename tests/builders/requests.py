@@ -22,12 +22,21 @@ def whole_request(pod: str, count: int) -> PodRequest:
     return PodRequest(pod, (("main", Request(FAMILY, count)),))
 
 
+def percent_request(pod: str, *percents: int) -> PodRequest:
+    """A container for each of `percents`, which asks for so much of one card."""
+    return PodRequest(pod, tuple((f"c{i}", Request(FAMILY, percent=each)) for i, each in enumerate(percents)))
+
+
 def random_request(rng: random.Random, pod: str) -> PodRequest:
     """One to three containers with slices of any size, some larger than a card; or whole cards."""
     if rng.random() < 0.1:
-        return whole_request(pod, rng.choice((1, 1, 2)))
+        asked = Request(FAMILY, rng.choice((1, 1, 2)), max_slices=rng.choice((None, None, 4, 5)))
+        return PodRequest(pod, (("main", asked),))
     requests = []
     for i in range(rng.choice((1, 1, 1, 2, 3))):
+        if rng.random() < 0.2:
+            requests.append((f"c{i}", Request(FAMILY, percent=rng.choice((1, 10, 25, 33, 50, 100)))))
+            continue
         mem = rng.choice((None, rng.randint(1, 17)))
         cores = rng.randint(1, 61) if mem is None else rng.choice((None, rng.randint(1, 30)))
         requests.append((f"c{i}", Request(FAMILY, 0, mem, cores)))

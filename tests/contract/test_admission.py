@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.cards import CORES, FAMILY, MEM
+from tests.builders.cards import CORES, FAMILY, MEM, PERCENT, SLICES
 from tests.builders.objects import pod
 from tests.contract.asking import asking, container, refused
 from tests.contract.cluster import PODS, Cluster
@@ -18,10 +18,20 @@ def test_a_pod_that_asks_and_names_no_scheduler_is_sent_to_ours(name: str, accep
     assert accepted(asking(name))["schedulerName"] == "vgpu-scheduler"
 
 
-@pytest.mark.parametrize("resource", [FAMILY, MEM, CORES, "hygon.com/hcu-mem", "hygon.com/hcu-cores"])
+@pytest.mark.parametrize(
+    "resource",
+    [FAMILY, MEM, CORES, PERCENT, "hygon.com/hcu-mem", "hygon.com/hcu-cores", "hygon.com/hcu-percent"],
+)
 def test_every_resource_of_every_family_counts_as_asking(name: str, accepted: Any, resource: str) -> None:
     body = asking(name, containers=[container(limits={resource: "1"})])
     assert accepted(body)["schedulerName"] == "vgpu-scheduler"
+
+
+@pytest.mark.parametrize(
+    "limits", [{MEM: "4", SLICES: "1"}, {PERCENT: "100", SLICES: "1"}, {FAMILY: "2", SLICES: "8"}]
+)
+def test_slices_may_be_counted_beside_what_they_are(name: str, accepted: Any, limits: dict[str, str]) -> None:
+    accepted(asking(name, containers=[container(limits=limits)]))
 
 
 def test_a_sidecar_may_ask(name: str, accepted: Any) -> None:
@@ -59,6 +69,32 @@ def test_a_pod_that_does_not_ask_may_do_what_it_likes(
         ({FAMILY: "1", MEM: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
         ({FAMILY: "1", CORES: "4"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
         ({MEM: "1", "hygon.com/hcu-mem": "1"}, ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"]),
+        (
+            {PERCENT: "25", "hygon.com/hcu": "1"},
+            ["hygon.com/dcu and hygon.com/hcu: ask for one kind of card"],
+        ),
+        ({FAMILY: "1", PERCENT: "25"}, ["asks for whole cards and a slice: write either PREFIX: N"]),
+        (
+            {PERCENT: "25", CORES: "4"},
+            ["main asks for PREFIX-percent beside PREFIX-mem or PREFIX-cores: percent"],
+        ),
+        ({PERCENT: "25", MEM: "4"}, ["write either PREFIX-percent, or PREFIX-mem and PREFIX-cores"]),
+        (
+            {PERCENT: "101"},
+            ["-percent: 101: write 1 to 100, the percent of one card, or hygon.com/dcu for whole"],
+        ),
+        ({PERCENT: "0"}, ["hygon.com/dcu-percent is 0: write a whole number of at least 1"]),
+        (
+            {SLICES: "1"},
+            ["main asks for PREFIX-slices alone, which only counts slices for a quota: write also"],
+        ),
+        ({"hygon.com/hcu-slices": "4"}, ["asks for PREFIX-slices alone"]),
+        ({MEM: "4", SLICES: "2"}, ["hygon.com/dcu-slices is 2: write 1, as it asks for one slice"]),
+        (
+            {FAMILY: "2", SLICES: "5"},
+            ["-slices is 5: write all slices that its whole cards can give, an equal"],
+        ),
+        ({FAMILY: "1", SLICES: "70000"}, ["70k is too many: no container has more than 65536 slices"]),
     ],
 )
 def test_requests_that_can_never_be_granted(
@@ -165,6 +201,9 @@ def test_keys_of_a_pod_that_asks_for_nothing_are_its_own(name: str, accepted: An
         ("hygon.com/DCU-mem", "write hygon.com/dcu-mem"),
         ("hygon.com/dcu-core", "write hygon.com/dcu-cores (core groups of one card)"),
         ("hygon.com/dcucores", "write hygon.com/dcu-cores"),
+        ("hygon.com/dcu_percent", "write hygon.com/dcu-percent (percent of one card)"),
+        ("hygon.com/dcumem-percentage", "write hygon.com/dcu-percent"),
+        ("hygon.com/dcu-slice", "write hygon.com/dcu-slices (slices, for a quota)"),
         ("hygon.com/dcunum", "write hygon.com/dcu (whole cards), or hygon.com/dcu-mem (a slice of one card)"),
         ("hygon.com/Hcu", "write hygon.com/hcu (whole cards)"),
     ],

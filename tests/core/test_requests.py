@@ -17,7 +17,9 @@ from device_plugin.core.requests import (
     LABELS,
     MAX_CONTAINER_CARDS,
     MAX_COUNT,
+    SUFFIXES,
     Request,
+    family_of,
     parse_quantity,
     pod_request,
 )
@@ -42,6 +44,10 @@ def pod(
         ({f"{DCU}-cores": "15", "cpu": "500m"}, Request(DCU, 0, None, 15)),
         ({f"{DCU}-mem": "4k", f"{DCU}-cores": "1e1"}, Request(DCU, 0, 4000, 10)),
         ({"hygon.com/hcu-mem": "4"}, Request("hygon.com/hcu", 0, 4)),
+        ({f"{DCU}-percent": "25"}, Request(DCU, percent=25)),
+        ({f"{DCU}-percent": "100", f"{DCU}-slices": "1"}, Request(DCU, percent=100)),
+        ({f"{DCU}-mem": "4", f"{DCU}-slices": "1"}, Request(DCU, 0, 4)),
+        ({f"{DCU}": "2", f"{DCU}-slices": "8"}, Request(DCU, 2, max_slices=4)),
     ],
 )
 def test_limits_are_read(limits: dict[str, str], request_: Request) -> None:
@@ -80,6 +86,44 @@ def test_mixed_two_families_and_init_containers_are_refused_with_the_cure() -> N
     with pytest.raises(RequestError, match="ask in a main container, or make it a sidecar"):
         pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.INIT), DEFAULT_PREFIXES)
     assert pod_request(pod({f"{DCU}-mem": "4"}, ContainerKind.SIDECAR), DEFAULT_PREFIXES) is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"": "1", "-percent": "25"}, r"write either hygon.com/dcu: N .* or hygon.com/dcu-percent"),
+        ({"-mem": "4", "-percent": "25"}, "percent counts for both; write either hygon.com/dcu-percent, or"),
+        ({"-cores": "4", "-percent": "25"}, "percent counts for both"),
+        ({"-percent": "101"}, "hygon.com/dcu-percent is 101: write 1 to 100"),
+        ({"-percent": "0"}, "write a whole number of at least 1"),
+        ({"-slices": "1"}, "hygon.com/dcu-slices alone, which only counts slices for a quota: write also"),
+        ({"-mem": "4", "-slices": "2"}, "hygon.com/dcu-slices is 2, and it asks for one slice: write 1"),
+        ({"-percent": "4", "-slices": "2"}, "it asks for one slice: write 1"),
+        ({"": "2", "-slices": "7"}, "is 7 for 2 whole cards: write all slices that these cards can give"),
+    ],
+)
+def test_amounts_that_do_not_go_together_are_refused_with_the_cure(
+    limits: Mapping[str, str], words: str
+) -> None:
+    with pytest.raises(RequestError, match=words):
+        pod_request(pod({DCU + suffix: count for suffix, count in limits.items()}), DEFAULT_PREFIXES)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_family_of_each_of_its_resources(suffix: str) -> None:
+    assert family_of(DCU + suffix) == DCU
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (Request(DCU, 0, 4, 15), f"{DCU}-mem: 4, {DCU}-cores: 15"),
+        (Request(DCU, percent=25), f"{DCU}-percent: 25"),
+        (Request(DCU, 2, max_slices=4), f"{DCU}: 2, {DCU}-slices: 8"),
+    ],
+)
+def test_a_request_is_shown_as_it_was_written(request_: Request, text: str) -> None:
+    assert str(request_) == text
 
 
 def test_a_container_cannot_ask_for_more_cards_than_its_config_has_places_for() -> None:

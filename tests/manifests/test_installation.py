@@ -72,7 +72,7 @@ def test_the_scheduler_asks_the_allocator_beside_it_about_every_resource_of_ours
     assert extender.pop("managedResources") == [
         {"name": prefix + tail, "ignoredByScheduler": False}
         for prefix in settings.prefixes
-        for tail in ("", "-mem", "-cores")
+        for tail in ("", "-mem", "-cores", "-percent", "-slices")
     ]
     assert extender == {
         "urlPrefix": f"http://{settings.extender_listen}",

@@ -62,7 +62,7 @@ def agree(made: Installation, prefixes: list[str], vendors: dict[str, str], sche
     assert extender["managedResources"] == [
         {"name": prefix + tail, "ignoredByScheduler": False}
         for prefix in prefixes
-        for tail in ("", "-mem", "-cores")
+        for tail in ("", "-mem", "-cores", "-percent", "-slices")
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from device_plugin.core.grants import Slice
 from device_plugin.node.advertise import OTHERS_SECONDS, STREAM_SECONDS
 from device_plugin.node.other_plugins import RETURN_SECONDS
-from tests.builders.cards import CORES, MEM
+from tests.builders.cards import CORES, MEM, PERCENT, SLICES
 from tests.node.looping import Looping, Plugin
 from tests.node.test_parts import record
 
@@ -101,7 +101,7 @@ def test_a_resource_that_another_plugin_has_already_is_never_registered(node: Lo
     node.kubelet()
     node.advertise()
     node.advertise()
-    assert node.served() == {MEM: [], CORES: []}
+    assert node.served() == {MEM: [], CORES: [], PERCENT: [], SLICES: []}
     assert node.advertiser.serving
 
 
@@ -136,7 +136,7 @@ def test_a_kubelet_that_restarts_gets_nothing_that_another_plugin_serves(node: L
     node.kubelet()
     for _ in range(int(RETURN_SECONDS / OTHERS_SECONDS) - 1):
         node.advertise(OTHERS_SECONDS)
-    assert node.served() == {MEM: [], CORES: []}
+    assert node.served() == {MEM: [], CORES: [], PERCENT: [], SLICES: []}
     assert not node.made[DCU].serving
 
 
@@ -171,4 +171,6 @@ def test_the_family_comes_back_when_the_other_plugin_has_gone(node: Looping) -> 
     node.advertise(OTHERS_SECONDS)
     node.advertise()
     assert node.advertiser.serving
-    assert {name: len(tickets) for name, tickets in node.served().items()} == {DCU: 2, MEM: 32, CORES: 120}
+    assert {name: len(tickets) for name, tickets in node.served().items()} == {
+        DCU: 2, MEM: 32, CORES: 120, PERCENT: 200, SLICES: 8,
+    }  # fmt: skip

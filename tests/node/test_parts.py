@@ -137,9 +137,12 @@ def test_what_a_kubelet_does_not_bear_is_left_out_and_said_with_the_unit_that_wo
 
 def test_too_many_core_groups_are_left_out_too() -> None:
     cards = [replace(card(), uuid=f"GPU-{i}", core_groups=100, compute_units=100) for i in range(64)]
-    (said,) = not_advertised(cards)
-    assert said.startswith("hygon.com/dcu-cores: 4096 of 6400 are advertised")
-    assert "excludeCards" in said
+    said = list(not_advertised(cards))
+    assert [text.partition(",")[0] for text in said] == [
+        "hygon.com/dcu-cores: 4096 of 6400 are advertised",
+        "hygon.com/dcu-percent: 4096 of 6400 are advertised",
+    ]
+    assert all("excludeCards" in text for text in said)
 
 
 def test_cards_that_an_inventory_cannot_carry_do_not_take_the_others_down(
@@ -158,6 +161,8 @@ def test_a_card_has_tickets_of_each_resource() -> None:
         ("hygon.com/dcu", 1),
         ("hygon.com/dcu-mem", 16),
         ("hygon.com/dcu-cores", 60),
+        ("hygon.com/dcu-percent", 100),
+        ("hygon.com/dcu-slices", 4),
     ]
 
 

@@ -17,8 +17,8 @@ def test_names_and_resources_are_filled_in_and_what_is_there_stays(
     monkeypatch.setenv("VGPU_PREFIXES", "[vendor.com/dcu]")
     monkeypatch.setenv("VGPU_SCHEDULER_NAME", "theirs")
     assert main(["scheduler-config", f"--template={tmp_path}/template.yaml", f"--out={tmp_path}/out"]) == 0
-    names = ("vendor.com/dcu", "vendor.com/dcu-mem", "vendor.com/dcu-cores")
-    managed = [{"name": name, "ignoredByScheduler": False} for name in names]
+    tails = ("", "-mem", "-cores", "-percent", "-slices")
+    managed = [{"name": f"vendor.com/dcu{tail}", "ignoredByScheduler": False} for tail in tails]
     assert yaml.safe_load((tmp_path / "out").read_text()) == {
         "leaderElection": {"leaderElect": True},
         "profiles": [{"schedulerName": "theirs"}, {"schedulerName": "own"}],

@@ -19,7 +19,8 @@ class CardState:
 
     A card is `short` if it has less now than its holders were granted when it had more: they keep their slices, and the
     card gives no new ones until enough of the holders have ended. It is `crowded` if its slices together exceed it,
-    because it shrank or because two grants conflict.
+    because it shrank or because two grants conflict. `percent` is held by slices that were asked for in percent, which
+    have `percent_cores` core groups together.
     """
 
     card: Card
@@ -28,6 +29,8 @@ class CardState:
     free_slices: int
     short: bool = False
     crowded: bool = False
+    percent: int = 0
+    percent_cores: int = 0
 
     @classmethod
     def of(cls, card: Card, slices: Iterable[Slice], *, shrank: bool = False) -> "CardState":
@@ -35,12 +38,15 @@ class CardState:
 
         It is short if a core group of the slices no longer exists, or if it shrank to less than they take together.
         """
-        taken = mib = count = cores = 0
+        taken = mib = count = cores = percent = percent_cores = 0
         for s in slices:
             taken |= core_mask(s.cores)
             cores += len(s.cores)
             mib += s.mem_mib
             count += 1
+            if s.percent:
+                percent += s.percent
+                percent_cores += len(s.cores)
         free_cores = ((1 << card.core_groups) - 1) & ~taken
         beyond = mib > card.mem_mib or count > card.max_slices
         return cls(
@@ -50,6 +56,8 @@ class CardState:
             free_slices=max(0, card.max_slices - count),
             short=taken >> card.core_groups != 0 or (beyond and shrank),
             crowded=beyond or cores != card.core_groups - free_cores.bit_count(),
+            percent=percent,
+            percent_cores=percent_cores,
         )
 
     @property

@@ -113,7 +113,7 @@ class NodeScores(RowCache):
         self._card = np.zeros(nodes, dtype=np.int16)
         self._exact = np.zeros(nodes, dtype=bool)
         self._sizes = KindSizes(kinds, shape.request)
-        self._accepted = kinds_where(kinds, lambda kind: shape.accepts(kind.family, kind.model))
+        self._accepted = kinds_where(kinds, lambda kind: shape.accepts(kind.family, kind.model, kind.slices))
         self._all_kinds = bool(self._accepted[:-1].all())
         bounds = self.policy.bounds
         self._bound = None if bounds is None else bounds.of(shape, self._sizes, self._accepted)

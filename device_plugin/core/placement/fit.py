@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from device_plugin.core import percent
 from device_plugin.core.cards import Card
 from device_plugin.core.grants import Grant, Slice
 from device_plugin.core.ledger import CardState, NodeState
 from device_plugin.core.masks import core_ids, core_mask
 from device_plugin.core.placement.table import CardKind, Columns, Floats, Ints, Mask, NodeTable, kinds_where
 from device_plugin.core.requests import PodRequest, Request
-from device_plugin.core.units import proportional
+from device_plugin.core.units import proportional, units_to_mib
 
 # Cards that a decision may look at, on one node and in all. A pod of 8 containers that fits a node of 16 cards needs a
 # hundred looks; a pod can be made so that it needs very many: LOOKS take about 0.1 s.
 LOOKS_PER_NODE = 2_000
 LOOKS = 20_000
+# A request for the most that counts may be completed to more than a signed 64-bit integer holds.
+MOST_MIB = 2**62
 
 Containers = Sequence[tuple[str, Request]]
 """What each container asks for, by its name."""
@@ -32,25 +35,29 @@ class Size:
     cores: int
 
 
-def completed(request: Request, units: int, groups: int) -> tuple[int, int]:
-    """Memory units and core groups of `request` on a card of `units` and `groups`: what is missing in proportion.
+def completed(request: Request, mem_mib: int, units: int, groups: int) -> Size:
+    """The size of `request` on a card of `mem_mib` MiB, `units` and `groups`; it may be more than the card has.
 
-    They are rounded up, and may be more than the card has.
+    A missing half is completed in proportion, rounded up. Of a slice in percent it is the least that the card grants.
     """
     if request.whole:
-        return units, groups
+        return Size(mem_mib, groups)
+    if request.percent is not None:
+        return Size(percent.at_least(request.percent, mem_mib), percent.at_least(request.percent, groups))
     mem, cores = request.mem, request.cores
     if mem is None:
         mem = proportional(cores or 0, groups, units)
     if cores is None:
         cores = proportional(mem, units, groups)
-    return mem, cores
+    return Size(units_to_mib(mem, mem_mib, units), cores)
 
 
 def size_on(card: Card, request: Request) -> Size | None:
-    """The size of `request` on `card`; None if it is too large for the card."""
-    units, cores = completed(request, card.units, card.core_groups)
-    return Size(card.mib(units), cores) if units <= card.units and cores <= card.core_groups else None
+    """The size of `request` on `card`; None if it is too large for the card, or wants one of other `max_slices`."""
+    if request.max_slices not in (None, card.max_slices):
+        return None
+    size = completed(request, card.mem_mib, card.units, card.core_groups)
+    return size if size.mem_mib <= card.mem_mib and size.cores <= card.core_groups else None
 
 
 def has_room(state: CardState, size: Size) -> bool:
@@ -68,7 +75,11 @@ def fit(state: CardState, request: Request) -> Slice | None:
     size = size_on(state.card, request)
     if size is None or not has_room(state, size) or (request.whole and not state.untouched):
         return None
-    return Slice(state.card.uuid, size.mem_mib, choose_cores(state.free_cores, size.cores))
+    cores = size.cores
+    if request.percent is not None:
+        wanted = percent.rounded(request.percent, state.card.core_groups, state.percent, state.percent_cores)
+        cores = min(wanted, state.free_cores.bit_count())
+    return Slice(state.card.uuid, size.mem_mib, choose_cores(state.free_cores, cores), request.percent or 0)
 
 
 def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
@@ -85,6 +96,7 @@ def whole_cards(node: NodeState, request: PodRequest) -> Grant | None:
             state.untouched
             and state.open
             and card.family == asked.family
+            and asked.max_slices in (None, card.max_slices)
             and request.models.accepts_model(card.model)
         ):
             found.append(state)
@@ -119,6 +131,8 @@ def take(state: CardState, given: Slice) -> CardState:
         state.free_mib - given.mem_mib,
         state.free_cores & ~core_mask(given.cores),
         state.free_slices - 1,
+        percent=state.percent + given.percent,
+        percent_cores=state.percent_cores + (len(given.cores) if given.percent else 0),
     )
 
 
@@ -174,8 +188,8 @@ def fit_pod(
     return None if given is None else {name: given[name] for name, _ in containers}
 
 
-def _size(request: Request) -> tuple[int, int, int, str]:
-    return request.whole, request.mem or 0, request.cores or 0, request.family
+def _size(request: Request) -> tuple[int, int, int, int, str]:
+    return request.whole, request.percent or 0, request.mem or 0, request.cores or 0, request.family
 
 
 def _search(
@@ -209,7 +223,10 @@ def _choices(
     tried = set()
     for position in range(start, len(cards)):
         state = cards[position]
-        key = _alike(state.card), state.free_mib, state.free_cores.bit_count(), state.free_slices
+        key = (
+            _alike(state.card), state.free_mib, state.free_cores.bit_count(), state.free_slices,
+            state.percent, state.percent_cores,
+        )  # fmt: skip
         if key in tried:
             continue
         tried.add(key)
@@ -249,23 +266,25 @@ class KindSizes:
     """The size of one request on each kind of card: `mib`, `cores`, the larger `share` of both; shape (kinds + 1,).
 
     The last position stands for NO_KIND. `family` marks the kinds of the family that is asked for, `small` those that
-    are too small; `all_fit` if a free card of every kind would do.
+    are too small, `unlike` those of another number of slices; `all_fit` if a free card of every kind would do.
     """
 
     def __init__(self, kinds: Collection[CardKind], request: Request) -> None:
         self.whole = request.whole > 0
         cards = [*kinds, CardKind("", "", 1, 1, 1, 1)]
-        sizes = [
-            (*completed(request, kind.units, kind.groups), kind.mem_mib, kind.units, kind.groups)
-            for kind in cards
+        sizes = [completed(request, kind.mem_mib, kind.units, kind.groups) for kind in cards]
+        columns = [
+            (min(size.mem_mib, MOST_MIB), size.cores, kind.mem_mib, kind.groups)
+            for size, kind in zip(sizes, cards, strict=True)
         ]
-        units, cores, card_mib, card_units, card_cores = np.array(sizes, dtype=np.int64).T
+        mib, cores, card_mib, card_cores = np.array(columns, dtype=np.int64).T
         self.cores: Ints = cores
-        self.mib: Ints = units * card_mib // card_units
+        self.mib: Ints = mib
         self.share: Floats = np.maximum(self.mib / card_mib, cores / card_cores)
         self.family = kinds_where(kinds, lambda kind: kind.family == request.family)
-        self.small: Mask = (units > card_units) | (cores > card_cores)
-        self.unfit: Mask = self.small | ~self.family
+        self.small: Mask = (mib > card_mib) | (cores > card_cores)
+        self.unlike = kinds_where(kinds, lambda kind: request.max_slices not in (None, kind.slices))
+        self.unfit: Mask = self.small | ~self.family | self.unlike
         self.all_fit = not self.unfit[:-1].any()
 
 

@@ -17,8 +17,9 @@ from device_plugin.core.requests import ANYTHING, PodRequest
 # The order in which people read reasons: those first that waiting, or asking for less, would cure.
 ORDER = (
     Reason.GANG_ROOM, Reason.TOGETHER, Reason.HOST, Reason.APART, Reason.MEMORY, Reason.CORES, Reason.SLICES,
-    Reason.WHOLE, Reason.SHORT, Reason.TOO_LARGE, Reason.UNHEALTHY, Reason.CORDONED, Reason.NOT_SERVING, Reason.MODEL,
-    Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG, Reason.POLICY, Reason.MALFORMED,
+    Reason.WHOLE, Reason.SHORT, Reason.TOO_LARGE, Reason.UNHEALTHY, Reason.CORDONED, Reason.NOT_SERVING,
+    Reason.OTHER_SLICES, Reason.MODEL, Reason.UUID, Reason.FAMILY, Reason.NO_INVENTORY, Reason.GANG, Reason.POLICY,
+    Reason.MALFORMED,
 )  # fmt: skip
 # Reasons that change with every slice that comes or goes: a node may have another of them a moment later.
 MOVING = (
@@ -29,7 +30,9 @@ _RANK = {reason: rank for rank, reason in enumerate(ORDER)}
 Ranks = NDArray[np.int8]
 """Indexes into ORDER, one byte each: a remembered refusal has one for every node."""
 # Reasons whose text has details; the number of models that a text names, and the characters of each.
-_DETAILED = (Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.MODEL)
+_DETAILED = (
+    Reason.MEMORY, Reason.CORES, Reason.TOO_LARGE, Reason.SLICES, Reason.OTHER_SLICES, Reason.MODEL
+)  # fmt: skip
 _NAMES, _SHOWN = 5, 40
 
 NodeRanks = Callable[[Sequence[str]], Iterable[int]]
@@ -212,7 +215,9 @@ class Causes:
             most = states.most[hit].max()
             full = f"{most} of {most} slices"
             return f"{full}, {states.free_mib[codes].sum()} MiB idle", full
-        if reason is Reason.MODEL:
+        if reason is Reason.OTHER_SLICES:
+            text = f"each can give: {_few(sorted({*map(str, states.most[hit].tolist())}, key=int))}"
+        elif reason is Reason.MODEL:
             text = self._models({*states.kind[hit].tolist()})
         else:
             text = (
@@ -270,6 +275,7 @@ class Causes:
         return (
             (Reason.FAMILY, ~need.sizes.family[states.kind]),
             (Reason.MODEL, ~accepted[states.kind]),
+            (Reason.OTHER_SLICES, need.sizes.unlike[states.kind]),
             (Reason.TOO_LARGE, need.sizes.small[states.kind]),
             (Reason.NOT_SERVING, ~states.serving),
             (Reason.CORDONED, states.cordoned),

@@ -97,7 +97,8 @@ def _order(shape: Shape) -> tuple[object, ...]:
     request, host = shape.request, shape.host
     models = sorted(shape.models.include), sorted(shape.models.exclude)
     return (
-        request.family, request.whole, request.mem or 0, request.cores or 0, models,
+        request.family, request.whole, request.mem or 0, request.cores or 0, request.percent or 0,
+        request.max_slices or 0, models,
         host.cpu_milli, host.memory_mib, host.disk_mib,
     )  # fmt: skip
 

@@ -131,5 +131,6 @@ class Planner:
 def size(request: PodRequest) -> int:
     """The size of a pod's request, to sort pods by: one whole card counts more than any slice."""
     return sum(
-        (asked.whole << 40) + ((asked.mem or 0) << 10) + (asked.cores or 0) for _, asked in request.containers
+        (asked.whole << 40) + ((asked.mem or asked.percent or 0) << 10) + (asked.cores or 0)
+        for _, asked in request.containers
     )

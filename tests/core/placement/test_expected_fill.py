@@ -26,7 +26,7 @@ def bounds_and_scores(placer: Placer, policy: ExpectedFill, asked: Shape) -> tup
     """Of all nodes, as they are now."""
     table = placer.table
     table.refresh()
-    accepted = kinds_where(table.kinds, lambda kind: asked.accepts(kind.family, kind.model))
+    accepted = kinds_where(table.kinds, lambda kind: asked.accepts(kind.family, kind.model, kind.slices))
     bound = policy.bounds.of(asked, KindSizes(table.kinds, asked.request), accepted)
     thorough = NodeScores(table, asked, Thorough(policy))
     thorough.refresh()
