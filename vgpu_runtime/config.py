@@ -3,7 +3,7 @@
 A line-oriented text that two parsers read, this one and native/common/config.c; the same texts are accepted and refused
 by both (tests/runtime/test_config.py runs one table of texts through each)::
 
-    version = 3
+    version = 4
     pod = 6a1f…
     container = main
     enforcement = observe
@@ -11,6 +11,7 @@ by both (tests/runtime/test_config.py runs one table of texts through each)::
     [card]
     uuid = DCU-1122334455667788
     pci = 0000:19:00.0
+    model = MI300X
     mem_bytes = 4290772992
     [rocm]
     gpu_id = 13261
@@ -19,14 +20,14 @@ by both (tests/runtime/test_config.py runs one table of texts through each)::
 A `[card]` has what cards of every vendor have; the section after it, named by the driver's family, has the keys of that
 family alone (rocm.py). Every key exactly once, in any order within its section; nothing else but blank lines and lines
 that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other values are
-printable ASCII without spaces.
+printable ASCII without spaces. Only `model` may have spaces inside (RX 6950 XT): it is for people, and vgpu-smi shows it.
 
 `enforcement` says what becomes of the container if it uses a card past the library (device_plugin/core/enforcement.py).
 The library enforces in every mode, and vgpu-smi shows it.
 
-Version 1 knew the ROCm family only, and had its keys in `[card]`; version 2 had no `enforcement`. They are still read,
-for an agent of another version may have written the file. They are never written: a container's library and its file
-come from one agent.
+Version 1 knew the ROCm family only, and had its keys in `[card]`; version 2 had no `enforcement`, version 3 no `model`.
+They are still read, for an agent of another version may have written the file. They are never written: a container's
+library and its file come from one agent.
 """
 
 import re
@@ -34,18 +35,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
-VERSION = 3
+VERSION = 4
+_VERSIONS = tuple(str(version) for version in range(1, VERSION + 1))
 MAX_BYTES = 65536
 MAX_CARDS = 16
 MAX_MEM_BYTES = 1 << 50
 
-_LINE = re.compile(r"([a-z_]+) = ([!-~]{1,256})")
+_LINE = re.compile(r"(?:(model) = ([!-~](?:[ -~]{0,254}[!-~])?)|([a-z_]+) = ([!-~]{1,256}))")
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 MODES = ("observe", "enforce", "kill")
 _OLD_HEAD_KEYS = frozenset({"version", "pod", "container"})
 _HEAD_KEYS = _OLD_HEAD_KEYS | {"enforcement"}
-_CARD_KEYS = frozenset({"uuid", "pci", "mem_bytes"})
+_OLD_CARD_KEYS = frozenset({"uuid", "pci", "mem_bytes"})
+_CARD_KEYS = _OLD_CARD_KEYS | {"model"}
 
 Section = Mapping[str, str]
 
@@ -78,10 +81,14 @@ Family = TypeVar("Family", bound=FamilyLimit, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CardLimit(Generic[Family]):
-    """The limits of one slice: `mem_bytes` is the memory limit, `family` has those that depend on the driver family."""
+    """The limits of one slice: `mem_bytes` is the memory limit, `family` has those that depend on the driver family.
+
+    `model` is the card's, for people; empty in a file that has none.
+    """
 
     uuid: str
     pci: str
+    model: str
     mem_bytes: int
     family: Family
 
@@ -130,11 +137,11 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
     if not text.endswith("\n"):
         raise ConfigError("the last line is not ended: the file may be truncated")
     (_, head), *sections = _sections(text)
-    old = head.get("version") in ("1", "2")
-    _exactly(head, _OLD_HEAD_KEYS if old else _HEAD_KEYS)
-    if not old and head["version"] != str(VERSION):
-        raise ConfigError(f"version {head['version']} is none of 1 to {VERSION}")
-    if head["version"] == "1":
+    version = head.get("version", "")
+    if version not in _VERSIONS:
+        raise ConfigError(f"version {version or 'missing'} is none of {', '.join(_VERSIONS)}")
+    _exactly(head, _OLD_HEAD_KEYS if version in ("1", "2") else _HEAD_KEYS)
+    if version == "1":
         sections = [part for section in sections for part in _parts(*section)]
     known = {family.SECTION: family for family in families}
     parts, cards = iter(sections), []
@@ -142,11 +149,16 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
         family, values = next(parts, ("", {}))
         if name != "card" or family not in known:
             raise ConfigError(f"[{name}] and [{family}] are not a card and what its family has")
-        _exactly(card, _CARD_KEYS)
+        _exactly(card, _CARD_KEYS if version == str(VERSION) else _OLD_CARD_KEYS)
         _exactly(values, known[family].KEYS)
         limit = known[family].read(values)
-        cards.append(CardLimit(card["uuid"], card["pci"], number(card, "mem_bytes"), limit))
+        cards.append(CardLimit(card["uuid"], card["pci"], card.get("model", ""), number(card, "mem_bytes"), limit))
     return SliceConfig(head["pod"], head["container"], tuple(cards), head.get("enforcement", MODES[0]))
+
+
+def model_value(name: str) -> str:
+    """A card's name as the value of `model`: other characters than printable ASCII become `?`, and an empty name too."""
+    return re.sub(r"[^ -~]", "?", name[:256]).strip() or "?"
 
 
 def card_uuids(text: str) -> frozenset[str]:
@@ -170,21 +182,24 @@ def _sections(text: str) -> Iterator[tuple[str, Section]]:
         match = _LINE.fullmatch(line)
         if not match:
             raise ConfigError(f"line {line_number} is not 'key = value'")
-        if match[1] in section:
-            raise ConfigError(f"line {line_number} repeats {match[1]}")
-        section[match[1]] = match[2]
+        key, value = match[1] or match[3], match[2] or match[4]
+        if key in section:
+            raise ConfigError(f"line {line_number} repeats {key}")
+        section[key] = value
     yield name, section
 
 
 def _parts(name: str, section: Section) -> Iterator[tuple[str, Section]]:
     """The two sections of version 2 for one of version 1."""
-    yield name, {key: value for key, value in section.items() if key in _CARD_KEYS}
-    yield "rocm", {key: value for key, value in section.items() if key not in _CARD_KEYS}
+    yield name, {key: value for key, value in section.items() if key in _OLD_CARD_KEYS}
+    yield "rocm", {key: value for key, value in section.items() if key not in _OLD_CARD_KEYS}
 
 
 def _card_lines(card: CardLimit[FamilyLimit]) -> Iterator[str]:
     yield "[card]"
-    yield from _lines({"uuid": card.uuid, "pci": card.pci, "mem_bytes": str(card.mem_bytes)})
+    yield from _lines(
+        {"uuid": card.uuid, "pci": card.pci, "model": card.model, "mem_bytes": str(card.mem_bytes)}
+    )
     yield f"[{card.family.SECTION}]"
     yield from _lines(card.family.values())
 

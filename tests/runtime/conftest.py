@@ -25,7 +25,12 @@ PRELUDE = f"import os\nfrom tests.runtime import kfd\nGPU, MIB = {GPU}, {MIB}\n"
 
 def card(**changes: object) -> CardLimit[RocmLimit]:
     """A quarter of a 60-unit card."""
-    common: dict[str, object] = {"uuid": "DCU-1", "pci": "0000:19:00.0", "mem_bytes": 1024 * MIB}
+    common: dict[str, object] = {
+        "uuid": "DCU-1",
+        "pci": "0000:19:00.0",
+        "model": "Z100",
+        "mem_bytes": 1024 * MIB,
+    }
     family: dict[str, object] = {
         "gpu_id": GPU,
         "render_minor": 128,

@@ -22,8 +22,9 @@ def edited(pattern: str, replacement: str, count: int = 1, text: str = GOOD) -> 
     return text
 
 
-# As agents before version 3, and before version 2, wrote it.
-SECOND = edited("^enforcement = .*\n", "", text=edited("version = 3", "version = 2"))
+# As agents before version 4, 3 and 2 wrote it.
+THIRD = edited("^model = .*\n", "", count=2, text=edited("version = 4", "version = 3"))
+SECOND = edited("^enforcement = .*\n", "", text=edited("version = 3", "version = 2", text=THIRD))
 OLD = edited(r"^\[rocm\]\n", "", count=2, text=edited("version = 2", "version = 1", text=SECOND))
 
 
@@ -33,23 +34,31 @@ BAD = {
     "truncated": GOOD[:-1],
     "no card": GOOD.split("\n[card]")[0],
     "garbage": "\x00\x01\x7f" * 100 + "\n",
-    "future version": edited("version = 3", "version = 4"),
-    "no version": edited("version = 3\n", ""),
+    "future version": edited("version = 4", "version = 5"),
+    "no version": edited("version = 4\n", ""),
     "version 1 with version 2's sections": edited("version = 2", "version = 1", text=SECOND),
     "version 2 with version 1's sections": edited("version = 1", "version = 2", text=OLD),
-    "version 2 with version 3's key": edited("version = 3", "version = 2"),
+    "version 2 with version 3's key": edited("version = 3", "version = 2", text=THIRD),
     "version 3 without its key": edited("version = 2", "version = 3", text=SECOND),
+    "version 3 with version 4's key": edited("version = 4", "version = 3"),
+    "version 4 without its key": edited("version = 3", "version = 4", text=THIRD),
+    "model that begins with a blank": edited("model = ", "model =  "),
+    "model that ends with a blank": edited("^model = (.*)", r"model = \1 "),
+    "blank model": edited("^model = .*", "model =   "),
+    "long model": edited("^model = .*", "model = " + "x" * 257),
+    "blank inside of another value": edited("^pci = .*", "pci = 0 0"),
+    "model in the family": edited(r"^(model = .*\n)(.*\n\[rocm\]\n)", r"\2\1"),
     "unknown mode": edited("= kill", "= kills"),
     "mode in upper case": edited("= kill", "= KILL"),
     "missing key in version 1": edited("^xcc = .*\n", "", text=OLD),
     "card key missing in version 1": edited("^pci = .*\n", "", text=OLD),
     "card without its family": edited(r"^\[rocm\]\n(.*\n){6}", ""),
-    "family without a card": edited(r"^\[card\]\n(.*\n){3}", ""),
+    "family without a card": edited(r"^\[card\]\n(.*\n){4}", ""),
     "family before the cards": edited(r"^\[card\]", "[rocm]\n[card]"),
     "family twice": edited(r"^\[rocm\]", "[rocm]\n[rocm]"),
     "two families": edited("^mask = .*\n", "mask = 0x1\n[rocm]\n"),
     "family of another driver": edited(r"^\[rocm\]", "[cuda]"),
-    "card key in the family": edited(r"^pci = (.*)\n(.*)\n\[rocm\]", r"\2\n[rocm]\npci = \1"),
+    "card key in the family": edited(r"^mem_bytes = (.*)\n\[rocm\]", r"[rocm]\nmem_bytes = \1"),
     "family key in the card": edited(r"^\[rocm\]\n(.*)\n", r"\1\n[rocm]\n"),
     "unknown key": edited("^xcc", "surprise = 1\nxcc"),
     "missing key": edited("^xcc = .*\n", ""),
@@ -97,11 +106,15 @@ BAD = {
 
 FINE = {
     "as rendered": GOOD,
+    "version 3": THIRD,
     "version 2": SECOND,
     "version 1": OLD,
     "version 1 in another order": edited("^uuid = (.*)\n(.*)", r"\2\nuuid = \1", text=OLD),
     "comments and blank lines": "# one\n\n" + GOOD.replace("\n", "\n#ü\n\n"),
-    "another order": edited("version = 3\npod = (.*)", r"pod = \1\nversion = 3"),
+    "another order": edited("version = 4\npod = (.*)", r"pod = \1\nversion = 4"),
+    "model of several words": edited("^model = .*", "model = RX 6800/RX 6800 XT  (2)"),
+    "long model": edited("^model = .*", "model = " + "x" * 255 + "y"),
+    "model of one letter": edited("^model = .*", "model = x"),
     "leading zeros of a mask": edited("mask = 0x", "mask = 0x000"),
     "pairs": edited("paired = 0", "paired = 1").replace("0x1fffc00", "0x3f0c"),
     "eight XCCs": edited("xcc = 1", "xcc = 8"),
@@ -151,7 +164,7 @@ def test_library_refuses_and_accepts_the_same(built: Path) -> None:
 def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
     texts = []
     for number in range(4000):
-        text = list(GOOD if number % 2 else OLD)
+        text = list((GOOD, THIRD, OLD)[number % 3])
         for _ in range(rng.choice([1, 1, 2])):
             at = rng.randrange(len(text))
             kind = rng.randrange(3)
@@ -172,7 +185,9 @@ def test_both_agree_on_damaged_texts(built: Path, rng: random.Random) -> None:
 def test_all_versions_say_the_same() -> None:
     slices = parse(GOOD)
     assert slices.enforcement == "kill"
-    assert parse(OLD) == parse(SECOND) == replace(slices, enforcement="observe")
+    unnamed = replace(slices, cards=tuple(replace(card, model="") for card in slices.cards))
+    assert parse(THIRD) == unnamed
+    assert parse(OLD) == parse(SECOND) == replace(unnamed, enforcement="observe")
     assert "[rocm]" not in OLD
 
 
@@ -183,6 +198,16 @@ def test_a_card_of_a_family_that_the_reader_does_not_know_is_refused() -> None:
 
 def test_round_trip() -> None:
     slices = SliceConfig("pod", "main", (card(xcc=8, compute_units=304, mask=(1 << 64) - 1),))
+    assert parse(render(slices)) == slices
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RX 6950 XT", "RX 6950 XT"), (" Z100\n", "Z100?"), ("显卡", "??"), ("", "?"), ("x" * 300, "x" * 256)],
+)
+def test_a_cards_name_is_written_as_a_value_that_can_be_read(name: str, value: str) -> None:
+    assert config.model_value(name) == value
+    slices = SliceConfig("pod", "main", (card(model=value),))
     assert parse(render(slices)) == slices
 
 

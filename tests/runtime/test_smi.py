@@ -107,8 +107,8 @@ def test_what_the_library_wrote(smi: Smi, container: Slice) -> None:
     assert table.stdout.splitlines() == [
         "pod pod-1, container main",
         "",
-        "CARD   LIMIT         IN USE              REFUSED    UNITS       CORE GROUPS",
-        "DCU-1  1024 MiB      301 MiB (29 %)      1          15 of 60    10-24",
+        "CARD   MODEL  LIMIT         IN USE              REFUSED    UNITS       CORE GROUPS",
+        "DCU-1  Z100   1024 MiB      301 MiB (29 %)      1          15 of 60    10-24",
         "",
         "PROCESS  NAME             CARD   IN USE",
         f"{process.pid:<9}{name:<17}DCU-1  301 MiB",
@@ -122,6 +122,7 @@ def test_what_the_library_wrote(smi: Smi, container: Slice) -> None:
             {
                 "uuid": "DCU-1",
                 "pci": "0000:19:00.0",
+                "model": "Z100",
                 "memoryLimitBytes": 1024 * MIB,
                 "memoryUsedBytes": used,
                 "refusedAllocations": 1,
@@ -135,14 +136,22 @@ def test_what_the_library_wrote(smi: Smi, container: Slice) -> None:
 
 
 def test_idle_slice(smi: Smi) -> None:
-    smi.configure(card(uuid="GPU-0123456789abcdef", mem_bytes=4092 * MIB))
+    smi.configure(card(uuid="GPU-0123456789abcdef", model="RX 6950 XT", mem_bytes=4092 * MIB))
     done = smi.run()
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[2:] == [
-        "CARD                  LIMIT         IN USE              REFUSED    UNITS       CORE GROUPS",
-        "GPU-0123456789abcdef  4092 MiB      0 MiB (0 %)         0          15 of 60    10-24",
+        "CARD                  MODEL       LIMIT         IN USE              REFUSED    UNITS       CORE GROUPS",
+        "GPU-0123456789abcdef  RX 6950 XT  4092 MiB      0 MiB (0 %)         0          15 of 60    10-24",
     ]
     assert smi.json()["processes"] == []
+
+
+def test_a_config_of_an_earlier_agent_names_no_model(smi: Smi) -> None:
+    smi.configure()
+    path = smi.folder / "vgpu.conf"
+    path.write_text(path.read_text().replace("version = 4", "version = 3").replace("model = Z100\n", ""))
+    assert smi.run().stdout.splitlines()[-1].split()[:3] == ["DCU-1", "-", "1024"]
+    assert smi.json()["cards"][0]["model"] is None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -214,8 +223,9 @@ def test_damaged_region_is_use_that_is_not_known(smi: Smi, damage: str) -> None:
             path.write_bytes(content)
     done = smi.run()
     assert (done.returncode, done.stderr) == (1, UNKNOWN.format(path))
-    assert done.stdout.splitlines()[-1].split()[:7] == [
+    assert done.stdout.splitlines()[-1].split()[:8] == [
         "DCU-1",
+        "Z100",
         "1024",
         "MiB",
         "not",
@@ -248,7 +258,7 @@ def test_garbage_in_every_cell(smi: Smi) -> None:
 
 def test_names_are_shown_as_text(smi: Smi) -> None:
     """A hostile name neither writes to the terminal nor breaks the JSON."""
-    smi.configure(card(uuid='D"\\C'))
+    smi.configure(card(uuid='D"\\C', model='a"\\ b'))
     owner = own_slots(smi.folder, 0, 1)
     rename = r"""printf '\033[2J\n"\\\377' > /proc/$$/comm; echo renamed; read -r end"""
     with subprocess.Popen(["sh", "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -258,6 +268,7 @@ def test_names_are_shown_as_text(smi: Smi) -> None:
         found, table = smi.json(), smi.run().stdout
         process.kill()
     assert (found["processes"][0]["name"], found["cards"][0]["uuid"]) == ('?[2J?"\\?', 'D"\\C')
+    assert found["cards"][0]["model"] == 'a"\\ b'
     assert table.replace("\n", " ").isprintable()
     os.close(owner)
 

@@ -149,11 +149,26 @@ static unsigned uuid_width(void)
 	return (unsigned)width;
 }
 
-static void show_card(unsigned index, unsigned from, bool known)
+static unsigned model_width(void)
+{
+	size_t width = strlen("MODEL");
+
+	for (unsigned i = 0; i < config.card_count; i++)
+		if (config.cards[i].model.length > width)
+			width = config.cards[i].model.length;
+	return (unsigned)width;
+}
+
+static void show_card(unsigned index, unsigned model, unsigned from, bool known)
 {
 	const struct card *card = &config.cards[index];
 
 	output_printable(card->uuid.start, card->uuid.length);
+	output_column(model);
+	if (card->model.length)
+		output_printable(card->model.start, card->model.length);
+	else
+		output_text("-");
 	output_column(from);
 	show_mib(card->mem_bytes / MIB);
 	output_column(from + 14);
@@ -218,19 +233,21 @@ static void show_processes(unsigned from)
 
 static void show_table(bool known)
 {
-	unsigned from = uuid_width() + 2;
+	unsigned model = uuid_width() + 2, from = model + model_width() + 2;
 
 	output_text("pod ");
 	output_printable(config.pod.start, config.pod.length);
 	output_text(", container ");
 	output_printable(config.container.start, config.container.length);
 	output_text("\n\nCARD");
+	output_column(model);
+	output_text("MODEL");
 	output_column(from);
 	output_text("LIMIT         IN USE              REFUSED    UNITS       CORE GROUPS\n");
 	for (unsigned i = 0; i < config.card_count; i++)
-		show_card(i, from, known);
+		show_card(i, model, from, known);
 	if (known && usage.process_count)
-		show_processes(from);
+		show_processes(model);
 }
 
 static void json_number(const char *name, uint64_t number, bool known)
@@ -251,6 +268,11 @@ static void json_card(unsigned index, bool known)
 	output_json(card->uuid.start, card->uuid.length);
 	output_text(",\"pci\":");
 	output_json(card->pci.start, card->pci.length);
+	output_text(",\"model\":");
+	if (card->model.length)
+		output_json(card->model.start, card->model.length);
+	else
+		output_text("null");
 	json_number(",\"memoryLimitBytes\":", card->mem_bytes, true);
 	json_number(",\"memoryUsedBytes\":", usage.used[index], known);
 	json_number(",\"refusedAllocations\":", usage.denied[index], known);

@@ -28,7 +28,7 @@ from device_plugin.node.vendors.port import (
     VendorIds,
 )
 from vgpu_runtime import rocm
-from vgpu_runtime.config import CardLimit, ConfigError
+from vgpu_runtime.config import CardLimit, ConfigError, model_value
 from vgpu_runtime.rocm import RocmLimit
 
 TOPOLOGY = "sys/devices/virtual/kfd/kfd/topology/nodes"
@@ -273,6 +273,7 @@ def limit_of(s: CardSlice[KfdCard]) -> CardLimit[RocmLimit]:
     return CardLimit(
         uuid=s.card.uuid,
         pci=s.card.pci,
+        model=model_value(s.card.model),
         mem_bytes=s.mem_bytes,
         family=RocmLimit(
             gpu_id=s.payload.gpu_id,

@@ -4,17 +4,17 @@
 
 /* The keys of the file's head, then those of every card, then those of a card of the ROCm family. */
 enum key {
-	VERSION, POD, CONTAINER, ENFORCEMENT, UUID, PCI, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS, XCC, PAIRED, MASK,
-	KEYS
+	VERSION, POD, CONTAINER, ENFORCEMENT, UUID, PCI, MODEL, MEM_BYTES, GPU_ID, RENDER_MINOR, COMPUTE_UNITS, XCC, PAIRED,
+	MASK, KEYS
 };
 
 #define HEAD_KEYS ((1u << UUID) - 1)
 #define OLD_HEAD_KEYS (HEAD_KEYS - (1u << ENFORCEMENT)) /* in versions 1 and 2 */
 #define COMMON_KEYS ((1u << GPU_ID) - 1 - HEAD_KEYS)
-#define CARD_KEYS ((1u << KEYS) - 1 - HEAD_KEYS)
+#define FAMILY_KEYS ((1u << KEYS) - (1u << GPU_ID))
 
 static const char *const key_names[KEYS] = {
-	"version", "pod", "container", "enforcement", "uuid", "pci", "mem_bytes", "gpu_id", "render_minor",
+	"version", "pod", "container", "enforcement", "uuid", "pci", "model", "mem_bytes", "gpu_id", "render_minor",
 	"compute_units", "xcc", "paired", "mask",
 };
 
@@ -33,7 +33,27 @@ static bool equals(struct span span, const char *word)
 	return span.length == strlen(word) && !memcmp(span.start, word, span.length);
 }
 
-/* `key = value`, the value 1–256 printable characters without a space. */
+/* The keys of every card in a file of this version. */
+static unsigned common_keys(const struct config *config)
+{
+	return config->version < 4 ? COMMON_KEYS - (1u << MODEL) : COMMON_KEYS;
+}
+
+/* 1–256 printable characters without a space, but inside of a model. */
+static bool is_value(struct span value, enum key key)
+{
+	if (value.length < 1 || value.length > 256)
+		return false;
+	for (size_t i = 0; i < value.length; i++) {
+		bool inside = i > 0 && i < value.length - 1;
+
+		if (value.start[i] < (key == MODEL && inside ? ' ' : '!') || value.start[i] > '~')
+			return false;
+	}
+	return true;
+}
+
+/* `key = value` */
 static bool read_line(struct span line, struct section *section)
 {
 	const char *space = memchr(line.start, ' ', line.length);
@@ -41,15 +61,12 @@ static bool read_line(struct span line, struct section *section)
 	struct span value;
 	enum key index = 0;
 
-	if (line.length < key.length + 4 || line.length > key.length + 3 + 256 || memcmp(space, " = ", 3))
+	if (line.length < key.length + 4 || memcmp(space, " = ", 3))
 		return false;
 	value = (struct span){space + 3, line.length - key.length - 3};
-	for (size_t i = 0; i < value.length; i++)
-		if (value.start[i] < '!' || value.start[i] > '~')
-			return false;
 	while (index < KEYS && !equals(key, key_names[index]))
 		index++;
-	if (index == KEYS || section->seen & 1u << index)
+	if (index == KEYS || section->seen & 1u << index || !is_value(value, index))
 		return false;
 	section->seen |= 1u << index;
 	section->values[index] = value;
@@ -122,7 +139,7 @@ static const char *read_card(const struct section *section, struct config *confi
 	const struct span *values = section->values;
 	uint64_t gpu_id, minor, units, xcc, paired;
 
-	if (section->seen != CARD_KEYS || section->rocm != (config->version > 1))
+	if (section->seen != (common_keys(config) | FAMILY_KEYS) || section->rocm != (config->version > 1))
 		return "a card has keys unknown or missing";
 	if (config->card_count == CONFIG_MAX_CARDS)
 		return "too many cards";
@@ -137,6 +154,7 @@ static const char *read_card(const struct section *section, struct config *confi
 			return "two cards have the same gpu_id";
 	card->uuid = values[UUID];
 	card->pci = values[PCI];
+	card->model = values[MODEL];
 	card->gpu_id = (uint32_t)gpu_id;
 	card->render_minor = (uint32_t)minor;
 	card->compute_units = (unsigned)units;
@@ -199,7 +217,7 @@ const char *config_parse(const char *text, size_t length, struct config *config)
 				return wrong;
 			memset(&section, 0, sizeof section);
 			head = false;
-		} else if (equals(line, "[rocm]") && !head && section.seen == COMMON_KEYS && !section.rocm) {
+		} else if (equals(line, "[rocm]") && !head && section.seen == common_keys(config) && !section.rocm) {
 			section.rocm = true;
 		} else if (!read_line(line, &section)) {
 			return "a line is not 'key = value', repeats or invents a key, or begins a section out of place";

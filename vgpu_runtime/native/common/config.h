@@ -1,4 +1,4 @@
-/* vgpu.conf as the library uses it, in version 1, 2 or 3. The grammar is in vgpu_runtime/config.py. */
+/* vgpu.conf as the library uses it, in version 1, 2, 3 or 4. The grammar is in vgpu_runtime/config.py. */
 #ifndef VGPU_CONFIG_H
 #define VGPU_CONFIG_H
 
@@ -8,7 +8,7 @@
 
 #include "vgpu_region.h"
 
-#define CONFIG_VERSION 3
+#define CONFIG_VERSION 4
 #define CONFIG_MAX_BYTES 65536
 #define CONFIG_MAX_CARDS VGPU_REGION_CARDS
 #define CONFIG_MAX_UNITS 1024
@@ -37,6 +37,7 @@ struct span {
 struct card {
 	struct span uuid;
 	struct span pci;
+	struct span model; /* for people; empty before version 4 */
 	uint32_t gpu_id;
 	uint32_t render_minor;
 	uint64_t mem_bytes;
