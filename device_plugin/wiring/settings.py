@@ -24,9 +24,8 @@ from msgspec import Meta
 from device_plugin.core.app_types import COUNT, DEFAULT_WEIGHTS, SHARE, TYPES, Scoring, Weights
 from device_plugin.core.enforcement import Enforcement
 from device_plugin.core.errors import VgpuError
-from device_plugin.core.jobs.rules import COOLDOWN_S
+from device_plugin.core.jobs.rules import COOLDOWN_S, STRANDED_S
 from device_plugin.core.requests import DEFAULT_PREFIXES
-from device_plugin.jobs.watch.managed import STRANDED_SECONDS
 from device_plugin.wiring import settings_checks as checks
 
 VERSION = "v1"
@@ -110,8 +109,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
     render_work: Annotated[
         bool,
         Meta(
-            description="true: programs that have a part of a card work through its render node are found; needs the"
-            " component render-work"
+            description="true: work and memory of programs through render nodes are found; needs the component"
+            " render-work"
         ),
     ] = False
     library: Annotated[str, Meta(description="path of libvgpu.so; empty: the one built here")] = ""
@@ -237,7 +236,7 @@ class JobsSettings(msgspec.Struct, forbid_unknown_fields=True, rename="camel", f
             " goes on without it or stops, as after the death of a node",
             ge=0,
         ),
-    ] = STRANDED_SECONDS
+    ] = STRANDED_S
     queue_weights: Annotated[
         dict[str, float],
         Meta(description="weights of queues, 1 for each that is not named", examples=[{"research": 2}]),

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from device_plugin.adapters.http.server import address
 from device_plugin.core.app_types import DEFAULT_WEIGHTS, FREE, TYPES, Weights, problem
-from device_plugin.core.jobs.rates import read_rates
 from device_plugin.node.vendors import host_stack
 from device_plugin.node.vendors.host_stack import MOST_MOUNTS
 
@@ -41,6 +40,8 @@ def cluster(settings: "ClusterSettings") -> Iterator[str]:
 
 def jobs(settings: "JobsSettings") -> Iterator[str]:
     """The problems of the settings of `vgpu jobs`."""
+    from device_plugin.core.jobs.rates import read_rates  # only here: the node agent saves memory so
+
     yield from _prefixes(settings.prefixes, '["hygon.com/dcu"]')
     yield from _address("explainListen", settings.explain_listen)
     yield from _address("httpListen", settings.http_listen)

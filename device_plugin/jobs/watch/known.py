@@ -18,8 +18,9 @@ from device_plugin.core.jobs.history import Histories
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import ContainerName, Told, by_pod
 from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
-from device_plugin.jobs.watch.managed import STRANDED_SECONDS, Managed, planned
+from device_plugin.jobs.watch.managed import Managed, planned
 
 # Jobs that are gone are remembered for as long as a late answer could bring one back.
 GONE_REMEMBERED = 1000
@@ -59,9 +60,7 @@ class KnownJobs:
     `stranded_seconds` is that of each Managed.
     """
 
-    def __init__(
-        self, read: Callable[[Job], JobSpec | None], stranded_seconds: float = STRANDED_SECONDS
-    ) -> None:
+    def __init__(self, read: Callable[[Job], JobSpec | None], stranded_seconds: float = STRANDED_S) -> None:
         self._read = read
         self._stranded_seconds = stranded_seconds
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ from device_plugin.core.jobs.history import History
 from device_plugin.core.jobs.job import JobKey, JobSpec
 from device_plugin.core.jobs.progress import Progress
 from device_plugin.core.jobs.resize import Resize
+from device_plugin.core.jobs.rules import STRANDED_S
 from device_plugin.core.pods import Pod
 from device_plugin.core.timestamps import seconds
 
@@ -21,9 +22,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 YOUNG_SECONDS = 60.0
 # A count of checkpoints that was heard longer ago than this may have grown since.
 HEARD_SECONDS = 30.0
-# Seconds after which a Job does not go on as it is, unless a setting says otherwise: a pod of it has waited for a node
-# for so long without room for it, or has not ended for so long after its grace period.
-STRANDED_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class Managed:
     rigid: str = ""
     refusal: str = ""
     pin: str = ""
-    stranded_seconds: float = STRANDED_SECONDS
+    stranded_seconds: float = STRANDED_S
 
     def planned_like(self, other: "Managed") -> bool:
         """True if a plan cannot tell the two from each other, whatever else of the Job has changed.
