@@ -20,7 +20,7 @@ by both (tests/runtime/test_config.py runs one table of texts through each)::
 A `[card]` has what cards of every vendor have; the section after it, named by the driver's family, has the keys of that
 family alone (rocm.py). Every key exactly once, in any order within its section; nothing else but blank lines and lines
 that begin with `#`. Numbers are decimal without leading zeros, masks are lower-case hexadecimal, other values are
-printable ASCII without spaces. Only `model` may have spaces inside (RX 6950 XT): it is for people, and vgpu-smi shows it.
+printable ASCII without spaces. Only `model` may have spaces inside (RX 6950 XT): vgpu-smi shows it to people.
 
 `enforcement` says what becomes of the container if it uses a card past the library (device_plugin/core/enforcement.py).
 The library enforces in every mode, and vgpu-smi shows it.
@@ -152,12 +152,14 @@ def parse(text: str, families: Collection[type[Family]]) -> SliceConfig[Family]:
         _exactly(card, _CARD_KEYS if version == str(VERSION) else _OLD_CARD_KEYS)
         _exactly(values, known[family].KEYS)
         limit = known[family].read(values)
-        cards.append(CardLimit(card["uuid"], card["pci"], card.get("model", ""), number(card, "mem_bytes"), limit))
+        cards.append(
+            CardLimit(card["uuid"], card["pci"], card.get("model", ""), number(card, "mem_bytes"), limit)
+        )
     return SliceConfig(head["pod"], head["container"], tuple(cards), head.get("enforcement", MODES[0]))
 
 
 def model_value(name: str) -> str:
-    """A card's name as the value of `model`: other characters than printable ASCII become `?`, and an empty name too."""
+    """The name of a card as the value of `model`: what is not printable ASCII becomes `?`, as does an empty name."""
     return re.sub(r"[^ -~]", "?", name[:256]).strip() or "?"
 
 

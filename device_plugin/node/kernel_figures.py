@@ -6,7 +6,7 @@ of a pod hold slices, the mounts of a process tell which of them it is in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from device_plugin.core.grants import Slice
@@ -14,11 +14,10 @@ from device_plugin.node import mountinfo
 from device_plugin.node.discover import LocalCard
 from device_plugin.node.ports import HostProcesses
 from device_plugin.node.records import Record, Records
-from device_plugin.node.render_work import render_work
+from device_plugin.node.render_files import RenderFile, held_bytes, workers
+from device_plugin.node.render_scan import CONTAINER_PROCESSES, RenderScan
 from device_plugin.node.vendors.port import Vendor
 
-# Most processes of one container that are read: as many as its library can account for (vgpu_region.h).
-CONTAINER_PROCESSES = 128
 # Most processes of the machine that are looked up: the kernel has no room for as many users of a card.
 MACHINE_PROCESSES = 4096
 # Most processes of one cgroup whose mounts are read to learn the container's name: a tenant can make long lists.
@@ -32,9 +31,9 @@ Cgroup = tuple[str, str]
 class KernelUse:
     """The figures of one container at one look.
 
-    `memory_bytes` has the bytes that its processes hold, by uuid of the card; `processes` are all that have the driver
-    open, `holders` those of them that hold memory of a card, or a queue on it. `unmasked` are processes that had a card
-    work through its render node, of which the container holds a part.
+    `memory_bytes` has the bytes that its processes hold at least, by uuid of the card; `processes` are all that have
+    the driver open, `holders` those of them that have allocated memory of a card, or have a queue on it. `unmasked` are
+    processes that had a card work through its render node, of which the container holds a part.
     """
 
     memory_bytes: Mapping[str, int]
@@ -75,7 +74,7 @@ class _ContainerNames:
 class KernelFigures:
     """The figures of all containers with slices. `look` reads them; any thread may ask for what it found.
 
-    Work through render nodes is looked for where `render_work` is set.
+    What processes do through render nodes is in them where there is a `render` scan.
     """
 
     def __init__(
@@ -83,13 +82,12 @@ class KernelFigures:
         records: Records,
         cards: Callable[[], Mapping[str, LocalCard]],
         processes: HostProcesses,
-        *,
-        render_work: bool = False,
+        render: RenderScan | None = None,
     ) -> None:
         self._records = records
         self._cards = cards
         self._processes = processes
-        self._render_work = render_work
+        self._render = render
         self._names = _ContainerNames(processes)
         self._found: Mapping[tuple[str, str], KernelUse] = {}
 
@@ -102,13 +100,18 @@ class KernelFigures:
         listed = _listed({local.vendor for local in cards.values()})
         self._names.keep(by_pod)
         members = self._members({process for found in listed.values() for process in found}, by_pod)
-        unmasked = self._unmasked(cards, by_pod) if self._render_work else {}
+        files = self._render.look(by_pod) if self._render is not None else {}
+        openers = self._members(files, by_pod)
         self._found = {
-            record.key: replace(
-                _use(_told_of(record, cards, listed), members.get(record.key, ())),
-                unmasked=unmasked.get(record.key, frozenset()),
+            record.key: _use(
+                record,
+                cards,
+                listed,
+                members.get(record.key, ()),
+                {process: files[process] for process in openers.get(record.key, ())},
             )
-            for record in self._records.all()
+            for records in by_pod.values()
+            for record in records
         }
 
     def of(self, record: Record) -> KernelUse:
@@ -124,29 +127,6 @@ class KernelFigures:
         found = [figures.busy_units(process, local.payload) for process in use.processes]
         known = [units for units in found if units is not None]
         return sum(known) if known or not found else None
-
-    def _unmasked(
-        self, cards: Mapping[str, LocalCard], by_pod: Mapping[str, Sequence[Record]]
-    ) -> Mapping[tuple[str, str], frozenset[int]]:
-        """By container, its processes that had a card work through its render node, of which it holds a part."""
-        parts = {
-            record.key: {cards[s.card].card.pci for s in record.slices if _is_part(s, cards)}
-            for records in by_pod.values()
-            for record in records
-        }
-        pods = {pod for pod, records in by_pod.items() if any(parts[record.key] for record in records)}
-        processes = {process for pod in pods for process in self._processes.of(pod, CONTAINER_PROCESSES)}
-        return {
-            key: frozenset(
-                process
-                for process in members
-                if any(work and pci in parts[key] for pci, work in self._work(process).items())
-            )
-            for key, members in self._members(processes, by_pod).items()
-        }
-
-    def _work(self, process: int) -> Mapping[str, int]:
-        return render_work(self._processes.open_files(process))
 
     def _members(
         self, processes: Iterable[int], by_pod: Mapping[str, Sequence[Record]]
@@ -184,14 +164,23 @@ def _told_of(
     return {uuid: local for uuid, local in found if local.vendor in listed}
 
 
-def _use(cards: Mapping[str, LocalCard], processes: Sequence[int]) -> KernelUse:
-    """The use of these cards by the processes of one container."""
-    memory, holders = dict.fromkeys(cards, 0), set()
-    for uuid, local in cards.items():
+def _use(
+    record: Record,
+    cards: Mapping[str, LocalCard],
+    listed: Mapping[Vendor[Any], object],
+    processes: Sequence[int],
+    files: Mapping[int, Sequence[RenderFile]],
+) -> KernelUse:
+    """The use of its cards by a container: by `processes` that have the driver open, and by `files` of render nodes."""
+    memory, holders = {}, set()
+    for uuid, local in _told_of(record, cards, listed).items():
         figures = local.vendor.figures
-        for process in processes:
-            held = figures.memory(process, local.payload) or 0
-            memory[uuid] += held
-            if held or figures.has_queue(process, local.payload):
-                holders.add(process)
-    return KernelUse(memory, tuple(processes), frozenset(holders))
+        allocated = {process: figures.memory(process, local.payload) or 0 for process in processes}
+        memory[uuid] = held_bytes(files, local.card.pci, allocated)
+        holders |= {
+            process
+            for process, held in allocated.items()
+            if held or figures.has_queue(process, local.payload)
+        }
+    parts = [cards[s.card].card.pci for s in record.slices if _is_part(s, cards)]
+    return KernelUse(memory, tuple(processes), frozenset(holders), workers(files, parts))

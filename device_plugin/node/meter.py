@@ -65,8 +65,9 @@ SLICE_MEMORY_RATIO = Metric(
 )  # fmt: skip
 SLICE_KERNEL_MEMORY = Metric(
     "vgpu_slice_kernel_memory_bytes", Exporter.AGENT,
-    "Memory of the card that the container's processes hold, as the driver counts it. More than"
-    " vgpu_slice_memory_used_bytes for long: a program bypasses the library. Absent where the driver does not say.",
+    "Memory of the card that the container's processes hold, as the driver counts it; with renderWork also through"
+    " render nodes. More than vgpu_slice_memory_used_bytes for long: a program bypasses the library, or holds what an"
+    " ended process made. Absent where the driver does not say.",
     SLICE,
 )  # fmt: skip
 SLICE_COMPUTE = Metric(

@@ -42,6 +42,7 @@ from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
 from device_plugin.node.reclaim import Reclaimer
 from device_plugin.node.records import Records
+from device_plugin.node.render_scan import RenderScan
 from device_plugin.node.tickets import not_advertised, resources
 from device_plugin.node.unaccounted import UnaccountedMemory
 from device_plugin.node.unenforced import UnenforcedSlices
@@ -122,7 +123,8 @@ class NodeService:
             self._api.node,
             state / "other-plugins.json",
         )
-        figures = KernelFigures(self._records, self._cards, host.processes, render_work=settings.render_work)
+        render = RenderScan(host.processes) if settings.render_work else None
+        figures = KernelFigures(self._records, self._cards, host.processes, render)
         unaccounted = UnaccountedMemory(
             self._records, self._writable, self._cards, figures, self._api, settings.unaccounted_mib
         )

@@ -15,6 +15,7 @@ from device_plugin.node.meter import Meter
 from device_plugin.node.other_plugins import OtherPlugins
 from device_plugin.node.preflight import Preflight
 from device_plugin.node.publish import Publisher
+from device_plugin.node.render_scan import RenderScan
 from device_plugin.node.unaccounted import UnaccountedMemory
 from device_plugin.node.unenforced import UnenforcedSlices
 from tests.node.parts import Parts, Peer
@@ -111,7 +112,7 @@ class Looping:
             self._make, self.socket, parts.records, parts.allocator, self.others, self.clock
         )
         self.covered = CoveredSlices(parts.records, parts.injector.files, self.host, self.peer, self.clock)
-        figures = KernelFigures(parts.records, parts.cards, self.host, render_work=True)
+        figures = KernelFigures(parts.records, parts.cards, self.host, RenderScan(self.host, self.clock))
         self.unaccounted_memory = UnaccountedMemory(
             parts.records, parts.writable, parts.cards, figures, self.peer, 64, self.clock
         )

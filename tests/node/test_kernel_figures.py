@@ -7,8 +7,9 @@ import pytest
 
 from device_plugin.adapters.processes import ProcProcesses
 from device_plugin.core.grants import Slice
-from device_plugin.node.kernel_figures import CONTAINER_PROCESSES, KernelFigures, KernelUse
+from device_plugin.node.kernel_figures import KernelFigures, KernelUse
 from device_plugin.node.records import Record
+from device_plugin.node.render_scan import CONTAINER_PROCESSES
 from tests.node.kfd_tree import KfdTree
 from tests.node.parts import Parts, Peer
 

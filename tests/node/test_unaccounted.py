@@ -100,6 +100,32 @@ def test_the_text_names_the_container_that_holds_more_than_its_library_counts(no
     assert "container main of default/a holds 14600 MiB more than its library counts" in text
 
 
+def shared_by_the_maker(node: Node, process: int) -> None:
+    """A process gets a buffer of 500 MiB from another one, which then ends: nobody's library counts it any more."""
+    node.host.mounted["uid-a"] = {process: ""}
+    node.kfd.use(process, node.card, mib=0)
+    node.in_use(500)
+
+
+def test_memory_that_outlives_its_maker_in_another_process_is_told(node: Node) -> None:
+    shared_by_the_maker(node, 7)
+    assert node.unaccounted() == 500
+    assert node.check(SURE_SECONDS - LOOK_SECONDS) == [BEYOND]
+    assert "500 MiB in use that no slice accounts for; by the kernel no container" in node.peer.events[0][1]
+
+
+def test_its_holder_is_named_by_the_kernels_texts_on_render_files(node: Node) -> None:
+    shared_by_the_maker(node, 7)
+    node.host.opened[7] = [
+        f"drm-pdev:\t{node.card.card.pci}\ndrm-client-id:\t9\ndrm-resident-vram:\t500 MiB\ndrm-shared-vram:\t500 MiB\n"
+    ]
+    node.check(SURE_SECONDS)
+    ((reason, text),) = node.peer.events
+    assert reason == BEYOND
+    assert "500 MiB in use that no slice accounts for" in text
+    assert "container main of default/a holds 500 MiB more than its library counts" in text
+
+
 def test_a_tenant_that_writes_more_than_it_may_use_hides_nobody(node: Node) -> None:
     node.slot.hold(1 << 20)
     node.in_use(10_000)

@@ -1,0 +1,97 @@
+"""Render files: open files of render nodes, through which a process has a card work or holds its memory.
+
+Linux, Documentation/gpu/drm-usage-stats.rst: the kernel's text on such a file (/proc/<pid>/fdinfo/<fd>) names the card
+and the client, which is one for all descriptors of an open file, in whichever process. It has the time that each engine
+of the card has worked for the client, and the memory that the client holds:
+
+    drm-pdev:            0000:19:00.0
+    drm-client-id:       68
+    drm-engine-compute:  41187 ns
+    drm-resident-vram:   1048576 KiB
+    drm-shared-vram:     4096 KiB
+
+No mask of compute units holds such work, so the library refuses it to a container that holds a part of the card. A
+process that has had such work done there has bypassed the library.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+# Engines that run programs on compute units; the others copy memory, or decode video.
+ENGINES = ("gfx", "compute")
+# Names of the memory that a client holds on the card, the most exact first. Older drivers have only the others, which
+# count a buffer that the driver has moved to the host too.
+HELD = ("drm-resident-vram", "drm-memory-vram", "drm-total-vram")
+SHARED = "drm-shared-vram"
+# More than any card has: a larger number is no figure.
+MAX_BYTES = 1 << 50
+_LINE = re.compile(r"^(drm-[a-z-]{1,32}):[ \t]*([!-~]{1,32})(?: (ns|KiB|MiB))?$", re.MULTILINE)
+_NUMBER = re.compile(r"[0-9]{1,20}")
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderFile:
+    """The figures of one file: PCI address of its card, its client, and nanoseconds of work of compute units.
+
+    `own_bytes` are of buffers that only this client has, `shared_bytes` of those that another one may have as well.
+    """
+
+    card: str
+    client: str
+    work_ns: int = 0
+    own_bytes: int = 0
+    shared_bytes: int = 0
+
+
+def render_file(text: str) -> RenderFile | None:
+    """The figures in the kernel's text on an open file; None if it is no render node's."""
+    values = {key: (value, unit) for key, value, unit in _LINE.findall(text)}
+    if "drm-pdev" not in values:
+        return None
+    work = sum(_number(*values.get(f"drm-engine-{engine}", ("", "")), {"ns": 1}) for engine in ENGINES)
+    held = next((_bytes(*values[key]) for key in HELD if key in values), 0)
+    # A driver that does not say what is shared may count one buffer for several clients.
+    shared = min(held, _bytes(*values[SHARED])) if SHARED in values else held
+    client, _ = values.get("drm-client-id", ("", ""))
+    return RenderFile(values["drm-pdev"][0], client, work, held - shared, shared)
+
+
+def workers(files: Mapping[int, Iterable[RenderFile]], cards: Iterable[str]) -> frozenset[int]:
+    """The processes of which a file had one of these cards work, by PCI addresses of the cards."""
+    wanted = frozenset(cards)
+    return frozenset(
+        process for process, held in files.items() if any(f.work_ns and f.card in wanted for f in held)
+    )
+
+
+def held_bytes(files: Mapping[int, Iterable[RenderFile]], card: str, by_driver: Mapping[int, int]) -> int:
+    """The bytes of a card that these processes hold at least, by their files and by another list of the driver.
+
+    KFD lists what a process has allocated, and the text on its file has that too, if it is of the same client. Memory
+    that another process made is in none of KFD's figures of this one, but in the text. A buffer that several have is
+    counted once: which of them share it the texts do not say.
+    """
+    own: dict[int, int] = {}
+    shared, seen = 0, set[str]()
+    for process, held in sorted(files.items()):
+        own[process] = 0
+        for file in held:
+            if file.card == card and file.client not in seen:
+                seen.add(file.client)
+                own[process] += file.own_bytes
+                shared = max(shared, file.shared_bytes)
+    listed = sum(
+        max(own.get(process, 0), by_driver.get(process, 0)) for process in own.keys() | by_driver.keys()
+    )
+    return max(listed, sum(own.values()) + shared)
+
+
+def _bytes(value: str, unit: str) -> int:
+    number = _number(value, unit, _UNITS)
+    return number if number <= MAX_BYTES else 0
+
+
+def _number(value: str, unit: str, units: Mapping[str, int]) -> int:
+    return int(value) * units[unit] if unit in units and _NUMBER.fullmatch(value) else 0
