@@ -236,9 +236,14 @@ class KnownCluster:
         serving = known.inventory.serving if known.inventory is not None else None
         return NodeReading(name, serving, tuple(cards), known.fault)
 
-    def reading(self, missing: Iterable[MissingRight] = (), namespace: str = "") -> ClusterReading:
-        """Everything that is known. `missing` is what could not be read; `namespace` that of the pods, or empty."""
-        names = sorted(self._nodes.keys() | self._on_node.keys())
+    def reading(
+        self, missing: Iterable[MissingRight] = (), namespace: str = "", *, selected: bool = False
+    ) -> ClusterReading:
+        """Everything that is known. `missing` is what could not be read; `namespace` that of the pods, or empty.
+
+        If nodes were `selected`, others are left out though pods hold slices there.
+        """
+        names = sorted(self._nodes if selected else self._nodes.keys() | self._on_node.keys())
         read = {name: node for name in names if (node := self.node(name)) is not None}
         pods = [pod for on_node in self._on_node.values() for pod in on_node.values()]
         faults = tuple(sorted(self._faults.values(), key=lambda fault: fault.subject))

@@ -18,6 +18,7 @@ from typing import Any
 from device_plugin.adapters.kube.client import KubeClient
 from device_plugin.cli import caller, engine
 from device_plugin.cli.engine import EngineError
+from device_plugin.cli.output import age
 from device_plugin.core.annotations import KUEUE_QUEUE, QUEUE
 from device_plugin.core.jobs.job import pods
 from device_plugin.kube.api import JOBS, Ref
@@ -27,7 +28,6 @@ COLUMNS = (
     "NEXT CHANGE",
 )  # fmt: skip
 NONE = "<none>"
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,18 +97,6 @@ def as_table(jobs: Sequence[Mapping[str, Any]], now: float, *, namespaces: bool)
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = ("   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown)
     return "\n".join(line.rstrip() for line in lines)
-
-
-def age(seconds: float) -> str:
-    """A time as kubectl shows ages, of at most two units: `90s` is `1m30s`."""
-    left, parts = max(0, int(seconds)), list[str]()
-    for unit, size in _UNITS:
-        if left >= size and len(parts) < 2:
-            parts.append(f"{left // size}{unit}")
-            left %= size
-        elif parts:
-            break
-    return "".join(parts) or "0s"
 
 
 def _order(job: Mapping[str, Any]) -> tuple[object, ...]:

@@ -29,13 +29,15 @@ Item = TypeVar("Item")
 class Scope:
     """The part of the cluster that a command reads: pods of `namespace` (empty: of all) and nodes with these labels.
 
-    `own` is the namespace whose pods are read where the caller may not list those of all namespaces.
+    `own` is the namespace whose pods are read where the caller may not list those of all namespaces. With `node`, only
+    that node and its pods are read.
     """
 
     namespace: str = ""
     own: str = ""
     pod_labels: str = ""
     node_labels: str = ""
+    node: str = ""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class ClusterReader:
         self._missing: list[MissingRight] = []
         self._namespace = scope.namespace
         self._followed: list[_Followed] = []
+        self._nodes_known = False
 
     def read(self) -> ClusterReading:
         """List nodes and pods. Raises ApiError for other problems than missing rights."""
@@ -71,7 +74,8 @@ class ClusterReader:
     def reading(self) -> ClusterReading:
         """Everything that is known now."""
         with self._lock:
-            return self._known.reading(self._missing, self._namespace)
+            selected = bool(self._scope.node_labels) and self._nodes_known
+            return self._known.reading(self._missing, self._namespace, selected=selected)
 
     def node(self, name: str) -> NodeReading | None:
         """One node as it is known now; None if it has no cards."""
@@ -80,7 +84,7 @@ class ClusterReader:
 
     def waiting(self) -> Sequence[Pod]:
         """The pods that are not bound, whole. Raises ApiError for other problems than missing rights."""
-        if (found := self._list(PODS, self._where(WAITING))) is None:
+        if (found := self._list(PODS, Where(self._namespace, self._scope.pod_labels, WAITING))) is None:
             self._lack("list pods", "waiting pods are not known", "pods", self._namespace)
             return ()
         return found.items
@@ -115,10 +119,12 @@ class ClusterReader:
                 thread.join()
 
     def _nodes(self) -> None:
-        kind, where = NODES.metadata, Where(labels=self._scope.node_labels)
+        name = f"metadata.name={self._scope.node}" if self._scope.node else ""
+        kind, where = NODES.metadata, Where(labels=self._scope.node_labels, fields=name)
         if (found := self._list(kind, where)) is None:
             self._lack("list nodes", "cards are known only as grants name them", "nodes")
             return
+        self._nodes_known = True
         self._take(_Followed(kind, where, found.version), found.items)
 
     def _pods(self, fields: str, *, running: bool) -> None:
@@ -136,7 +142,8 @@ class ClusterReader:
         self._take(_Followed(kind, self._where(fields), found.version, running), found.items)
 
     def _where(self, fields: str) -> Where:
-        return Where(self._namespace, self._scope.pod_labels, fields)
+        on_node = f",spec.nodeName={self._scope.node}" if self._scope.node else ""
+        return Where(self._namespace, self._scope.pod_labels, fields + on_node)
 
     def _list(self, kind: Kind[Item], where: Where) -> Listed[Item] | None:
         """The objects; None if the caller may not list them."""

@@ -135,6 +135,17 @@ def slice_objects(slices: Sequence[Slice]) -> list[dict[str, object]]:
     ]
 
 
+def ranges(ids: Iterable[int]) -> str:
+    """Ascending ids as people write them: `0-14, 20`."""
+    runs: list[list[int]] = []
+    for i in ids:
+        if runs and runs[-1][1] == i - 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
 def read_slices(value: object, where: str, node: str = "") -> tuple[Slice, ...]:
     """One container's slices from JSON. Raises AnnotationError, which begins with `where`.
 

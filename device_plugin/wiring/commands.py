@@ -31,6 +31,8 @@ _SERVICES: tuple[Command, ...] = (
 )
 # Commands that read a kubeconfig. The services' image has no package for that, so there they are not listed.
 _PEOPLE: tuple[Command, ...] = (
+    ("nodes", "list nodes with cards, and how much of each is granted", "device_plugin.cli.nodes"),
+    ("cards", "list cards with their free room, and who holds slices of each", "device_plugin.cli.cards"),
     ("defrag", "move a few pods so that waiting pods fit", "device_plugin.cli.defrag"),
     ("cordon", "give a card no new slices", "device_plugin.cli.cordon"),
     ("uncordon", "let a card get new slices again", "device_plugin.cli.uncordon"),
@@ -40,6 +42,7 @@ _PEOPLE: tuple[Command, ...] = (
     ("run", "run a program on cards, as a job of a queue", "device_plugin.cli.run"),
 )
 _EXAMPLES = """\
+    vgpu cards                          # every card with its free room, and who holds slices of it
     vgpu cordon GPU-1122334455000001    # the card gets no new slices
     vgpu drain GPU-1122334455000001     # and the pods on it are evicted
     vgpu defrag --max-moves 20          # which pods to move so that waiting pods fit

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from device_plugin.cli.queue import as_table
-from device_plugin.cluster.show.explain import ranges
-from device_plugin.core.grants import Grant, Slice
+from device_plugin.core.grants import Grant, Slice, ranges
 from device_plugin.core.masks import core_mask
 from device_plugin.core.placement.refusal import gib
 from hack.demo.demo_api import DemoApi

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from device_plugin.adapters.kube.client import KubeClient
-from device_plugin.cli import engine, queue
+from device_plugin.cli import engine, output, queue
 from device_plugin.kube.errors import RefusedError
 from device_plugin.wiring import jobs
 from device_plugin.wiring.commands import main
@@ -259,7 +259,7 @@ def test_the_namespace_is_that_of_the_context_unless_one_is_named(
     [(-5, "0s"), (0, "0s"), (59.9, "59s"), (90, "1m30s"), (3600, "1h"), (3605, "1h"), (90061, "1d1h")],
 )
 def test_ages_have_at_most_two_units(seconds: float, shown: str) -> None:
-    assert queue.age(seconds) == shown
+    assert output.age(seconds) == shown
 
 
 def test_a_row_shows_progress_and_what_is_bounded() -> None:

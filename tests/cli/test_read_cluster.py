@@ -70,7 +70,9 @@ def test_all_cards_with_pods_that_run_and_pods_that_do_not(fleet: Fleet) -> None
         ({"nodes": ("",)}, Scope(own="default"), [], 2, ["list pods of all namespaces", "list pods"]),
         ({}, Scope("default"), [], 0, ["list nodes", "list pods"]),
         (ALL, Scope(pod_labels="none=such"), [], 2, []),
-        (ALL, Scope(node_labels="none=such"), ["a"], 1, []),
+        (ALL, Scope(node_labels="none=such"), ["a"], 0, []),
+        (ALL, Scope(node="n1"), ["a"], 2, []),
+        (ALL, Scope(node="n2"), [], 0, []),
     ],
 )
 def test_what_may_not_be_read_is_named_with_a_rule_and_the_rest_is_read(

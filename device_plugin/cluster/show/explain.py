@@ -11,7 +11,7 @@ from device_plugin.cluster.watch.promises import PromiseStatus
 from device_plugin.core.annotations import GROUP
 from device_plugin.core.cards import Inventory, SliceState, memory_units
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant, slice_objects
+from device_plugin.core.grants import Grant, ranges, slice_objects
 from device_plugin.core.ledger import CardState, Holder, Holding, Reservation, ReservationStage, Snapshot
 from device_plugin.core.ledger.view import LedgerView
 from device_plugin.core.placement import Refusal
@@ -387,14 +387,3 @@ def _card_lines(card: View) -> Iterator[str]:
 def _section(title: str, entries: Iterable[str]) -> list[str]:
     lines = [f"  {entry}" for entry in entries]
     return [title, *lines] if lines else []
-
-
-def ranges(ids: Iterable[int]) -> str:
-    """Ascending ids as people write them: `0-14, 20`."""
-    runs: list[list[int]] = []
-    for i in ids:
-        if runs and runs[-1][1] == i - 1:
-            runs[-1][1] = i
-        else:
-            runs.append([i, i])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -12,9 +12,9 @@ from device_plugin.cluster.place.service import ReplicaService, Shared
 from device_plugin.cluster.preempt.openings import ending, moves_as_text, opening
 from device_plugin.cluster.preempt.search import SearchCopy
 from device_plugin.cluster.show.dry_run import DryRun
-from device_plugin.cluster.show.explain import FITS, HELD, ranges
+from device_plugin.cluster.show.explain import FITS, HELD
 from device_plugin.core.errors import RequestError
-from device_plugin.core.grants import Grant
+from device_plugin.core.grants import Grant, ranges
 from device_plugin.core.placement import Refusal
 from device_plugin.core.placement.groups import RefusingNodes, refusing_nodes
 from device_plugin.core.placement.smaller import smaller

@@ -1,0 +1,163 @@
+"""`vgpu cards`: every card with its free room, and the pods that hold slices of it.
+
+    vgpu cards                      # of all nodes
+    vgpu cards gpu-1                # of one node
+    vgpu cards -n team-a            # those that pods of this namespace hold slices of
+    vgpu cards --sort-by=-memory    # the fullest first; -o wide: model, PCI address, family
+
+A bar shows the granted part of the memory and of the core groups. Without the right to list nodes, cards are those that
+your pods' grants name, and a card's other slices are not known.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from device_plugin.cli import caller, output, show_reading
+from device_plugin.cli.cluster_reading import CardHolder, CardReading, ClusterReading, NodeReading
+from device_plugin.cli.output import Column, Listing, age_since, in_gib
+from device_plugin.cli.read_cluster import Scope
+from device_plugin.core.cards import SliceState
+from device_plugin.core.grants import ranges
+
+_STATES = {
+    SliceState.OUTLIVING: "its pod has ended, its processes have not",
+    SliceState.COVERED: "something covers the files that limit it",
+    SliceState.UNENFORCED: "uses the card past the library that limits it",
+}
+
+
+class CardRow(NamedTuple):
+    """A card in a table, on its node."""
+
+    node: NodeReading
+    card: CardReading
+
+
+def memory_text(held: int, total: int) -> str:
+    """`4/16 GiB`, with a question mark where the total is not known."""
+    return f"{in_gib(held)}/{in_gib(total) if total else '?'} GiB"
+
+
+def groups_text(held: int, total: int) -> str:
+    """`15/60`, with a question mark where the total is not known."""
+    return f"{held}/{total or '?'}"
+
+
+def share(held: int, total: int) -> float | None:
+    """The granted share, None where the total is not known."""
+    return held / total if total else None
+
+
+def state(row: CardRow) -> str:
+    """Why the card gets no new slices; empty if it gets some."""
+    found = []
+    if row.card.card is not None:
+        found += [] if row.card.card.healthy else ["unhealthy"]
+        found += ["cordoned"] if row.card.card.cordoned else []
+    elif row.node.serving is not None:
+        found.append("not shown by its node")
+    if row.node.serving is False:
+        found.append("agent does not serve")
+    return ", ".join(found)
+
+
+def holder_line(card: CardReading, holder: CardHolder, now: float) -> str:
+    """`    default/notebook main: 4 GiB, core groups 0-14, 2h`."""
+    part = (
+        "all of it"
+        if card.whole(holder)
+        else f"{in_gib(holder.slice.mem_mib)} GiB, core groups {ranges(holder.slice.cores)}"
+    )
+    marks = [age_since(holder.created, now)] if holder.created else []
+    marks += ["ends"] if holder.deleting else []
+    marks += [] if holder.running or holder.state is not None else ["does not run"]
+    marks += [_STATES[holder.state]] if holder.state is not None else []
+    return f"    {holder.namespace}/{holder.pod} {holder.container}: {', '.join([part, *marks])}"
+
+
+def _below(row: CardRow) -> Iterator[str]:
+    now = time.time()
+    return (holder_line(row.card, holder, now) for holder in row.card.holders)
+
+
+def card_object(node: NodeReading, card: CardReading) -> Mapping[str, Any]:
+    """The card for programs."""
+    shown = card.card
+    return {
+        "node": card.node, "uuid": card.uuid,
+        "family": shown.family if shown else None, "model": shown.model if shown else None,
+        "pci": shown.pci if shown else None, "healthy": shown.healthy if shown else None,
+        "cordoned": shown.cordoned if shown else None, "serving": node.serving,
+        "memMiB": card.mem_mib or None, "coreGroups": card.core_groups or None, "maxSlices": card.max_slices or None,
+        "heldMiB": card.held_mib, "heldCoreGroups": card.held_groups,
+        "holders": [_holder_object(card, holder) for holder in card.holders],
+    }  # fmt: skip
+
+
+def _holder_object(card: CardReading, holder: CardHolder) -> Mapping[str, Any]:
+    return {
+        "namespace": holder.namespace, "pod": holder.pod, "container": holder.container,
+        "memMiB": holder.slice.mem_mib, "cores": [*holder.slice.cores], "whole": card.whole(holder),
+        "created": holder.created or None, "running": holder.running, "deleting": holder.deleting,
+        "state": holder.state.value if holder.state is not None else None,
+    }  # fmt: skip
+
+
+def _full(held: int, total: int) -> float:
+    return share(held, total) or 0.0
+
+
+LISTING: Listing[CardRow] = Listing(
+    "cards",
+    (
+        Column("NODE", lambda row: row.card.node),
+        Column("CARD", lambda row: row.card.uuid),
+        Column("MODEL", lambda row: row.card.card.model if row.card.card else output.NONE, wide=True),
+        Column("MEMORY", lambda row: memory_text(row.card.held_mib, row.card.mem_mib),
+               key=lambda row: _full(row.card.held_mib, row.card.mem_mib),
+               share=lambda row: share(row.card.held_mib, row.card.mem_mib)),
+        Column("CORE GROUPS", lambda row: groups_text(row.card.held_groups, row.card.core_groups),
+               key=lambda row: _full(row.card.held_groups, row.card.core_groups),
+               share=lambda row: share(row.card.held_groups, row.card.core_groups)),
+        Column("SLICES", lambda row: groups_text(len(row.card.holders), row.card.max_slices),
+               key=lambda row: len(row.card.holders)),
+        Column("PCI", lambda row: row.card.card.pci if row.card.card else output.NONE, wide=True),
+        Column("FAMILY", lambda row: row.card.card.family if row.card.card else output.NONE, wide=True),
+        Column("STATE", state, warning=lambda row: bool(state(row))),
+    ),
+    name=lambda row: f"card/{row.card.node}/{row.card.uuid}",
+    object=lambda row: card_object(row.node, row.card),
+    below=_below,
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu cards`."""
+    parser.add_argument("node", nargs="?", default="", metavar="NODE", help="only the cards of this node")
+    caller.add_namespace(parser)
+    output.add_arguments(parser, LISTING)
+    output.add_selector(parser, "nodes")
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the cards. Raises ApiError, EndpointError, SortError."""
+    scope = Scope(own=caller.namespace(args), node_labels=args.selector, node=args.node)
+    where = f"node {args.node} has" if args.node else "no node has"
+    return show_reading.run_list(
+        args, LISTING, scope, partial(_rows, namespace=args.namespace or ""),
+        f"{where} no cards" if args.node else f"{where} cards",
+    )  # fmt: skip
+
+
+def _rows(reading: ClusterReading, namespace: str) -> Sequence[CardRow]:
+    """The cards; with a namespace only those that its pods hold slices of."""
+    return [
+        CardRow(node, card)
+        for node in reading.nodes.values()
+        for card in node.cards
+        if not namespace or any(holder.namespace == namespace for holder in card.holders)
+    ]

@@ -1,0 +1,99 @@
+"""`vgpu nodes`: the nodes with cards, and how much of each is granted.
+
+vgpu nodes
+vgpu nodes -l rack=3 --sort-by=-memory    # the fullest first
+vgpu nodes -w                             # and again as they change
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from device_plugin.cli import caller, output, show_reading
+from device_plugin.cli.cards import groups_text, memory_text, share
+from device_plugin.cli.cluster_reading import CardReading, ClusterReading, NodeReading
+from device_plugin.cli.output import Column, Listing
+from device_plugin.cli.read_cluster import Scope
+
+
+def _sum(amount: Callable[[CardReading], int]) -> Callable[[NodeReading], int]:
+    return lambda node: sum(map(amount, node.cards))
+
+
+_held_mib, _held_groups = _sum(lambda card: card.held_mib), _sum(lambda card: card.held_groups)
+_slices, _most_slices = _sum(lambda card: len(card.holders)), _sum(lambda card: card.max_slices)
+
+
+def _all(amount: Callable[[CardReading], int]) -> Callable[[NodeReading], int]:
+    """The sum over all cards, 0 where one is not known."""
+    return lambda node: 0 if any(amount(card) == 0 for card in node.cards) else sum(map(amount, node.cards))
+
+
+_mem_mib, _core_groups = _all(lambda card: card.mem_mib), _all(lambda card: card.core_groups)
+
+
+def state(node: NodeReading) -> str:
+    """Why the node, or some of its cards, get no new slices; empty if all get some."""
+    shown = [card.card for card in node.cards if card.card is not None]
+    found = ["its inventory cannot be read"] if node.fault else []
+    found += ["agent does not serve"] if node.serving is False else []
+    for what, count in (
+        ("unhealthy", sum(not card.healthy for card in shown)),
+        ("cordoned", sum(card.cordoned for card in shown)),
+    ):
+        found += [f"{count} {what}"] if count else []
+    return ", ".join(found)
+
+
+def _models(node: NodeReading) -> str:
+    return ",".join(sorted({card.card.model for card in node.cards if card.card is not None})) or output.NONE
+
+
+def _object(node: NodeReading) -> Mapping[str, Any]:
+    shown = [card.card for card in node.cards if card.card is not None]
+    return {
+        "name": node.name, "serving": node.serving, "fault": node.fault or None,
+        "models": sorted({card.model for card in shown}), "cards": len(node.cards),
+        "unhealthy": sum(not card.healthy for card in shown), "cordoned": sum(card.cordoned for card in shown),
+        "memMiB": _mem_mib(node) or None, "heldMiB": _held_mib(node),
+        "coreGroups": _core_groups(node) or None, "heldCoreGroups": _held_groups(node),
+        "slices": _slices(node), "maxSlices": _most_slices(node) or None,
+    }  # fmt: skip
+
+
+LISTING: Listing[NodeReading] = Listing(
+    "nodes",
+    (
+        Column("NODE", lambda node: node.name),
+        Column("MODEL", _models),
+        Column("CARDS", lambda node: str(len(node.cards)), key=lambda node: len(node.cards)),
+        Column("MEMORY", lambda node: memory_text(_held_mib(node), _mem_mib(node)),
+               key=lambda node: share(_held_mib(node), _mem_mib(node)) or 0.0,
+               share=lambda node: share(_held_mib(node), _mem_mib(node))),
+        Column("CORE GROUPS", lambda node: groups_text(_held_groups(node), _core_groups(node)),
+               key=lambda node: share(_held_groups(node), _core_groups(node)) or 0.0,
+               share=lambda node: share(_held_groups(node), _core_groups(node))),
+        Column("SLICES", lambda node: groups_text(_slices(node), _most_slices(node)), key=_slices),
+        Column("STATE", state, warning=lambda node: bool(state(node))),
+    ),
+    name=lambda node: f"node/{node.name}",
+    object=_object,
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `vgpu nodes`."""
+    output.add_arguments(parser, LISTING)
+    output.add_selector(parser, "nodes")
+    caller.add_namespace(parser)
+    caller.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the nodes. Raises ApiError, EndpointError, SortError."""
+    scope = Scope(own=caller.namespace(args), node_labels=args.selector)
+    return show_reading.run_list(args, LISTING, scope, _rows, "no node has cards")
+
+
+def _rows(reading: ClusterReading) -> Sequence[NodeReading]:
+    return [*reading.nodes.values()]

@@ -1,0 +1,302 @@
+"""How commands print lists: as a table, wide, as JSON or YAML, or as names; sorted, and again as rows change.
+
+A table fits 80 columns: bars shrink first, then long texts are cut. Where the output is no terminal nothing is cut, and
+there is no colour. Control characters, which a tenant may have written, are replaced.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TextIO, TypeVar
+
+import yaml
+
+from device_plugin.core.errors import VgpuError
+
+Row = TypeVar("Row")
+
+FORMATS = ("wide", "json", "yaml", "name")
+# Characters of a bar, and between two columns of a table.
+LONGEST_BAR, SHORTEST_BAR, GAP = 10, 4, 2
+SHORTEST_TEXT = 12
+# Rows that are joined to one write.
+BATCH = 4096
+# Notes of one kind that are printed.
+MOST_NOTES = 3
+NONE = "<none>"
+_RESET, _BOLD, _DIM, _YELLOW, _CYAN = (f"\x1b[{code}m" for code in (0, 1, 2, 33, 36))
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+_GONE, _CHANGED, _NEW = "DELETED", "MODIFIED", "ADDED"
+
+
+class SortError(VgpuError):
+    """--sort-by names no column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column of a table. `text` says what a row has there, and `key` how rows are sorted by it, else by the text.
+
+    With `share` the text follows a bar of that share, from 0 to 1, or of none where it is not known. `wide` columns are
+    shown with `-o wide` only. `warning` is true for a row whose text is to be noticed.
+    """
+
+    title: str
+    text: Callable[[Row], str]
+    key: Callable[[Row], Any] | None = None
+    share: Callable[[Row], float | None] | None = None
+    wide: bool = False
+    warning: Callable[[Row], bool] | None = None
+
+    def sorted(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows in the order of this column."""
+        return sorted(rows, key=self.key or self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Row]):
+    """A kind of list: its columns, and what a row is for programs. `below` gives the lines under a row of a table."""
+
+    plural: str
+    columns: Sequence[Column[Row]]
+    name: Callable[[Row], str]
+    object: Callable[[Row], Mapping[str, Any]]
+    below: Callable[[Row], Iterable[str]] = lambda _: ()
+
+    def named(self, title: str) -> Column[Row]:
+        """The column that --sort-by names. Raises SortError."""
+        for column in self.columns:
+            if _word(column) == title:
+                return column
+        raise SortError(f"--sort-by: there is no column {title!r}: write one of {', '.join(self.words())}")
+
+    def words(self) -> list[str]:
+        """The columns as --sort-by names them."""
+        return [_word(column) for column in self.columns]
+
+
+def add_arguments(parser: argparse.ArgumentParser, listing: Listing[Any], *, watch: bool = True) -> None:
+    """Add the options of every list: -o, --sort-by, and -w where rows can be followed."""
+    parser.add_argument(
+        "-o", "--output", choices=FORMATS, metavar="|".join(FORMATS), help="more columns, or for programs"
+    )
+    parser.add_argument(
+        "--sort-by",
+        metavar="COLUMN",
+        help=f"{', '.join(listing.words())}; with - before it the other way round",
+    )
+    if watch:
+        parser.add_argument("-w", "--watch", action="store_true", help="then print each row that changes")
+
+
+def add_selector(parser: argparse.ArgumentParser, of: str) -> None:
+    """Add the option --selector."""
+    parser.add_argument(
+        "-l", "--selector", default="", metavar="LABELS", help=f"only {of} with these labels, a=b,c!=d"
+    )
+
+
+def printable(text: str) -> str:
+    """The text with every control character and invisible one replaced: it may be a tenant's."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    )
+
+
+class ListPrinter(Generic[Row]):
+    """Prints the rows of a list as the options say, and after that the rows that changed."""
+
+    def __init__(self, args: argparse.Namespace, listing: Listing[Row], out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._format: str = args.output or ""
+        self._listing = listing
+        self._columns = [each for each in listing.columns if not each.wide or self._format == "wide"]
+        order = args.sort_by or ""
+        self._backwards = order.startswith("-")
+        self._order = listing.named(order.lstrip("-")) if order else None
+        self._terminal = self._out.isatty()
+        self._colour = self._terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._width = shutil.get_terminal_size().columns if self._terminal else 0
+        self._bars = _bar_letters(self._out)
+        self._widths: list[int] = []
+        self._bar = LONGEST_BAR
+        self._shown: dict[str, Mapping[str, Any]] = {}
+
+    def show(self, rows: Iterable[Row], beside: Mapping[str, Any] | None = None, empty: str = "") -> None:
+        """Print all rows; `beside` are further keys for programs, and `empty` is said in place of an empty table."""
+        listed = self._sorted(rows)
+        if self._format in ("json", "yaml"):
+            objects = [self._listing.object(row) for row in listed]
+            self._write_object({self._listing.plural: objects, **(beside or {})})
+        elif self._format == "name":
+            self._write(self._listing.name(row) for row in listed)
+        elif not listed:
+            print(empty or f"no {self._listing.plural}", file=sys.stderr)
+        else:
+            self._write_table(listed, header=True)
+
+    def remember(self, rows: Iterable[Row]) -> None:
+        """Take the rows as those that were shown."""
+        self._shown = {self._listing.name(row): self._listing.object(row) for row in rows}
+
+    def show_changes(self, rows: Iterable[Row]) -> None:
+        """Print the rows that differ from those that were shown before, and those that are gone."""
+        before, listed = self._shown, self._sorted(rows)
+        self.remember(listed)
+        gone = [name for name in before if name not in self._shown]
+        changed = [row for row in listed if self._listing.object(row) != before.get(self._listing.name(row))]
+        if self._format in ("json", "yaml"):
+            for row in changed:
+                type_ = _CHANGED if self._listing.name(row) in before else _NEW
+                self._write_event(type_, self._listing.object(row))
+            for name in gone:
+                self._write_event(_GONE, before[name])
+        elif self._format == "name":
+            self._write(map(self._listing.name, changed))
+        else:
+            self._write_table(changed, header=not self._widths)
+            self._write(f"{printable(name)} is gone" for name in gone)
+        self._out.flush()
+
+    def _sorted(self, rows: Iterable[Row]) -> list[Row]:
+        listed = self._order.sorted(rows) if self._order is not None else [*rows]
+        return listed[::-1] if self._backwards else listed
+
+    def _write(self, lines: Iterable[str]) -> None:
+        batch = list[str]()
+        for line in lines:
+            batch.append(line)
+            if len(batch) == BATCH:
+                self._out.write("\n".join([*batch, ""]))
+                batch.clear()
+        if batch:
+            self._out.write("\n".join([*batch, ""]))
+
+    def _write_object(self, value: Mapping[str, Any]) -> None:
+        if self._format == "json":
+            self._write([json.dumps(value, indent=2)])
+        else:
+            self._write([yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True).rstrip()])
+
+    def _write_event(self, type_: str, value: Mapping[str, Any]) -> None:
+        event = {"type": type_, "object": value}
+        if self._format == "json":
+            self._write([json.dumps(event)])
+        else:
+            self._write(
+                ["---", yaml.dump(event, Dumper=_DUMPER, sort_keys=False, allow_unicode=True).rstrip()]
+            )
+
+    def _write_table(self, rows: Sequence[Row], *, header: bool) -> None:
+        cells = [[printable(column.text(row)) for column in self._columns] for row in rows]
+        if header:
+            self._fit(cells)
+            titles = [column.title.ljust(w) for column, w in zip(self._columns, self._widths, strict=True)]
+            self._write([self._painted("".join(titles).rstrip(), _BOLD)])
+        self._write(line for row, texts in zip(rows, cells, strict=True) for line in self._lines(row, texts))
+
+    def _fit(self, cells: Sequence[Sequence[str]]) -> None:
+        """Choose the width of each column, with the gap after it, so that a row fits the terminal."""
+        longest = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        bars = sum(column.share is not None for column in self._columns)
+
+        def widths(bar: int) -> list[int]:
+            return [
+                max(len(column.title), size + (bar + 1 if column.share else 0)) + GAP
+                for column, size in zip(self._columns, longest, strict=True)
+            ]
+
+        self._bar, self._widths = LONGEST_BAR, widths(LONGEST_BAR)
+        if not self._width:
+            return
+        while bars and self._bar > SHORTEST_BAR and sum(self._widths) - GAP > self._width:
+            self._bar -= 1
+            self._widths = widths(self._bar)
+        while (over := sum(self._widths) - GAP - self._width) > 0:
+            texts = [i for i, column in enumerate(self._columns) if not column.share]
+            widest = max(texts, key=lambda i: self._widths[i], default=-1)
+            if widest < 0 or self._widths[widest] <= SHORTEST_TEXT + GAP:
+                return
+            self._widths[widest] = max(self._widths[widest] - over, SHORTEST_TEXT + GAP)
+
+    def _lines(self, row: Row, texts: Sequence[str]) -> Iterable[str]:
+        parts = []
+        for column, text, width in zip(self._columns, texts, self._widths, strict=True):
+            if column.share is not None:
+                parts.append(self._drawn(column.share(row)) + " " + text.ljust(width - self._bar - 1))
+                continue
+            if self._width and len(text) > width - GAP:
+                text = text[: width - GAP - 1] + "\N{HORIZONTAL ELLIPSIS}"
+            padded = text.ljust(width)
+            noticed = self._colour and column.warning is not None and column.warning(row)
+            parts.append(self._painted(padded, _YELLOW) if noticed else padded)
+        yield "".join(parts).rstrip()
+        for line in self._listing.below(row):
+            shown = printable(line)
+            yield self._painted(shown[: self._width] if self._width else shown, _DIM)
+
+    def _drawn(self, share: float | None) -> str:
+        if share is None:
+            return "?".ljust(self._bar)
+        full, empty = self._bars
+        # Never full or empty unless it is so.
+        filled = self._bar if share >= 1 else min(max(round(share * self._bar), share > 0), self._bar - 1)
+        return self._painted(full * filled, _CYAN) + self._painted(empty * (self._bar - filled), _DIM)
+
+    def _painted(self, text: str, colour: str) -> str:
+        return f"{colour}{text}{_RESET}" if self._colour and text else text
+
+
+def note(lines: Sequence[str]) -> None:
+    """Print what belongs to a list and is no row of it, at most MOST_NOTES lines, where it is not taken for rows."""
+    for line in lines[:MOST_NOTES]:
+        print(printable(line), file=sys.stderr)
+    if len(lines) > MOST_NOTES:
+        print(f"and {len(lines) - MOST_NOTES} more: see -o json", file=sys.stderr)
+
+
+def in_gib(mib: float) -> str:
+    """MiB as GiB with at most one digit after the point: 4092 MiB is `4`."""
+    return f"{mib / 1024:.1f}".removesuffix(".0")
+
+
+def age(seconds: float) -> str:
+    """A time as kubectl shows ages, of at most two units: `90s` is `1m30s`."""
+    left, parts = max(0, int(seconds)), list[str]()
+    for unit, size in _UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+        elif parts:
+            break
+    return "".join(parts) or "0s"
+
+
+def age_since(created: str, now: float) -> str:
+    """The age of what has this time in RFC 3339, `<none>` without one."""
+    if not created:
+        return NONE
+    return age(now - datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp())
+
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def _bar_letters(out: TextIO) -> tuple[str, str]:
+    letters = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
+    try:
+        "".join(letters).encode(out.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "#", "."
+    return letters
+
+
+def _word(column: Column[Any]) -> str:
+    return column.title.lower().replace(" ", "-")

@@ -1,0 +1,90 @@
+"""Nodes and cards as people see them."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from device_plugin.wiring.commands import main
+from tests.cli.fleet import Fleet
+
+
+def vgpu(fleet: Fleet, *words: str) -> int:
+    return main([*words, "--kubeconfig", str(fleet.kubeconfig)])
+
+
+def filled(fleet: Fleet) -> None:
+    fleet.node("n1", 2)
+    fleet.node("n2")
+    fleet.pod("a", 4, "n1-0")
+    fleet.pod("b", 8, "n1-1")
+    fleet.patch("/api/v1/namespaces/default/pods/a/status", {"status": {"phase": "Running"}})
+
+
+def test_cards_with_bars_and_who_holds_what(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(fleet)
+    assert vgpu(fleet, "cordon", "n2-0") == 0
+    capsys.readouterr()
+    assert vgpu(fleet, "cards") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NODE", "CARD", "MEMORY", "CORE", "GROUPS", "SLICES", "STATE"]
+    assert re.fullmatch(r"    default/a main: 4 GiB, core groups 0-14, \d+s", lines[2])
+    assert re.fullmatch(r"    default/b main: 8 GiB, core groups 0-29, \d+s, does not run", lines[4])
+    assert lines[1].split() == ["n1", "n1-0", "██░░░░░░░░", "4/16", "GiB", "██░░░░░░░░", "15/60", "1/4"]
+    assert lines[5].split() == ["n2", "n2-0", "░" * 10, "0/16", "GiB", "░" * 10, "0/60", "0/4", "cordoned"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_nodes_are_sums_of_their_cards(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(fleet)
+    assert vgpu(fleet, "nodes", "--sort-by=-memory") == 0
+    _, n1, n2 = capsys.readouterr().out.splitlines()
+    assert n1.split() == ["n1", "Z100", "2", "████░░░░░░", "12/32", "GiB", "████░░░░░░", "45/120", "2/8"]
+    assert n2.split()[:3] == ["n2", "Z100", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("cards", "n2"), ["card/n2/n2-0"]),
+        (("cards", "-n", "default"), ["card/n1/n1-0", "card/n1/n1-1"]),
+        (("cards", "--sort-by=-core-groups"), ["card/n1/n1-1", "card/n1/n1-0", "card/n2/n2-0"]),
+        (("nodes",), ["node/n1", "node/n2"]),
+        (("nodes", "--sort-by=memory"), ["node/n2", "node/n1"]),
+        (("nodes", "-l", "none=such"), []),
+    ],
+)
+def test_rows_are_chosen_and_sorted(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: list[str]
+) -> None:
+    filled(fleet)
+    assert vgpu(fleet, *words, "-o", "name") == 0
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+@pytest.mark.parametrize("command", ["cards", "nodes"])
+def test_programs_get_numbers(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], command: str, form: str, read: object
+) -> None:
+    filled(fleet)
+    assert callable(read)
+    assert vgpu(fleet, command, "-o", form) == 0
+    found = read(capsys.readouterr().out)
+    assert (found["missing"], found["faults"]) == ([], [])
+    first = found[command][0]
+    assert (first["heldMiB"], first["heldCoreGroups"]) == ((12276, 45) if command == "nodes" else (4092, 15))
+
+
+def test_a_column_that_is_not_there_is_refused_with_those_that_are(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vgpu(fleet, "nodes", "--sort-by=colour") == 2
+    assert "write one of node, model, cards, memory, core-groups, slices, state" in capsys.readouterr().err
+
+
+def test_without_cards_it_says_so(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vgpu(fleet, "cards") == vgpu(fleet, "cards", "n9") == vgpu(fleet, "nodes") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "no node has cards\nnode n9 has no cards\nno node has cards\n")

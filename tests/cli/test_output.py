@@ -1,0 +1,121 @@
+"""Tables that fit, bars that shrink, and texts of tenants that stay texts."""
+
+import argparse
+import io
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from device_plugin.cli import output
+from device_plugin.cli.output import Column, Listing, ListPrinter
+
+
+@dataclass(frozen=True)
+class Cup:
+    name: str
+    filled: int
+
+
+LISTING: Listing[Cup] = Listing(
+    "cups",
+    (
+        Column("NAME", lambda cup: cup.name),
+        Column(
+            "FILLED",
+            lambda cup: f"{cup.filled}/10",
+            key=lambda cup: cup.filled,
+            share=lambda cup: cup.filled / 10,
+        ),
+        Column("COLOUR", lambda _: "white", wide=True),
+    ),
+    name=lambda cup: f"cup/{cup.name}",
+    object=lambda cup: {"name": cup.name, "filled": cup.filled},
+)
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def options(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    output.add_arguments(parser, LISTING)
+    return parser.parse_args(words)
+
+
+def shown(*cups: Cup, words: tuple[str, ...] = (), terminal: bool = False) -> list[str]:
+    out = Terminal() if terminal else io.StringIO()
+    ListPrinter(options(*words), LISTING, out).show(cups)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("filled", "bar"),
+    [(0, "." * 10), (1, "#" + "." * 9), (5, "#####....."), (9, "#" * 9 + "."), (10, "#" * 10)],
+)
+def test_a_bar_is_the_share_and_full_or_empty_only_if_that_is_true(filled: int, bar: str) -> None:
+    assert shown(Cup("a", filled)) == ["NAME  FILLED", f"a     {bar} {filled}/10"]
+
+
+@pytest.mark.parametrize(("columns", "name", "bar"), [(80, 30, 10), (45, 30, 7), (40, 28, 4), (24, 12, 4)])
+def test_on_a_terminal_bars_shrink_and_then_texts_are_cut(
+    monkeypatch: pytest.MonkeyPatch, columns: int, name: int, bar: int
+) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setenv("NO_COLOR", "")
+    _, line = shown(Cup("n" * 30, 10), terminal=True)
+    assert len(line) <= columns
+    assert line.count("█") == bar
+    assert line.index(" ") == name
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[" in shown(Cup("a", 5), terminal=True)[1]
+    assert "\x1b" not in shown(Cup("a", 5))[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown(Cup("a", 5), terminal=True)[1]
+
+
+def test_control_characters_and_marks_that_turn_text_are_replaced() -> None:
+    (_, line) = shown(Cup("a\x1b[31m\n\u202eb", 0))
+    assert line.startswith("a\ufffd[31m\ufffd\ufffdb ")
+
+
+def test_wide_shows_more_columns() -> None:
+    assert shown(Cup("a", 0), words=("-o", "wide"))[0].split() == ["NAME", "FILLED", "COLOUR"]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("json", ['{"type": "MODIFIED", "object": {"name": "a", "filled": 2}}',
+                  '{"type": "ADDED", "object": {"name": "c", "filled": 0}}',
+                  '{"type": "DELETED", "object": {"name": "b", "filled": 1}}']),
+        ("name", ["cup/a", "cup/c"]),
+    ],
+)  # fmt: skip
+def test_changes_are_the_rows_that_differ_and_those_that_are_gone(form: str, lines: list[str]) -> None:
+    out = io.StringIO()
+    printer = ListPrinter(options("-o", form), LISTING, out)
+    printer.remember([Cup("a", 1), Cup("b", 1), Cup("d", 4)])
+    printer.show_changes([Cup("a", 2), Cup("c", 0), Cup("d", 4)])
+    assert out.getvalue().splitlines() == lines
+    printer.show_changes([Cup("a", 2), Cup("c", 0), Cup("d", 4)])
+    assert out.getvalue().splitlines() == lines
+
+
+def test_changed_rows_stand_under_the_columns_of_the_first_table() -> None:
+    out = io.StringIO()
+    printer = ListPrinter(options(), LISTING, out)
+    printer.show([Cup("long-name", 1)])
+    printer.remember([Cup("long-name", 1)])
+    printer.show_changes([Cup("b", 1)])
+    header, _, changed, gone = out.getvalue().splitlines()
+    assert changed.index("#") == header.index("FILLED")
+    assert gone == "cup/long-name is gone"
