@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PB := device_plugin/adapters/kubelet/pb
 UV := $(VENV)/tools/bin/uv
 
-.PHONY: demo test e2e fuzz lint site setup native protos docs lock clean
+.PHONY: demo test e2e fuzz lint site setup native protos docs chart lock clean
 
 demo: setup
 	@$(BIN)/vgpu demo run $(if $(KEEP),--keep)
@@ -64,6 +64,10 @@ protos: setup
 # Generated reference pages are committed; a test holds them to the code.
 docs: setup
 	$(BIN)/python -m hack.reference
+
+# The chart is generated from the other manifests (needs kubectl) and committed; a test holds it to them.
+chart: setup
+	@$(BIN)/python -m hack.chart
 
 lock:
 	$(PYTHON) -m venv $(VENV)/tools && $(VENV)/tools/bin/pip install --quiet uv

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from hack.reference import metrics, tables
+from hack.reference import chart, metrics, tables
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 PAGES = {
     "annotations.md": tables.annotations,
+    "chart.md": chart.page,
     "events.md": tables.events,
     "metrics.md": metrics.page,
     "reasons.md": tables.reasons,

@@ -109,7 +109,7 @@ class Cluster:
             **GO,
             "KUBECONFIG": str(self.layout.kubeconfig),
             "KUBECACHEDIR": str(self.layout.root / "kubectl-cache"),
-            "PATH": f"{self._programs.kubernetes}:{os.environ['PATH']}",
+            "PATH": f"{self._programs.kubernetes}:{self._programs.helm}:{os.environ['PATH']}",
             "VGPU_TESTBED": str(self.layout.root),
             INSIDE: "1",
         }

@@ -31,7 +31,8 @@ class Lane:
     """Tests that run one after another on one cluster; with `product` our services are installed there.
 
     The cluster has the images named here beside those that every cluster has, and the product has these components.
-    `settings` are environment variables of the job engine, if it is one of them.
+    `settings` are environment variables of the job engine, if it is one of them. With `chart` helm installs it all, in
+    place of kustomize.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Lane:
     images: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    chart: bool = False
 
 
 # Tests that wait for most of their time. The last one of WAITING takes a node's power.
@@ -53,7 +55,7 @@ JOBS = tuple(
     for name in ("elastic", "job_engine", "job_kinds", "job_faults", "run", "queue_commands")
 )
 # With the job engine too, on several nodes. The last one takes a node's power.
-STRANDED = ("tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
+STRANDED = ("tests/e2e/test_chart.py", "tests/e2e/test_job_pools.py", "tests/e2e/test_stranded_jobs.py")
 # Jobs grow back at once, and the speed of a model is known.
 QUICK = {"VGPU_COOLDOWN_SECONDS": "1", "VGPU_RATES": '["resnet50 Z100 100"]'}
 ELSEWHERE = tuple(f"--ignore={file}" for file in (*LEADERS, *WAITING, *JOBS, *STRANDED))
@@ -63,9 +65,9 @@ LANES = (
     Lane("leaders", 3, LEADERS),
     Lane("waiting", 3, WAITING),
     Lane("jobs", 1, JOBS, images=("trainer",), components=("jobs",), settings=QUICK),
-    Lane("contract", 1, ("tests/contract",), product=False),
+    Lane("contract", 1, ("tests/contract", "tests/manifests/test_helm.py"), product=False),
     Lane("disturbed", 3, ("tests/e2e", *ELSEWHERE, "-m", "disturbs")),
-    Lane("stranded", 2, STRANDED, components=("jobs",), settings={"VGPU_STRANDED_SECONDS": "5"}),
+    Lane("stranded", 2, STRANDED, components=("jobs",), settings={"VGPU_STRANDED_SECONDS": "5"}, chart=True),
 )
 
 
@@ -110,6 +112,13 @@ def _all_lanes(found: programs.Programs, built: Sequence[Path]) -> int:
     return 1 if differences or any(result.status for result in results) else 0
 
 
+def _install(lane: Lane, cluster: Cluster, overlay: Path | None) -> None:
+    if lane.chart:
+        install.chart(cluster, {"jobs": {"enabled": "jobs" in lane.components, "env": dict(lane.settings)}})
+    else:
+        (product if lane.product else admission)(cluster, overlay or _overlay(lane, cluster.layout))
+
+
 def _overlay(lane: Lane, where: Layout) -> Path:
     """The manifests of the lane's product."""
     if not lane.components:
@@ -146,7 +155,7 @@ def run(
     begin = time.monotonic()
     try:
         cluster.up(lane.nodes, [*built, *map(images.build, lane.images)])
-        (product if lane.product else admission)(cluster, overlay or _overlay(lane, cluster.layout))
+        _install(lane, cluster, overlay)
         where = {"VGPU_CONTRACT_KUBECONFIG": str(cluster.layout.kubeconfig)}
         status, output = cluster.output([*PYTEST, *lane.tests], **where)
     except ClusterError as error:

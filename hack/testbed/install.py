@@ -1,4 +1,4 @@
-"""Install the product on the test cluster as in docs/install.md."""
+"""Install the product on the test cluster as in docs/install.md, by kustomize or by its chart."""
 
 import json
 import os
@@ -11,12 +11,14 @@ from hack.testbed.cluster import PROJECT, Cluster, ClusterError
 from hack.testbed.layout import Layout
 
 OVERLAY = PROJECT / "manifests/overlays/simulated"
+CHART = PROJECT / "manifests/chart"
+RELEASE = ("vgpu", "--namespace=vgpu-system")
 SYSTEM = "--namespace=vgpu-system"
 SIMULATED = "vgpu-simulated-cards"
 
 
 def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
-    """Install the product; `cards` replaces the simulated cards of every node.
+    """Install the product by kustomize; `cards` replaces the simulated cards of every node.
 
     Raises ClusterError if it does not come up.
     """
@@ -24,6 +26,19 @@ def product(cluster: Cluster, overlay: Path = OVERLAY, cards: str = "") -> None:
     if cards:
         change = json.dumps({"data": {"cards.yaml": cards}})
         _kubectl(cluster, "patch", "configmap", SIMULATED, "--type=merge", f"--patch={change}", SYSTEM)
+    _serve(cluster)
+
+
+def chart(cluster: Cluster, values: Mapping[str, object]) -> None:
+    """Install the product by its chart, with simulated cards. Raises ClusterError if it does not come up."""
+    file = cluster.layout.root / "values.json"
+    file.write_text(json.dumps({"simulatedCards": {"enabled": True}, **values}), encoding="utf-8")
+    _done(cluster, "helm", "install", *RELEASE, "--create-namespace", str(CHART), f"--values={file}")
+    _serve(cluster)
+
+
+def _serve(cluster: Cluster) -> None:
+    """Label all nodes, and wait until everything that is installed is ready."""
     _kubectl(cluster, "label", "nodes", "--all", "vgpu.io/node=true")
     workloads = _kubectl(cluster, "get", "daemonset,deployment", SYSTEM, "--output=name").split()
     for workload in workloads:
@@ -67,7 +82,11 @@ def admission(cluster: Cluster, overlay: Path = OVERLAY) -> None:
 
 
 def _kubectl(cluster: Cluster, *arguments: str) -> str:
-    status, output = cluster.output(["kubectl", *arguments])
+    return _done(cluster, "kubectl", *arguments)
+
+
+def _done(cluster: Cluster, *command: str) -> str:
+    status, output = cluster.output(command)
     if status:
-        raise ClusterError(f"kubectl {' '.join(arguments)}: {output}")
+        raise ClusterError(f"{' '.join(command)}: {output}")
     return output

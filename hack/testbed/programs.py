@@ -1,6 +1,6 @@
-"""The programs of the cluster: Kubernetes and containerd, built once into the cache; runc, CNI and nft from Debian.
+"""The programs of the cluster: Kubernetes, containerd and helm, built once into the cache; the others are Debian's.
 
-Versions are those of the two go.mod files beside this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
+Versions are those of the go.mod files beside this one, but with $VGPU_KUBERNETES=1.34 Kubernetes is that of
 kubernetes/v1.34.mod. A build is kept under its version until that changes.
 """
 
@@ -48,6 +48,7 @@ class Programs:
 
     kubernetes: Path
     containerd: Path
+    helm: Path
 
     @property
     def kube(self) -> Path:
@@ -56,17 +57,20 @@ class Programs:
 
     def path(self) -> str:
         """A value for $PATH."""
-        return f"{self.kubernetes}:{self.containerd}:/usr/sbin:/usr/bin:/sbin:/bin"
+        return f"{self.kubernetes}:{self.containerd}:{self.helm}:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def version(module: str) -> str:
     """The version of the Go module `module` that is required here, such as v1.36.3."""
-    for file in (_requirements(), HERE / "containerd/go.mod"):
-        if found := re.search(
-            rf"^(?:require )?\s*{re.escape(module)} (v\S+)", file.read_text(), re.MULTILINE
-        ):
-            return found[1]
+    for file in (_requirements(), HERE / "containerd/go.mod", HERE / "helm/go.mod"):
+        if found := _required(module, file):
+            return found
     raise LookupError(module)
+
+
+def _required(module: str, file: Path) -> str | None:
+    found = re.search(rf"^(?:require )?\s*{re.escape(module)} (v\S+)", file.read_text(), re.MULTILINE)
+    return found[1] if found else None
 
 
 def _requirements() -> Path:
@@ -85,8 +89,12 @@ def check() -> None:
     if os.geteuid() != 0:
         missing.append("root: the cluster makes namespaces and mounts; run this as root (sudo -E)")
     plugins = () if (CNI / "ptp").exists() else ("containernetworking-plugins",)
-    built = installed().kube.exists() and (installed().containerd / "containerd").exists()
-    _refuse([*missing, *_lacking(TOOLS, *plugins), *_go_lacking("Kubernetes and containerd", built=built)])
+    programs = installed()
+    wanted = (programs.kube, programs.containerd / "containerd", programs.helm / "helm")
+    built = all(program.exists() for program in wanted)
+    _refuse(
+        [*missing, *_lacking(TOOLS, *plugins), *_go_lacking("Kubernetes, containerd and helm", built=built)]
+    )
 
 
 def _lacking(tools: Iterable[str], *more: str) -> Iterator[str]:
@@ -113,17 +121,29 @@ def installed() -> Programs:
     return Programs(
         cache / f"kubernetes-{version('k8s.io/kubernetes')}",
         cache / f"containerd-{version('github.com/containerd/containerd/v2')}",
+        cache / f"helm-{version('helm.sh/helm/v3')}",
     )
 
 
 def ensure() -> Programs:
-    """Build the missing programs: 7 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
+    """Build the missing programs: 8 minutes on two cores, then nothing. Raises MissingError, CalledProcessError."""
     check()
     programs = installed()
     kubernetes()
     if not (programs.containerd / "containerd").exists():
         _appear(programs.containerd, _build_containerd)
+    helm()
     return programs
+
+
+def helm() -> Path:
+    """The program helm, built if it is missing: 2 minutes of one CPU. Raises MissingError, CalledProcessError."""
+    folder = installed().helm
+    built = (folder / "helm").exists()
+    _refuse([*_go_lacking("helm", built=built)])
+    if not built:
+        _appear(folder, _build_helm)
+    return folder / "helm"
 
 
 def kubernetes() -> Path:
@@ -161,6 +181,22 @@ def _build_containerd(folder: Path) -> None:
         "-s -w",
         "tool",
     )
+
+
+def _build_helm(folder: Path) -> None:
+    # Without a cluster, charts are rendered for the Kubernetes of helm's own client, as in its official builds.
+    client = _required("k8s.io/client-go", HERE / "helm/go.mod")
+    if client is None:
+        raise LookupError("k8s.io/client-go")
+    _, minor, _ = client.split(".")
+    known = {"k8sVersionMajor": "1", "k8sVersionMinor": minor}
+    packages = ("pkg/chartutil", "pkg/lint/rules")
+    stamps = [
+        f"-X helm.sh/helm/v3/{package}.{name}={value}"
+        for package in packages
+        for name, value in known.items()
+    ]
+    _go(HERE / "helm", folder, "install", "-ldflags", " ".join(["-s -w", *stamps]), "tool")
 
 
 def _go(module: Path, folder: Path, verb: str, *arguments: str) -> None:

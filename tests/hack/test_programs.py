@@ -34,7 +34,7 @@ def test_all_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tm
     assert [line.split(":")[1].strip() for line in lines] == [
         "root",
         "Debian packages",
-        "Go 1.26 or newer, to build Kubernetes and containerd",
+        "Go 1.26 or newer, to build Kubernetes, containerd and helm",
     ]
     assert "apt-get install" in lines[1]
     assert "runc" in lines[1]
@@ -69,7 +69,8 @@ def test_go_is_not_needed_once_the_programs_are_built(
     (tmp_path / "ptp").touch()
     with pytest.raises(programs.MissingError, match="Go"):
         programs.check()
-    for file in (programs.installed().kube, programs.installed().containerd / "containerd"):
+    found = programs.installed()
+    for file in (found.kube, found.containerd / "containerd", found.helm / "helm"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     programs.check()

@@ -1,0 +1,157 @@
+"""What kustomize makes of manifests/ with each component alone, with a marker at each place of a value."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.chart.values import COMPONENTS, ENVIRONMENTS, PARTS, Defaults, Object
+from hack.testbed import programs
+from vgpu_runtime.paths import SOURCES
+
+MANIFESTS = SOURCES.parent / "manifests"
+PARAMETERS = "admission/parameters.yaml"
+OLDER = "kubernetes-1.31"
+IMAGES = {
+    "vgpu": "vgpu.io/vgpu",
+    "simulated": "vgpu.io/vgpu-simulated",
+    "scheduler": "registry.k8s.io/kube-scheduler",
+}
+Key = tuple[str, str]
+
+
+def marker(kind: str, key: str) -> str:
+    """The text that stands in an object in place of a value; no text of ours has a character of this kind."""
+    return f"§{kind}:{key}§"
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The objects with markers: `base`, by component those of the base with it, and those for Kubernetes 1.31 to 1.35.
+
+    `defaults` is what the markers replaced.
+    """
+
+    base: Sequence[Object]
+    components: Mapping[str, Sequence[Object]]
+    older: Sequence[Object]
+    defaults: Defaults
+
+
+def read(manifests: Path = MANIFESTS) -> Variants:
+    """Everything that the chart is made of. Raises CalledProcessError if kustomize refuses it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copied = shutil.copytree(manifests, Path(scratch) / "manifests")
+        places = _Places(_mark_parameters(copied / PARAMETERS))
+        older, base, *added = (
+            [places.marked(found) for found in _kustomize(copied, overlay, components)]
+            for overlay, components in (
+                (OLDER, ()),
+                ("default", ()),
+                *(("default", (name,)) for name in COMPONENTS),
+            )
+        )
+    defaults = Defaults(places.parameters, places.parts, places.images, places.cards)
+    return Variants(base, dict(zip(COMPONENTS, added, strict=True)), older, defaults)
+
+
+def key(found: Object) -> Key:
+    """What tells an object from all others."""
+    return found["kind"], found["metadata"]["name"]
+
+
+def _kustomize(manifests: Path, base: str, components: Sequence[str]) -> list[dict[str, Any]]:
+    folder = manifests / "overlays/chart"
+    folder.mkdir(exist_ok=True)
+    content = {
+        "resources": [f"../{base}"],
+        "components": [f"../../components/{name}" for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(content), encoding="utf-8")
+    kubectl = shutil.which("kubectl", path=f"{os.environ['PATH']}:{programs.installed().kubernetes}")
+    done = subprocess.run(
+        [kubectl or "kubectl", "kustomize", folder], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return [found for found in yaml.safe_load_all(done.stdout) if found]
+
+
+def _mark_parameters(file: Path) -> dict[str, tuple[str, str]]:
+    """Replace each parameter by its marker; the texts that stood there, each with the comment above it."""
+    found: dict[str, tuple[str, str]] = {}
+    lines, comment = [], ""
+    inside = False
+    for line in file.read_text(encoding="utf-8").splitlines():
+        inside = inside or line == "data:"
+        entry = re.fullmatch(r"  (\w+): (.*)", line) if inside else None
+        if entry:
+            found[entry[1]] = str(yaml.safe_load(entry[2])), comment
+            lines.append(f'  {entry[1]}: "{marker("parameter", entry[1])}"')
+        else:
+            lines.append(line)
+        words = line.strip()
+        comment = f"{comment} {words[1:].strip()}".strip() if inside and words.startswith("#") else ""
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return found
+
+
+class _Places:
+    """Puts markers in the places of values, and keeps what stood there."""
+
+    def __init__(self, parameters: Mapping[str, tuple[str, str]]) -> None:
+        self.parameters = parameters
+        self.parts: dict[str, object] = {}
+        self.images: dict[str, str] = {}
+        self.cards: object = []
+
+    def marked(self, found: dict[str, Any]) -> Object:
+        """The object, changed in place."""
+        for part in PARTS:
+            if key(found) == (part.kind, part.name):
+                parent, last = _parent(found, part.path)
+                if last in parent:
+                    self.parts[part.key] = parent[last]
+                parent[last] = marker("part" if last in parent else "optional", part.key)
+        for name, (kind, workload, path, _) in ENVIRONMENTS.items():
+            if key(found) == (kind, workload):
+                parent, last = _parent(found, f"{path}.env")
+                parent[last].append(marker("environment", name))
+        if found["kind"] == "ServiceAccount":
+            found["imagePullSecrets"] = marker("secrets", "imagePullSecrets")
+        if key(found) == ("ConfigMap", "vgpu-simulated-cards"):
+            self.cards = yaml.safe_load(found["data"]["cards.yaml"])["cards"]
+            found["data"]["cards.yaml"] = marker("cards", "simulatedCards.cards")
+        for container in _containers(found):
+            repository, _, tag = container["image"].rpartition(":")
+            (name,) = (name for name, known in IMAGES.items() if known == repository)
+            self.images[name] = container["image"]
+            container["image"] = marker("scheduler", tag) if name == "scheduler" else marker("image", name)
+            container["imagePullPolicy"] = marker("value", "image.pullPolicy")
+        return found
+
+
+def _containers(found: Object) -> Iterator[dict[str, Any]]:
+    if found["kind"] in ("Deployment", "DaemonSet"):
+        pod = found["spec"]["template"]["spec"]
+        yield from (*pod["containers"], *pod.get("initContainers", ()))
+
+
+def _parent(found: dict[str, Any], path: str) -> tuple[Any, Any]:
+    """The part of an object that holds the last step of a path such as `containers.[name=agent].resources`."""
+    *steps, last = path.split(".")
+    place: Any = found
+    for step in steps:
+        if named := re.fullmatch(r"\[name=(.+)\]", step):
+            (place,) = (each for each in place if each["name"] == named[1])
+        elif number := re.fullmatch(r"\[(\d+)\]", step):
+            place = place[int(number[1])]
+        else:
+            place = place[step]
+    return place, last

@@ -1,0 +1,30 @@
+{{- /* Prefixes and vendors with those of AMD's cards where they are wanted (manifests/components/amd). */ -}}
+{{- define "vgpu.prefixes" -}}
+{{- join "," (concat .Values.parameters.prefixes (ternary (list "amd.com/gpu") list .Values.amd)) -}}
+{{- end -}}
+
+{{- define "vgpu.vendors" -}}
+{{- $vendors := list -}}
+{{- range $id, $prefix := .Values.parameters.vendors -}}
+{{- $vendors = append $vendors (printf "%q: %s" $id $prefix) -}}
+{{- end -}}
+{{- if .Values.amd -}}
+{{- $vendors = append $vendors "\"1002\": amd.com/gpu" -}}
+{{- end -}}
+{{- join ", " $vendors -}}
+{{- end -}}
+
+{{- /* Not empty on Kubernetes 1.31 to 1.35. */ -}}
+{{- define "vgpu.kubernetes131" -}}
+{{- if eq (toString .Values.kubernetes131) "auto" -}}
+{{- if semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}yes{{- end -}}
+{{- else if .Values.kubernetes131 -}}yes{{- end -}}
+{{- end -}}
+
+{{- define "vgpu.image.vgpu" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{- end -}}
+
+{{- define "vgpu.image.simulated" -}}
+{{ .Values.simulatedCards.repository }}:{{ .Values.image.tag }}
+{{- end -}}

@@ -1,0 +1,70 @@
+"""The product where helm has installed it: `helm test`, an upgrade and a rollback while slices run."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from hack.testbed.install import CHART, RELEASE
+from tests.e2e import service
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.slices import held
+from tests.e2e.test_restarts import life
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import slice_pod
+from tests.requirement import require
+
+
+def helm(verb: str, *arguments: str) -> str:
+    """What helm prints for our release."""
+    done = subprocess.run(
+        ["helm", verb, *RELEASE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _installed_by_helm() -> None:
+    releases = Kubectl("vgpu-system")("get", "secrets", "--selector=owner=helm,name=vgpu", "--output=name")
+    require(releases, "needs a cluster where helm installed vgpu: make e2e ARGS=tests/e2e/test_chart.py")
+
+
+def test_helm_test_is_given_a_slice() -> None:
+    report = helm("test", "--logs", "--timeout=120s")
+    assert "Phase:          Succeeded" in report
+    assert "1023 MiB" in report, report
+
+
+def test_slices_notice_neither_an_upgrade_nor_a_rollback(kubectl: Kubectl) -> None:
+    kubectl.create(slice_pod("a", mem=4, cores=15))
+    kubectl.running("a")
+    before = life(kubectl, "a"), held(kubectl, "a")
+
+    def drain() -> str | None:
+        daemons = json.loads(service.SYSTEM("get", "daemonset", "vgpu-node", "--output=json"))
+        (agent,) = [c for c in daemons["spec"]["template"]["spec"]["containers"] if c["name"] == "agent"]
+        return next((e["value"] for e in agent["env"] if e["name"] == "VGPU_DRAIN_SECONDS"), None)
+
+    helm("upgrade", str(CHART), "--reset-then-reuse-values", "--set=node.env.VGPU_DRAIN_SECONDS=1")
+    assert drain() == "1"
+    settled()
+    helm("rollback")
+    assert drain() is None
+    settled()
+    assert (life(kubectl, "a"), held(kubectl, "a")) == before
+    assert eventually(lambda: kubectl.pod("a")["metadata"]["uid"] in holders(), 60)
+
+
+def holders() -> set[str]:
+    return {uid for _, uid, _ in service.held(service.leader())}
+
+
+def settled() -> None:
+    for workload in ("daemonset/vgpu-node", "deployment/vgpu-cluster"):
+        service.SYSTEM("rollout", "status", workload, "--timeout=180s")

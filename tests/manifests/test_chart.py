@@ -1,0 +1,63 @@
+"""The chart in manifests/ is what its generator makes of the other manifests (`make chart`)."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from hack.chart import files, variants
+from hack.chart.templates import filled, merged
+from hack.testbed.programs import installed
+from tests.requirement import require
+
+CHART = variants.MANIFESTS / "chart"
+
+
+def test_the_chart_is_what_the_generator_makes() -> None:
+    kubectl = shutil.which("kubectl", path=f"{os.environ['PATH']}:{installed().kubernetes}")
+    require(kubectl, "needs kubectl: put one on the PATH, or let make e2e build it")
+    wanted = files.all_files()
+    assert files.generated(CHART) == wanted.keys(), "make chart"
+    for name, text in wanted.items():
+        assert (CHART / name).read_text() == text, f"{name}: make chart"
+
+
+def test_every_value_has_a_meaning_and_no_other_is_let_in() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert schema["additionalProperties"] is False
+    for name, group in schema["properties"].items():
+        if "properties" in group:
+            assert group["additionalProperties"] is False
+        for key, leaf in group.get("properties", {"": group}).items():
+            assert leaf.get("description", "").endswith(".") or name == "global", (name, key)
+
+
+def test_differences_of_several_components_do_not_touch_each_other() -> None:
+    base = ["env:", "- {name: a}", "image: x", "args: []"]
+    one = ["env:", "- {name: one}", "- {name: a}", "image: x", "args: []"]
+    two = ["env:", "- {name: two}", "- {name: a}", "image: y", "args: []"]
+    assert merged(base, {"{{- if 1 }}": one, "{{- if 2 }}": two}) == [
+        "env:",
+        *("{{- if 2 }}", "- {name: two}", "{{- end }}"),
+        *("{{- if 1 }}", "- {name: one}", "{{- end }}"),
+        "- {name: a}",
+        *("{{- if 2 }}", "image: y", "{{- else }}", "image: x", "{{- end }}"),
+        "args: []",
+    ]
+    with pytest.raises(ValueError, match="two components change 'image: x'"):
+        merged(base, {"1": two, "2": [line.replace("x", "z") for line in base]})
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("  a: '§parameter:mostMemGiB§'", "  a: '{{ .Values.parameters.mostMemGiB }}'"),
+        ("  a: '§part:node.resources§'", "  a: {{- toYaml .Values.node.resources | nindent 4 }}"),
+        ("  - a: '§part:node.resources§'", "  - a: {{- toYaml .Values.node.resources | nindent 6 }}"),
+        ("a: '§value:image.tag§'", "a: '{{ .Values.image.tag }}'"),
+        ("alert: {{ $labels.card }}", 'alert: {{ "{{" }} $labels.card }}'),
+    ],
+)  # fmt: skip
+def test_markers_become_expressions_and_braces_of_ours_stay(line: str, made: str) -> None:
+    assert filled(line) == made

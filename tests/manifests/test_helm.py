@@ -1,0 +1,169 @@
+"""The chart in the hands of the real helm: equal to kustomize, every value used, wrong ones refused.
+
+Needs helm, which make e2e builds, and where these tests run.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.chart.values import COMPONENTS
+from hack.testbed.programs import installed
+from tests.manifests.conftest import MANIFESTS, Object, kustomize
+from tests.requirement import require
+
+CHART = MANIFESTS / "chart"
+SWITCHES = {name: key for name, (key, _) in COMPONENTS.items()} | {"amd": "amd"}
+# As a person would list them: `amd` before the engine, whose policies have its prefix too.
+ALL = ("amd", *COMPONENTS)
+
+
+def helm(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    program = shutil.which("helm", path=f"{os.environ['PATH']}:{installed().helm}")
+    if os.environ.get("VGPU_E2E") != "true" and not program:
+        pytest.skip("needs helm: make e2e builds one; or put one on the PATH")
+    require(program, "needs helm: make e2e builds one")
+    return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False)
+
+
+def template(values: Mapping[str, object]) -> "subprocess.CompletedProcess[str]":
+    """What helm makes of the chart for Kubernetes 1.36; values by their keys with dots."""
+    given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
+    return helm("template", "vgpu", str(CHART), "--kube-version=1.36.3", *given)
+
+
+def objects(values: Mapping[str, object]) -> list[Object]:
+    """All but the Pod of `helm test`."""
+    done = template(values)
+    assert done.returncode == 0, done.stderr
+    made = [item for item in yaml.safe_load_all(done.stdout) if item]
+    return [item for item in made if item["kind"] != "Pod"]
+
+
+@cache
+def everything() -> str:
+    """The chart with everything switched on, which every other value changes."""
+    return template(dict.fromkeys(SWITCHES.values(), True)).stdout
+
+
+def wanted(manifests: Path, base: str, *components: str) -> list[Object]:
+    folder = manifests / "overlays/mine"
+    folder.mkdir()
+    content = {"resources": [f"../{base}"], "components": [f"../../components/{name}" for name in components]}
+    (folder / "kustomization.yaml").write_text(json.dumps(content))
+    return kustomize(folder).objects
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    return shutil.copytree(MANIFESTS, tmp_path / "manifests")
+
+
+def by_name(found: list[Object]) -> dict[tuple[str, str], Object]:
+    named: dict[tuple[str, str], Any] = {(item["kind"], item["metadata"]["name"]): item for item in found}
+    assert len(named) == len(found)
+    if cards := named.get(("ConfigMap", "vgpu-simulated-cards")):
+        cards["data"]["cards.yaml"] = yaml.safe_load(cards["data"]["cards.yaml"])
+    return named
+
+
+@pytest.mark.parametrize("components", [(), *((name,) for name in SWITCHES), ALL], ids="-".join)
+def test_the_chart_is_the_same_objects_as_the_overlay(manifests: Path, components: tuple[str, ...]) -> None:
+    made = objects({SWITCHES[name]: True for name in components})
+    assert by_name(made) == by_name(wanted(manifests, "default", *components))
+
+
+def test_so_it_is_for_older_releases(manifests: Path) -> None:
+    assert by_name(objects({"kubernetes131": True})) == by_name(wanted(manifests, "kubernetes-1.31"))
+    chosen = helm("template", "vgpu", str(CHART), "--kube-version=1.34.2").stdout
+    assert "MutatingAdmissionPolicy" not in chosen
+    assert "MutatingAdmissionPolicy" in helm("template", "vgpu", str(CHART), "--kube-version=1.37.0").stdout
+
+
+def test_it_refuses_a_release_that_is_too_old() -> None:
+    done = helm("template", "vgpu", str(CHART), "--kube-version=1.30.9")
+    assert "requires kubeVersion: >=1.31.0-0" in done.stderr
+
+
+def leaves() -> Iterator[tuple[str, Mapping[str, Any], object]]:
+    """Each value of the schema: its key, its schema, its default."""
+    properties = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    for group, schema in properties.items():
+        if group == "global":
+            continue
+        assert group in defaults
+        for name, leaf in schema.get("properties", {}).items():
+            yield f"{group}.{name}", leaf, defaults[group][name]
+        if "properties" not in schema:
+            yield group, schema, defaults[group]
+
+
+def another(schema: Mapping[str, Any], default: object) -> object:
+    """A value that the schema lets in and that is not the default."""
+    if "enum" in schema:
+        return next(value for value in schema["enum"] if value not in (default, False))
+    kind = schema["type"]
+    if kind == "object":
+        names = "".join(schema.get("patternProperties", {}))
+        return {"VGPU_X" if "VGPU" in names else "beef" if names else "cpu": "7"}
+    texts = schema.get("items", {}).get("type") == "string"
+    return {
+        "string": "other",
+        "integer": 77,
+        "boolean": not default,
+        "array": ["other"] if texts else [{"key": "other"}],
+    }[kind]
+
+
+@pytest.mark.parametrize(("key", "schema", "default"), list(leaves()), ids=[key for key, _, _ in leaves()])
+def test_every_value_changes_what_is_installed(key: str, schema: Mapping[str, Any], default: object) -> None:
+    changed = False if key in SWITCHES.values() else another(schema, default)
+    done = template({**dict.fromkeys(SWITCHES.values(), True), key: changed})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout != everything()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("nodeSelector", {}, "nodeSelector"),
+        ("parameters.prefix", ["a/b"], "prefix"),
+        ("parameters.prefixes", "hygon.com/dcu", "array"),
+        ("parameters.prefixes", [], "minItems"),
+        ("parameters.prefixes", ['"); true || ("'], "pattern"),
+        ("parameters.vendors", {"1D94": "hygon.com/dcu"}, "1D94"),
+        ("parameters.memUnitMiB", "1Gi", "integer"),
+        ("cluster.replicas", 0, "minimum"),
+        ("node.env", {"LD_PRELOAD": "/x"}, "LD_PRELOAD"),
+        ("image.pullPolicy", "Sometimes", "Always"),
+    ],
+)
+def test_a_wrong_value_is_refused(key: str, value: object, complaint: str) -> None:
+    done = template({key: value})
+    assert done.returncode
+    assert key.rpartition(".")[2] in done.stderr
+    assert complaint.lower() in done.stderr.lower()
+
+
+def test_in_its_own_namespace_helm_has_made_the_namespace() -> None:
+    made = helm("template", "vgpu", str(CHART), "--namespace=vgpu-system").stdout
+    assert "kind: Namespace\n" not in made
+
+
+def test_a_registry_of_ones_own_is_in_all_places() -> None:
+    made = template(
+        {"image.repository": "r/vgpu", "image.tag": "7", "imagePullSecrets": ["key"], "jobs.enabled": True}
+    )
+    assert "vgpu.io/vgpu:" not in made.stdout
+    accounts = [item for item in yaml.safe_load_all(made.stdout) if item["kind"] == "ServiceAccount"]
+    assert all(account["imagePullSecrets"] == [{"name": "key"}] for account in accounts)
+    assert len(accounts) == 3
